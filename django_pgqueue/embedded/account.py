@@ -1,0 +1,109 @@
+"""The account that the server runs as: our own, or an unprivileged one when we are root (PostgreSQL refuses to run as root)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import EmbeddedError
+
+UNPRIVILEGED = ("postgres", "nobody")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    name: str
+    uid: int
+    gid: int
+
+    @property
+    def is_ours(self) -> bool:
+        return self.uid == os.geteuid()
+
+    def run(self, command: Sequence[str | Path], *, input: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs a program of PostgreSQL as this account and returns its output; does not raise on a failure."""
+        identity = {} if self.is_ours else {"user": self.uid, "group": self.gid, "extra_groups": []}
+        return subprocess.run(
+            [str(part) for part in command],
+            # Without an input the program must not wait for, or take, what is typed at our terminal.
+            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd="/",  # the current folder may be closed to this account
+            env=_environment(),
+            umask=0o077,
+            **identity,
+        )
+
+    def can_enter(self, folder: Path) -> bool:
+        return self.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder]).returncode == 0
+
+    def can_execute(self, program: Path) -> bool:
+        try:
+            return self.run([program, "--version"]).returncode == 0
+        except OSError:
+            return False
+
+
+def account_for(folder: Path, data: Path, requested: str | None = None) -> Account:
+    """Whoever owns the data already; otherwise ourselves, or for root the folder's owner, `postgres` or `nobody`."""
+    if os.geteuid() != 0:
+        return _own_account(data)
+    if data.exists():
+        return _from_uid(data.stat().st_uid)
+    if requested is not None:
+        return _from_name(requested)
+    if folder.exists() and (owner := folder.stat().st_uid) != 0:
+        return _from_uid(owner)
+    for name in UNPRIVILEGED:
+        try:
+            return _from_name(name)
+        except EmbeddedError:
+            continue
+    raise EmbeddedError(
+        "PostgreSQL does not run as root and there is neither a user postgres nor nobody: run as a normal user, "
+        "or create one with `useradd --system postgres`."
+    )
+
+
+def _own_account(data: Path) -> Account:
+    uid = os.geteuid()
+    if data.exists() and (owner := data.stat().st_uid) != uid:
+        raise EmbeddedError(
+            f"{data} belongs to another user (uid {owner}): run as that user, or set PGQUEUE_EMBEDDED_DIR to a folder of your own."
+        )
+    try:
+        return _from_uid(uid)
+    except EmbeddedError:
+        raise EmbeddedError(
+            f"The current uid {uid} has no entry in /etc/passwd, which PostgreSQL requires: add one, or set DATABASE_URL."
+        ) from None
+
+
+def _from_uid(uid: int) -> Account:
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        raise EmbeddedError(f"The uid {uid} has no entry in /etc/passwd, which PostgreSQL requires.") from None
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+def _from_name(name: str) -> Account:
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise EmbeddedError(f"There is no user {name!r} to run PostgreSQL as.") from None
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+def _environment() -> dict[str, str]:
+    # PGDATA, PGHOST, PGOPTIONS … of the caller would send the programs to another server.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG") and name != "LANGUAGE"}
+    return {**kept, "LC_ALL": "C"}

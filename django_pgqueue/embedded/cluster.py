@@ -1,0 +1,299 @@
+"""The life of an embedded server: start, reuse, stop, destroy."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import Literal, ParamSpec, TypeVar
+from urllib.parse import quote
+
+from . import home as homes
+from . import postmaster
+from .account import Account, account_for
+from .binaries import Binaries, find_binaries
+from .errors import EmbeddedError
+from .home import PORT, Home, State
+from .initdb import DEVELOPMENT, SUPERUSER, last_line, make_data, partial_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PATIENCE = 120  # seconds, for a recovery after a crash
+LARGEST_LOG = 10 * 1024 * 1024  # bytes; looked at when the server starts
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    state: Literal["absent", "stopped", "running"]
+    folder: Path  # where it was asked to be
+    data: Path | None = None  # where the data is
+    version: int | None = None  # the major version that made the data
+    pid: int | None = None
+    socket_dir: Path | None = None
+    log: Path | None = None
+    account: str | None = None
+    url: str | None = None
+
+
+def _in_one_line(verb: Callable[P, R]) -> Callable[P, R]:
+    @wraps(verb)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return verb(*args, **kwargs)
+        except OSError as error:
+            raise EmbeddedError(f"Embedded PostgreSQL: {error.strerror or error}: {error.filename}") from error
+
+    return wrapper
+
+
+class Cluster:
+    """A server of our own, with its data in `folder`, reached through a socket that only its owner (and root) can open.
+
+    binaries   "auto", "system", "wheel" or the absolute path of a bin folder
+    settings   lines of postgresql.conf, written when the data is made; default: for development, with fsync on
+    user       as root: the account to run as when the data is made; default: the folder's owner, `postgres` or `nobody`
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        binaries: str = "auto",
+        settings: Mapping[str, str] = DEVELOPMENT,
+        user: str | None = None,
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        self.settings = settings
+        self._choice = binaries
+        self._user = user
+
+    @_in_one_line
+    def start(self) -> bool:
+        """Starts the server unless it runs; makes its data if there is none. True when this call started it."""
+        if (running := self._running()) and running.ready:
+            return False
+        with homes.locked(self.folder):
+            home, account = self._home_made()
+            if self._settled():
+                return False
+            binaries = self._binaries(home).readable_by(account, home.copies)
+            if not home.data.exists():
+                home.save(replace(home.load(), databases=()))
+                make_data(home.data, account, binaries, self.settings)
+            self._launch(home, account, binaries)
+        return True
+
+    @_in_one_line
+    def stop(self) -> bool:
+        """Stops the server, ending its connections. False when it was not running."""
+        if self._running() is None:
+            return False
+        with homes.locked(self.folder):
+            return self._stop()
+
+    @_in_one_line
+    def destroy(self) -> bool:
+        """Stops the server and removes all that we made. False when there was nothing."""
+        if homes.locate(self.folder) is None:
+            return False
+        with homes.locked(self.folder):
+            home = homes.locate(self.folder)
+            if home is None:
+                return False
+            self._stop()
+            self._remove(home)
+        return True
+
+    @_in_one_line
+    def status(self) -> Status:
+        home = homes.locate(self.folder)
+        if home is None:
+            return Status("absent", self.folder)
+        account, state, running = self._account(home), home.load(), self._running()
+        return Status(
+            "running" if running else "stopped",
+            self.folder,
+            data=home.data,
+            version=_data_version(home),
+            pid=running.pid if running else None,
+            socket_dir=home.socket_dir(state),
+            log=home.log,
+            account=account.name,
+            url=self.url(),
+        )
+
+    @_in_one_line
+    def prepare(self) -> None:
+        """Makes the folder without starting the server: from now on `url` is known."""
+        with homes.locked(self.folder):
+            self._home_made()
+
+    @_in_one_line
+    def socket_dir(self) -> Path:
+        """The host for a client. Where the cluster would be, if there is none yet."""
+        home = homes.locate(self.folder)
+        return home.socket_dir(home.load()) if home else Home(self.folder).data
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={quote(str(self.socket_dir()))}"
+
+    @_in_one_line
+    def ensure_database(self, name: str) -> None:
+        """Creates a database on the running server if it is missing."""
+        home = homes.locate(self.folder)
+        if home is None or name in home.load().databases:
+            return
+        with homes.locked(self.folder):
+            script = "SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec\n"
+            account = self._account(home)
+            command = self._psql(self._binaries(home).readable_by(account, home.copies), home)
+            done = account.run([*command, "-Xq", "-v", "ON_ERROR_STOP=1", "-v", f"name={name}"], input=script)
+            if done.returncode != 0:
+                raise EmbeddedError(f"The database {name!r} could not be created: {last_line(done.stderr)}")
+            state = home.load()
+            home.save(replace(state, databases=(*state.databases, name)))
+
+    @_in_one_line
+    def psql(self, database: str = "postgres") -> list[str]:
+        """The command line of a psql of the same version on this server."""
+        home = homes.locate(self.folder)
+        if home is None:
+            raise EmbeddedError(f"There is no cluster in {self.folder}: start it first.")
+        return [*self._psql(self._binaries(home), home), "-d", database]
+
+    def _running(self) -> postmaster.Postmaster | None:
+        """Our server, if it runs. One on our data that we did not start is an error: it is not ours to use or to stop."""
+        home = homes.locate(self.folder)
+        if home is None:
+            return None
+        self._account(home)  # explains whose the data is, when it is not ours to read
+        found = postmaster.read(home.data)
+        # Until it is ready the command line on disk is that of the server before.
+        if found and found.ready and not found.started_as(home.load().cluster_name):
+            raise EmbeddedError(
+                f"Somebody else started a server (pid {found.pid}) on {home.data}: stop it with `pg_ctl stop -D '{home.data}'`."
+            )
+        return found
+
+    def _settled(self) -> postmaster.Postmaster | None:
+        """Our server once it is ready; None when none runs. One in the middle of recovery or of stopping is waited for."""
+        deadline = time.monotonic() + PATIENCE
+        while (running := self._running()) and not running.ready:
+            if time.monotonic() > deadline:
+                raise EmbeddedError(
+                    f"The server (pid {running.pid}) in {running.data} neither starts nor stops: see its log."
+                )
+            time.sleep(0.05)
+        return running
+
+    def _home_made(self) -> tuple[Home, Account]:
+        home = homes.locate(self.folder)
+        if home is None:
+            account = self._account(Home(self.folder))
+            return homes.create(self.folder, account), account
+        account, state = self._account(home), home.load()
+        if not self._settled():
+            home.save(home.with_socket_dir(state, account))
+        return home, account
+
+    def _account(self, home: Home) -> Account:
+        return account_for(home.path, home.data, self._user)
+
+    def _binaries(self, home: Home) -> Binaries:
+        return find_binaries(self._choice, major=_data_version(home))
+
+    def _psql(self, binaries: Binaries, home: Home) -> list[str]:
+        host = str(home.socket_dir(home.load()))
+        return [str(binaries.program("psql")), "-h", host, "-p", str(PORT), "-U", SUPERUSER]
+
+    def _launch(self, home: Home, account: Account, binaries: Binaries) -> None:
+        state = home.load()
+        socket_dir = home.socket_dir(state)
+        postmaster.clear_leftovers(home.data, socket_dir, PORT)
+        _log_file(home.log, account)
+        fixed = {
+            "listen_addresses": "",
+            "port": str(PORT),
+            "unix_socket_directories": f'"{socket_dir}"',
+            "unix_socket_permissions": "0700",
+            "cluster_name": state.cluster_name,
+        }
+        options = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in fixed.items())
+        command = [
+            binaries.program("pg_ctl"),
+            "start",
+            "-D",
+            home.data,
+            "-l",
+            home.log,
+            "-w",
+            "-t",
+            str(PATIENCE),
+            "-s",
+            "-o",
+            options,
+        ]
+        before = home.log.stat().st_size
+        started = account.run(command)
+        if started.returncode != 0:
+            reason = _fatal_line(home.log, before) or last_line(started.stderr)
+            raise EmbeddedError(f"{binaries} did not start: {reason} (log: {home.log})")
+
+    def _stop(self) -> bool:
+        home, running = homes.locate(self.folder), self._settled()
+        if home is None or running is None:
+            return False
+        account = self._account(home)
+        pg_ctl = self._binaries(home).readable_by(account, home.copies).program("pg_ctl")
+        stopped = account.run([pg_ctl, "stop", "-D", home.data, "-m", "fast", "-w", "-t", "60", "-s"])
+        if stopped.returncode != 0 and running.alive():
+            raise EmbeddedError(
+                f"The server (pid {running.pid}) did not stop: {last_line(stopped.stderr)} (log: {home.log})"
+            )
+        return True
+
+    def _remove(self, home: Home) -> None:
+        state: State = home.load()
+        for folder in (home.data, partial_of(home.data), home.copies):
+            shutil.rmtree(folder, ignore_errors=not folder.exists())
+        if state.socket_dir:
+            shutil.rmtree(state.socket_dir, ignore_errors=True)
+        for file in (
+            home.log,
+            home.log.with_suffix(".log.1"),
+            home.state_file,
+            self.folder / "location",
+            self.folder / "lock",
+        ):
+            file.unlink(missing_ok=True)
+        for folder in (home.path, self.folder):
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def _data_version(home: Home) -> int | None:
+    try:
+        return int((home.data / "PG_VERSION").read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _log_file(log: Path, account: Account) -> None:
+    if log.exists() and log.stat().st_size > LARGEST_LOG:
+        log.rename(log.with_suffix(".log.1"))
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    os.fchown(descriptor, account.uid, account.gid)
+    os.close(descriptor)
+
+
+def _fatal_line(log: Path, offset: int) -> str:
+    with log.open("rb") as file:
+        file.seek(offset)
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line[line.index("FATAL:") :] for line in lines if "FATAL:" in line), "")

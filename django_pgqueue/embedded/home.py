@@ -1,0 +1,187 @@
+"""What lies where in the folder of a cluster, and which folder it really is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from .account import Account
+from .errors import EmbeddedError
+
+PORT = 5432  # only a part of the socket's name: the server does not listen on TCP
+LONGEST_SOCKET = 99  # bytes; the kernel's limit is 107, macOS has 103
+SHELL_SPECIAL = set('"$`\\\n')  # pg_ctl puts the paths into a shell command between double quotes
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Kept in cluster.json: proves that the data is ours and marks the server that we start."""
+
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
+    socket_dir: str | None = None  # None: the data directory
+    databases: tuple[str, ...] = ()
+
+    @property
+    def cluster_name(self) -> str:
+        return f"pgqueue-{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    path: Path
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def copies(self) -> Path:
+        return self.path / "binaries"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "postgresql.log"
+
+    @property
+    def state_file(self) -> Path:
+        return self.path / "cluster.json"
+
+    def load(self) -> State:
+        values = json.loads(self.state_file.read_text())
+        return State(values["id"], values["socket_dir"], tuple(values["databases"]))
+
+    def save(self, state: State) -> None:
+        write_privately(self.state_file, json.dumps(asdict(state)) + "\n")
+
+    def socket_dir(self, state: State) -> Path:
+        return Path(state.socket_dir) if state.socket_dir else self.data
+
+    def with_socket_dir(self, state: State, account: Account) -> State:
+        """The state with a socket folder that exists and whose path is short enough."""
+        if state.socket_dir and _is_private(Path(state.socket_dir), account):
+            return state
+        if not state.socket_dir and _fits(self.data):
+            return state
+        for base in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+            if _fits(Path(base) / "pgqueue-12345678") and account.can_enter(Path(base)):
+                folder = tempfile.mkdtemp(prefix="pgqueue-", dir=base)
+                os.chown(folder, account.uid, account.gid)
+                return replace(state, socket_dir=folder)
+        raise EmbeddedError(
+            f"{self.path} is too long for a socket and no short temporary folder is usable: set PGQUEUE_EMBEDDED_DIR."
+        )
+
+
+def locate(asked: Path) -> Home | None:
+    """The home of an existing cluster: the folder itself, or where its file `location` points to."""
+    if Home(asked).state_file.exists():
+        return Home(asked)
+    if Home(asked).data.exists():
+        raise EmbeddedError(
+            f"{Home(asked).data} was not made by the embedded server: set PGQUEUE_EMBEDDED_DIR to another folder."
+        )
+    try:
+        elsewhere = Home(Path((asked / "location").read_text().strip()))
+    except FileNotFoundError:
+        return None
+    # A cleaned temporary folder may come back with the same name and another owner.
+    ours = elsewhere.state_file.exists() and elsewhere.path.lstat().st_uid == asked.stat().st_uid
+    return elsewhere if ours else None
+
+
+def create(asked: Path, account: Account) -> Home:
+    """A home that the account can enter. Folders that are not ours are never opened to it; the temporary folder helps out."""
+    home = Home(asked)
+    if not account.can_enter(asked):
+        base = next(
+            (base for base in ("/var/tmp", tempfile.gettempdir(), "/tmp") if account.can_enter(Path(base))), None
+        )
+        if base is None:
+            raise EmbeddedError(
+                f"The user {account.name} cannot enter {asked} nor a temporary folder: set PGQUEUE_EMBEDDED_DIR."
+            )
+        home = Home(Path(tempfile.mkdtemp(prefix="pgqueue-", dir=base)))
+        home.path.chmod(0o711)  # passable for the account; its data directory inside is closed to everybody else
+        write_privately(asked / "location", f"{home.path}\n")
+    home.save(home.with_socket_dir(State(), account))
+    return home
+
+
+@contextmanager
+def locked(asked: Path, *, patience: float = 150.0) -> Iterator[None]:
+    """One process at a time starts, stops or destroys; the kernel frees the lock of one that dies."""
+    check_path(asked)
+    if not asked.exists():
+        asked.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+    lock, deadline = asked / "lock", time.monotonic() + patience
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _give_to_owner_of_folder(lock)
+            _lock_until(descriptor, deadline, lock)
+            # `destroy` removes the file: a lock on a removed file protects nothing.
+            if lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat()):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+        asked.mkdir(parents=True, exist_ok=True)
+
+
+def check_path(path: Path) -> None:
+    if special := SHELL_SPECIAL.intersection(str(path)):
+        raise EmbeddedError(
+            f"The path {str(path)!r} contains {''.join(special)!r}, which pg_ctl cannot handle: set PGQUEUE_EMBEDDED_DIR."
+        )
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Replaces a file in one step, readable for its owner only."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    _give_to_owner_of_folder(partial)
+    partial.rename(path)
+
+
+def _give_to_owner_of_folder(path: Path) -> None:
+    # Root working in the folder of a user must not lock that user out.
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _lock_until(descriptor: int, deadline: float, lock: Path) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise EmbeddedError(
+                    f"Another process has been starting or stopping the server for long (it holds {lock})."
+                ) from None
+            time.sleep(0.05)
+
+
+def _fits(folder: Path) -> bool:
+    # A comma in a host means several hosts to libpq.
+    return len(os.fsencode(folder / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET and "," not in str(folder)
+
+
+def _is_private(folder: Path, account: Account) -> bool:
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid and not found.st_mode & 0o077

@@ -1,0 +1,58 @@
+"""Making a data directory: UTF-8, the socket's owner is trusted, nobody gets in over the network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from .account import Account
+from .binaries import Binaries
+from .errors import EmbeddedError
+
+SUPERUSER = "postgres"
+DEVELOPMENT = {
+    "shared_buffers": "256MB",
+    "max_connections": "200",
+    "logging_collector": "off",
+    "log_line_prefix": "%m [%p] %a ",
+}
+
+
+def make_data(data: Path, account: Account, binaries: Binaries, settings: Mapping[str, str]) -> None:
+    """Complete or not at all: the directory gets its name when all is in it."""
+    partial = partial_of(data)
+    shutil.rmtree(partial, ignore_errors=True)
+    for locale in ("C.UTF-8", "C"):  # not every system has the first
+        partial.mkdir(mode=0o700)
+        os.chown(partial, account.uid, account.gid)
+        made = account.run(_initdb(binaries, partial, locale, sync=settings.get("fsync") != "off"))
+        if made.returncode == 0:
+            break
+        shutil.rmtree(partial)
+    else:
+        raise EmbeddedError(f"initdb of {binaries} failed: {last_line(made.stderr)}")
+    descriptor = os.open(partial / "postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "w") as file:
+        file.write("\n# written when the embedded server's data was made\n")
+        file.writelines(f"{name} = {_quoted(value)}\n" for name, value in settings.items())
+    partial.rename(data)
+
+
+def partial_of(data: Path) -> Path:
+    return data.with_name("data.partial")
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no message"])[-1]
+
+
+def _initdb(binaries: Binaries, data: Path, locale: str, *, sync: bool) -> list[str | Path]:
+    command = [binaries.program("initdb"), "-D", data, "-U", SUPERUSER, "-E", "UTF8", f"--locale={locale}"]
+    command += ["--auth-local=trust", "--auth-host=reject", "--no-instructions"]
+    return command if sync else [*command, "--no-sync"]
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
