@@ -30,8 +30,8 @@ def pg_url(django_db_setup: None) -> str:
     settings = connection.settings_dict
     credentials = ":".join(quote(settings[key], safe="") for key in ("USER", "PASSWORD") if settings[key])
     parameters = {"host": settings["HOST"], "port": settings["PORT"], **settings["OPTIONS"]}
-    query = urlencode({name: value for name, value in parameters.items() if isinstance(value, str | int) and value != ""})
-    return f"postgresql://{credentials}@/{quote(settings['NAME'], safe='')}?{query}"
+    given = {name: value for name, value in parameters.items() if isinstance(value, str | int) and value != ""}
+    return f"postgresql://{credentials}@/{quote(settings['NAME'], safe='')}?{urlencode(given)}"
 
 
 @pytest.fixture(scope="session")

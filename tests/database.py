@@ -1,6 +1,6 @@
 """The server under test: DATABASE_URL, or else a throw-away cluster for this run of pytest.
 
-A plugin of its own (`-p tests.database` in pyproject.toml), because pytest-django reads the settings before any conftest.py.
+A plugin of its own (`-p tests.database` in pyproject.toml): pytest-django reads the settings before any conftest.py.
 """
 
 from __future__ import annotations
@@ -74,5 +74,3 @@ def django_db_modify_db_settings(request: pytest.FixtureRequest, django_db_modif
     """Starts the throw-away cluster before pytest-django makes the test database."""
     if cluster := request.config.stash.get(CLUSTER, None):
         cluster.start()
-
-

@@ -1,4 +1,4 @@
-"""The account that the server runs as: our own, or an unprivileged one when we are root (PostgreSQL refuses to run as root)."""
+"""The account that the server runs as: our own, or for root an unprivileged one (PostgreSQL refuses to run as root)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ class Account:
     def is_ours(self) -> bool:
         return self.uid == os.geteuid()
 
-    def run(self, command: Sequence[str | Path], *, input: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(self, command: Sequence[str | Path], *, script: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs a program of PostgreSQL as this account and returns its output; does not raise on a failure."""
         identity = {} if self.is_ours else {"user": self.uid, "group": self.gid, "extra_groups": []}
         return subprocess.run(
             [str(part) for part in command],
-            # Without an input the program must not wait for, or take, what is typed at our terminal.
-            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            # Without a script the program must not wait for, or take, what is typed at our terminal.
+            **({"stdin": subprocess.DEVNULL} if script is None else {"input": script}),
+            capture_output=True,
             text=True,
             errors="replace",
             check=False,
@@ -77,21 +76,18 @@ def _own_account(data: Path) -> Account:
     uid = os.geteuid()
     if data.exists() and (owner := data.stat().st_uid) != uid:
         raise EmbeddedError(
-            f"{data} belongs to another user (uid {owner}): run as that user, or set PGQUEUE_EMBEDDED_DIR to a folder of your own."
+            f"{data} belongs to another user (uid {owner}): run as that user, or choose another folder."
         )
-    try:
-        return _from_uid(uid)
-    except EmbeddedError:
-        raise EmbeddedError(
-            f"The current uid {uid} has no entry in /etc/passwd, which PostgreSQL requires: add one, or set DATABASE_URL."
-        ) from None
+    return _from_uid(uid)
 
 
 def _from_uid(uid: int) -> Account:
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        raise EmbeddedError(f"The uid {uid} has no entry in /etc/passwd, which PostgreSQL requires.") from None
+        raise EmbeddedError(
+            f"The uid {uid} has no entry in /etc/passwd, which PostgreSQL requires: add one, or set DATABASE_URL."
+        ) from None
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
 

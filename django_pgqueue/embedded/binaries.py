@@ -51,14 +51,12 @@ class Binaries:
         if not copied.exists():
             _copy_tree(prefix, target)
         if not account.can_execute(copied / "postgres"):
-            raise EmbeddedError(
-                f"The user {account.name} cannot run {copied / 'postgres'}: is that file system mounted noexec?"
-            )
+            raise EmbeddedError(f"The user {account.name} cannot run {copied / 'postgres'}: is it mounted noexec?")
         return Binaries(copied, self.version, self.source)
 
 
 def find_binaries(choice: str = "auto", *, major: int | None = None) -> Binaries:
-    """The newest binaries for a choice ("auto": the system's before the wheel's); with `major`, of that version only."""
+    """The newest binaries for a choice ("auto": the system's before the wheel's), of one major version if given."""
     found = find_all(choice)
     for binaries in found:
         if major is None or binaries.major == major:
@@ -125,7 +123,7 @@ def _output(command: list[str]) -> str:
 
 
 def _copy_tree(prefix: Path, target: Path) -> None:
-    """Copies an installation and, for a wheel, the libraries in the folder next to its package, keeping their places."""
+    """Copies an installation and, for a wheel, the libraries in the folder next to its package."""
     target.parent.mkdir(exist_ok=True)
     target.parent.chmod(0o755)
     partial = target.with_name(f"{target.name}.partial")

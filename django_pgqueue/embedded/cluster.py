@@ -24,6 +24,9 @@ from .initdb import DEVELOPMENT, SUPERUSER, last_line, make_data, partial_of
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CREATE_DATABASE = """
+SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec
+"""
 PATIENCE = 120  # seconds, for a recovery after a crash
 LARGEST_LOG = 10 * 1024 * 1024  # bytes; looked at when the server starts
 
@@ -150,10 +153,9 @@ class Cluster:
         if home is None or name in home.load().databases:
             return
         with homes.locked(self.folder):
-            script = "SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec\n"
             account = self._account(home)
             command = self._psql(self._binaries(home).readable_by(account, home.copies), home)
-            done = account.run([*command, "-Xq", "-v", "ON_ERROR_STOP=1", "-v", f"name={name}"], input=script)
+            done = account.run([*command, "-Xq", "-v", "ON_ERROR_STOP=1", "-v", f"name={name}"], script=CREATE_DATABASE)
             if done.returncode != 0:
                 raise EmbeddedError(f"The database {name!r} could not be created: {last_line(done.stderr)}")
             state = home.load()
@@ -168,7 +170,7 @@ class Cluster:
         return [*self._psql(self._binaries(home), home), "-d", database]
 
     def _running(self) -> postmaster.Postmaster | None:
-        """Our server, if it runs. One on our data that we did not start is an error: it is not ours to use or to stop."""
+        """Our server, if it runs; one on our data that we did not start is an error."""
         home = homes.locate(self.folder)
         if home is None:
             return None
@@ -177,12 +179,12 @@ class Cluster:
         # Until it is ready the command line on disk is that of the server before.
         if found and found.ready and not found.started_as(home.load().cluster_name):
             raise EmbeddedError(
-                f"Somebody else started a server (pid {found.pid}) on {home.data}: stop it with `pg_ctl stop -D '{home.data}'`."
+                f"The server (pid {found.pid}) on {home.data} was started by somebody else: they must stop it first."
             )
         return found
 
     def _settled(self) -> postmaster.Postmaster | None:
-        """Our server once it is ready; None when none runs. One in the middle of recovery or of stopping is waited for."""
+        """Our server once it is ready, or None; one in the middle of starting or stopping is waited for."""
         deadline = time.monotonic() + PATIENCE
         while (running := self._running()) and not running.ready:
             if time.monotonic() > deadline:
@@ -261,7 +263,8 @@ class Cluster:
     def _remove(self, home: Home) -> None:
         state: State = home.load()
         for folder in (home.data, partial_of(home.data), home.copies):
-            shutil.rmtree(folder, ignore_errors=not folder.exists())
+            if folder.exists():
+                shutil.rmtree(folder)
         if state.socket_dir:
             shutil.rmtree(state.socket_dir, ignore_errors=True)
         for file in (

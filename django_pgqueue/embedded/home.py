@@ -99,7 +99,7 @@ def locate(asked: Path) -> Home | None:
 
 
 def create(asked: Path, account: Account) -> Home:
-    """A home that the account can enter. Folders that are not ours are never opened to it; the temporary folder helps out."""
+    """A home that the account can enter: elsewhere if need be, as folders that are not ours are never opened to it."""
     home = Home(asked)
     if not account.can_enter(asked):
         base = next(
@@ -139,9 +139,8 @@ def locked(asked: Path, *, patience: float = 150.0) -> Iterator[None]:
 
 def check_path(path: Path) -> None:
     if special := SHELL_SPECIAL.intersection(str(path)):
-        raise EmbeddedError(
-            f"The path {str(path)!r} contains {''.join(special)!r}, which pg_ctl cannot handle: set PGQUEUE_EMBEDDED_DIR."
-        )
+        found = "".join(sorted(special))
+        raise EmbeddedError(f"The path {str(path)!r} has {found!r}, on which pg_ctl fails: set PGQUEUE_EMBEDDED_DIR.")
 
 
 def write_privately(path: Path, text: str) -> None:

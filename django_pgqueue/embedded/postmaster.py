@@ -1,4 +1,4 @@
-"""Which server, if any, runs on a data directory: read from postmaster.pid, and never believed without looking at the process."""
+"""Which server runs on a data directory: read from postmaster.pid, and not believed without looking at the process."""
 
 from __future__ import annotations
 

@@ -55,9 +55,8 @@ def parse_url(url: str) -> dict[str, Any]:
     """One entry of DATABASES from a URL in libpq's form; unknown parameters (sslmode, …) go to OPTIONS."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
-        raise EmbeddedError(
-            f"DATABASE_URL must look like postgresql://user:password@host:5432/name, not {parts.scheme or url!r}."
-        )
+        # The value is not shown: it may hold a password.
+        raise EmbeddedError("DATABASE_URL must look like postgresql://user:password@host:5432/name.")
     name = unquote(parts.path.removeprefix("/"))
     credentials, _, addresses = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
@@ -81,7 +80,7 @@ def _hosts_and_ports(addresses: str) -> tuple[str, str]:
     hosts, ports = [], []
     for address in addresses.split(","):
         bracket = address.rfind("]")
-        host, colon, port = address.rpartition(":") if address.rfind(":") > bracket else (address, "", "")
+        host, _, port = address.rpartition(":") if address.rfind(":") > bracket else (address, "", "")
         hosts.append(unquote(host.strip("[]")))
         ports.append(port)
     return ",".join(hosts), ",".join(ports) if any(ports) else ""

@@ -1,0 +1,61 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VENV := .venv
+READY := $(VENV)/.ready
+PYTHON := $(VENV)/bin/python
+MANAGE := $(PYTHON) testproject/manage.py
+PORT ?= 8000
+# The directories that depend most on the server's version: run on the other one too, where there are two.
+SQL_TESTS := $(wildcard tests/lifecycle tests/schema tests/concurrency)
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## real flights through the queue (FLIGHTS=all takes all 336,776)
+	@$(MANAGE) migrate --verbosity 0
+	@$(MANAGE) demo
+
+admin: $(READY)  ## the admin of the demo project in a browser (PORT=8000)
+	@$(MANAGE) migrate --verbosity 0
+	@$(MANAGE) shell --verbosity 0 --command "from django.contrib.auth.models import User; \
+	  User.objects.filter(username='admin').exists() or User.objects.create_superuser('admin', password='admin')"
+	@echo "http://127.0.0.1:$(PORT)/admin/   user admin, password admin   (Ctrl-C ends it)"
+	@$(MANAGE) runserver --verbosity 0 127.0.0.1:$(PORT)
+
+test: $(READY)  ## the whole test suite, on a throw-away server
+	$(if $(SQL_TESTS),$(PYTHON) -m pytest --pg=other $(SQL_TESTS))
+	$(PYTHON) -m pytest
+
+bench: $(READY)  ## the benchmarks
+	$(PYTHON) -m tests.benchmarks
+
+lint: $(READY)  ## style, import rules, missing migrations
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports --no-logo
+	$(MANAGE) makemigrations --check --dry-run
+
+psql: $(READY)  ## a psql on the demo's database
+	@$(MANAGE) embeddedpg psql
+
+stop: $(READY)  ## stops the embedded server; its data stays
+	@$(MANAGE) embeddedpg stop
+
+clean:  ## removes the embedded server with its data, the virtual environment and caches
+	@if [ -x $(PYTHON) ]; then $(MANAGE) embeddedpg destroy; fi
+	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@python=; for candidate in python3 python3.13 python3.12 python3.11; do \
+	  if $$candidate -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python=$$candidate; break; fi; done; \
+	if [ -z "$$python" ]; then \
+	  echo "Python 3.11 or newer with venv is missing: apt-get install python3 python3-venv" >&2; exit 1; fi; \
+	echo "Setting up $(VENV) with $$($$python --version) (once) …"; \
+	$(PYTHON) -m pip --version >/dev/null 2>&1 || $$python -m venv --clear $(VENV)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.PHONY: help demo admin test bench lint psql stop clean

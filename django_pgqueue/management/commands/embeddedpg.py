@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DEFAULT_DB_ALIAS
+
+from django_pgqueue.embedded import Cluster, EmbeddedError, Status
+
+
+class Command(BaseCommand):
+    help = "Manages the embedded PostgreSQL server of this project, a private one for development."
+    requires_system_checks = []  # it must work when there is no database, and when the project is broken
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "action",
+            choices=["start", "stop", "status", "psql", "destroy"],
+            help="start it unless it runs; stop it, ending its connections; say where its data is and how to connect; "
+            "open a psql on the project's database; stop it and remove its data",
+        )
+        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="alias in DATABASES (default: %(default)s)")
+
+    def handle(self, *, action: str, database: str, **options: Any) -> None:
+        try:
+            embedded = settings.DATABASES[database]["EMBEDDED"]
+        except KeyError:
+            raise CommandError(
+                f"DATABASES[{database!r}] was not made by django_pgqueue.embedded.databases(): "
+                "there is no embedded server to manage."
+            ) from None
+        if os.environ.get("DATABASE_URL"):
+            self.stderr.write("DATABASE_URL is set: the project uses that server, not the embedded one.")
+        cluster = Cluster(embedded["folder"], binaries=embedded["binaries"])
+        try:
+            getattr(self, action)(cluster, embedded["name"])
+        except EmbeddedError as error:
+            raise CommandError(str(error)) from error
+
+    def start(self, cluster: Cluster, name: str) -> None:
+        started = cluster.start()
+        cluster.ensure_database(name)
+        self.stdout.write("Started." if started else "It runs already.")
+        self._describe(cluster.status(), cluster.url(name))
+
+    def stop(self, cluster: Cluster, name: str) -> None:
+        self.stdout.write("Stopped." if cluster.stop() else "It was not running.")
+
+    def status(self, cluster: Cluster, name: str) -> None:
+        found = cluster.status()
+        self.stdout.write(f"Embedded PostgreSQL: {found.state}")
+        self._describe(found, cluster.url(name))
+
+    def psql(self, cluster: Cluster, name: str) -> None:
+        cluster.start()
+        cluster.ensure_database(name)
+        command = cluster.psql(name)
+        os.execv(command[0], command)
+
+    def destroy(self, cluster: Cluster, name: str) -> None:
+        self.stdout.write("Destroyed." if cluster.destroy() else f"There is none in {cluster.folder}.")
+
+    def _describe(self, found: Status, url: str) -> None:
+        for label, value in {
+            "folder": found.folder,
+            "data": found.data,
+            "version": found.version,
+            "process": found.pid and f"{found.pid} (user {found.account})",
+            "log": found.log,
+            "url": found.pid and url,
+        }.items():
+            if value is not None:
+                self.stdout.write(f"  {label + ':':<9}{value}")
