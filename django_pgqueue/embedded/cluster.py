@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -251,13 +252,12 @@ class Cluster:
         home, running = homes.locate(self.folder), self._settled()
         if home is None or running is None:
             return False
-        account = self._account(home)
-        pg_ctl = self._binaries(home).readable_by(account, home.copies).program("pg_ctl")
-        stopped = account.run([pg_ctl, "stop", "-D", home.data, "-m", "fast", "-w", "-t", "60", "-s"])
-        if stopped.returncode != 0 and running.alive():
-            raise EmbeddedError(
-                f"The server (pid {running.pid}) did not stop: {last_line(stopped.stderr)} (log: {home.log})"
-            )
+        os.kill(running.pid, signal.SIGINT)  # what pg_ctl calls a fast stop; needs no binaries
+        deadline = time.monotonic() + PATIENCE
+        while running.alive():
+            if time.monotonic() > deadline:
+                raise EmbeddedError(f"The server (pid {running.pid}) did not stop in {PATIENCE} s (log: {home.log})")
+            time.sleep(0.02)
         return True
 
     def _remove(self, home: Home) -> None:

@@ -21,6 +21,11 @@ from django_pgqueue.embedded.temporary import THROWAWAY
 # What only root can do is in a module of its own.
 collect_ignore = [] if os.geteuid() == 0 else ["test_as_root.py"]
 
+PREAMBLE = """
+from sys import argv
+from django_pgqueue.embedded import *
+from django_pgqueue.embedded.temporary import THROWAWAY
+"""
 NEWEST_OF_EACH_SOURCE = {binaries.source: binaries for binaries in reversed(find_all())}.values()
 
 
@@ -52,10 +57,10 @@ def make(folder: Path) -> Callable[..., Cluster]:
 
 @pytest.fixture
 def in_python() -> Callable[..., subprocess.Popen[str]]:
-    """Runs statements in another process: `in_python("statements", *arguments)`; `argv` and `Cluster` are there."""
+    """Runs statements in another process: `in_python("statements", *arguments)`, after PREAMBLE."""
 
     def in_python(statements: str, *arguments: object) -> subprocess.Popen[str]:
-        script = f"from sys import argv\nfrom django_pgqueue.embedded import *\n{statements}"
+        script = f"{PREAMBLE}\n{statements}"
         command = [sys.executable, "-c", script, *map(str, arguments)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from django_pgqueue.embedded import Cluster
+from tests.embedded.conftest import query
+
+Make = Callable[..., Cluster]
+InPython = Callable[..., "subprocess.Popen[str]"]
+
+START = "input(); cluster = Cluster(argv[1], settings=THROWAWAY); print(cluster.start(), cluster.status().pid)"
+
+
+def together(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """Lets all go at the same time and returns what they print."""
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outputs = [process.communicate()[0].strip() for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes)
+    return outputs
+
+
+def test_of_four_processes_that_start_it_one_does_and_all_get_the_same_server(in_python: InPython, folder: Path):
+    answers = [line.split() for line in together([in_python(START, folder) for _ in range(4)])]
+    assert sorted(started for started, _ in answers) == ["False", "False", "False", "True"]
+    assert len({pid for _, pid in answers}) == 1
+    assert query(Cluster(folder), "SELECT 1") == 1
+
+
+def test_a_database_is_created_once_by_four_processes(in_python: InPython, folder: Path):
+    statements = (
+        "input(); cluster = Cluster(argv[1], settings=THROWAWAY); cluster.start(); cluster.ensure_database('flights')"
+    )
+    together([in_python(statements, folder) for _ in range(4)])
+    assert query(Cluster(folder), "SELECT current_database()", "flights") == "flights"
+
+
+def test_starts_and_stops_and_destroys_take_turns(in_python: InPython, folder: Path):
+    verbs = ["start", "stop", "start", "destroy"]
+    script = "input(); cluster = Cluster(argv[1], settings=THROWAWAY)\nfor _ in range(4): getattr(cluster, argv[2])()"
+    together([in_python(script, folder, verb) for verb in verbs])
+    cluster = Cluster(folder)
+    cluster.start()
+    assert query(cluster, "SELECT 1") == 1
+
+
+def test_a_process_killed_while_it_holds_the_lock_blocks_nobody(in_python: InPython, make: Make, folder: Path):
+    script = "from django_pgqueue.embedded.home import locked\nfrom pathlib import Path\nimport time\n"
+    script += "with locked(Path(argv[1])): print('held', flush=True); time.sleep(600)"
+    holder = in_python(script, folder)
+    assert holder.stdout.readline() == "held\n"
+    holder.kill()
+    holder.communicate()
+    assert make().start() is True

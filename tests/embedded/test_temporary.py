@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from django_pgqueue.embedded import Binaries, Cluster, temporary_cluster
+from tests.embedded.conftest import process_exists, query
+
+
+def test_a_temporary_cluster_is_gone_afterwards(binaries: Binaries):
+    with temporary_cluster(binaries=str(binaries.folder), settings={"max_connections": "33"}) as cluster:
+        pid = cluster.status().pid
+        assert query(cluster, "SHOW server_version").startswith(binaries.number)
+        assert query(cluster, "SHOW fsync") == "off"
+        assert query(cluster, "SHOW max_connections") == "33"
+    assert not process_exists(pid)
+    assert not cluster.folder.exists()
+
+
+def test_a_temporary_cluster_is_gone_after_an_error():
+    def fail(cluster: Cluster) -> None:
+        raise LookupError(cluster.status().pid)
+
+    with pytest.raises(LookupError) as raised, temporary_cluster() as cluster:
+        fail(cluster)
+    assert not process_exists(raised.value.args[0])
+    assert not cluster.folder.exists()
+
+
+def test_one_that_never_started_leaves_nothing():
+    with temporary_cluster(start=False) as cluster:
+        assert cluster.status().state == "stopped"
+        assert str(cluster.folder) in cluster.url()
+    assert not cluster.folder.exists()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(
+    in_python: Callable[..., subprocess.Popen[str]],
+):
+    script = "with temporary_cluster() as c: print(c.folder, c.status().pid, flush=True); input()"
+    killed, alive = in_python(script), in_python(script)
+    killed_folder, killed_pid = killed.stdout.readline().split()
+    alive_folder, alive_pid = alive.stdout.readline().split()
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert process_exists(int(killed_pid))
+
+    with temporary_cluster(start=False):
+        assert not process_exists(int(killed_pid))
+        assert not Path(killed_folder).exists()
+        assert process_exists(int(alive_pid))
+
+    alive.communicate("end\n")
+    assert not process_exists(int(alive_pid))
+    assert not Path(alive_folder).exists()
