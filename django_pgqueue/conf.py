@@ -1,0 +1,49 @@
+"""Settings: the dict DJANGO_PGQUEUE, read when needed, with defaults."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings as django_settings
+
+DEFAULTS: dict[str, Any] = {
+    # Database alias of the queue's tables; None: what the routers say for writing a message.
+    "DATABASE": None,
+    # Enqueue creates channels that do not exist, without limits.
+    "AUTO_CREATE_CHANNELS": False,
+    # How long a worker may be silent before its messages are given to others.
+    "LEASE": timedelta(seconds=15),
+    # Deliveries of a message before it is dead-lettered, unless the handler or the message says otherwise.
+    "MAX_ATTEMPTS": 5,
+    # The longest time an idle worker sleeps without looking; NOTIFY wakes it earlier.
+    "POLL_INTERVAL": timedelta(seconds=1),
+    # Connection for LISTEN, for projects behind a transaction pooler: a database alias; None: DATABASE; False: poll only.
+    "LISTEN_DATABASE": None,
+    # How often a worker sweeps expired leases, moves the floors, prunes.
+    "SWEEP_INTERVAL": timedelta(seconds=5),
+    "TICK_INTERVAL": timedelta(milliseconds=200),
+    "PRUNE_INTERVAL": timedelta(minutes=5),
+    # Archive partitions and dead letters older than this are dropped; None keeps them.
+    "ARCHIVE_RETENTION": timedelta(days=30),
+    "DEAD_LETTER_RETENTION": None,
+    "PARTITIONS_AHEAD": 7,
+    # Warn in the server log when a message has been ready for longer.
+    "WAITING_WARNING": timedelta(minutes=1),
+}
+
+
+class Settings:
+    """Attribute access to DJANGO_PGQUEUE; nothing is cached, so ``override_settings`` works."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in DEFAULTS:
+            raise AttributeError(f"DJANGO_PGQUEUE has no setting {name!r}")
+        return getattr(django_settings, "DJANGO_PGQUEUE", {}).get(name, DEFAULTS[name])
+
+    def unknown(self) -> list[str]:
+        """Names in DJANGO_PGQUEUE that mean nothing, for the system check."""
+        return sorted(set(getattr(django_settings, "DJANGO_PGQUEUE", {})) - set(DEFAULTS))
+
+
+settings = Settings()

@@ -1,0 +1,70 @@
+"""The messages that cross the border between Python and the database, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """A message to be enqueued; the fields are those of :func:`django_pgqueue.enqueue`."""
+
+    handler: str
+    payload: Any = None
+    channel: str = "default"
+    queue: str | None = None
+    body: bytes | None = None
+    headers: Mapping[str, Any] | None = None
+    priority: int = 0
+    dequeue_at: datetime | None = None
+    delay: timedelta | None = None
+    max_attempts: int | None = None
+    backoff: timedelta | None = None
+    dedupe_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The answer to an enqueue.
+
+    ``id`` of the message; of the one that is there already for a ``duplicate``; None for a message that was ``dropped``.
+    """
+
+    id: int | None
+    outcome: Literal["created", "duplicate", "dropped"]
+
+    @property
+    def created(self) -> bool:
+        return self.outcome == "created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
+
+    ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the last deferral saved.
+    """
+
+    id: int
+    queue: str
+    channel: str
+    handler: str
+    payload: Any
+    body: bytes | None
+    headers: Mapping[str, Any]
+    priority: int
+    attempt: int
+    max_attempts: int
+    token: UUID | None
+    lease_expires_at: datetime | None
+    state: Any
+    created_at: datetime
+    dequeue_at: datetime
+
+    @property
+    def last_attempt(self) -> bool:
+        return self.attempt >= self.max_attempts

@@ -1,0 +1,86 @@
+"""What can go wrong, each with its own SQLSTATE in the database and its own exception here."""
+
+from __future__ import annotations
+
+
+class PgQueueError(Exception):
+    """Base of all errors of the queue. ``hint`` says what to do."""
+
+    sqlstate: str | None = None
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.hint = hint
+
+
+class MessageNotFound(PgQueueError):
+    sqlstate = "PGQ01"
+
+
+class LeaseLost(PgQueueError):
+    """The lease expired and was swept, or the message is settled already. Nothing was changed.
+
+    ``ids``: the messages that the caller may not touch any more.
+    """
+
+    sqlstate = "PGQ02"
+
+    def __init__(self, message: str, *, hint: str = "", ids: tuple[int, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.ids = ids
+
+
+class ChannelNotFound(PgQueueError):
+    sqlstate = "PGQ03"
+
+
+class ChannelFull(PgQueueError):
+    """The channel holds ``max_size`` live messages and its policy is ``error``; nothing was enqueued."""
+
+    sqlstate = "PGQ04"
+
+
+class ChannelReleased(PgQueueError):
+    sqlstate = "PGQ05"
+
+
+class ChannelBusy(PgQueueError):
+    """Another transaction fills the same size-limited channels in another order; retry, or use one ``enqueue_many``."""
+
+    sqlstate = "PGQ06"
+
+
+class InvalidMessage(PgQueueError, ValueError):
+    """An argument that no message, lease or channel may have."""
+
+    sqlstate = "PGQ07"
+
+
+class PartitionMissing(PgQueueError):
+    """The archive has no partition for today. Nothing was changed: make it with ``prune()`` and settle again."""
+
+    sqlstate = "PGQ08"
+
+
+class UnknownHandler(PgQueueError):
+    """No handler of this name is registered in this worker."""
+
+
+class HandlerError(PgQueueError):
+    """A handler did what no handler may do, for example returned something that is not an outcome."""
+
+
+BY_SQLSTATE: dict[str, type[PgQueueError]] = {
+    error.sqlstate: error
+    for error in (
+        MessageNotFound,
+        LeaseLost,
+        ChannelNotFound,
+        ChannelFull,
+        ChannelReleased,
+        ChannelBusy,
+        InvalidMessage,
+        PartitionMissing,
+    )
+    if error.sqlstate
+}

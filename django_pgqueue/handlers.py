@@ -1,0 +1,85 @@
+"""The registry of handlers. Names come from messages, functions only from here: nothing is imported from a payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.utils.module_loading import autodiscover_modules
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import UnknownHandler
+
+Function = Callable[[Delivery], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A registered function and its policy; see :func:`handler`."""
+
+    name: str
+    function: Function
+    atomic: bool = False
+    queue: str = "default"
+    max_attempts: int | None = None
+    backoff: timedelta | None = None
+
+
+_registry: dict[str, Handler] = {}
+
+
+def handler(
+    name: str,
+    *,
+    atomic: bool = False,
+    queue: str = "default",
+    max_attempts: int | None = None,
+    backoff: timedelta | None = None,
+) -> Callable[[Function], Function]:
+    """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
+
+    ``atomic``: the function and the completion of its message run in one transaction on the queue's database; a lost lease rolls
+    all of it back. ``queue``, ``max_attempts``, ``backoff`` (base of the exponential back-off): defaults for messages that are
+    enqueued for this handler.
+    """
+
+    def register(function: Function) -> Function:
+        known = _registry.get(name)
+        if known is not None and known.function is not function:
+            raise ValueError(
+                f"Two handlers are called {name!r}: {known.function.__module__}.{known.function.__qualname__} and "
+                f"{function.__module__}.{function.__qualname__}. Rename one."
+            )
+        _registry[name] = Handler(name, function, atomic, queue, max_attempts, backoff)
+        return function
+
+    return register
+
+
+def get(name: str) -> Handler:
+    try:
+        return _registry[name]
+    except KeyError:
+        raise UnknownHandler(
+            f"No handler is called {name!r}.", hint="Define it in handlers.py of an installed app, and restart the workers."
+        ) from None
+
+
+def find(name: str) -> Handler | None:
+    return _registry.get(name)
+
+
+def names() -> list[str]:
+    return sorted(_registry)
+
+
+def unregister(name: str) -> None:
+    """Forget a handler; for tests."""
+    _registry.pop(name, None)
+
+
+def autodiscover() -> None:
+    """Import ``handlers.py`` of every installed app."""
+    autodiscover_modules("handlers")

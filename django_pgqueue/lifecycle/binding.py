@@ -1,0 +1,93 @@
+"""From Python values to parameters of the SQL functions, and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
+
+NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
+
+DELIVERY_COLUMNS = (
+    "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, created_at, dequeue_at"
+)
+
+
+def to_json(value: Any, what: str) -> str | None:
+    """JSON text that PostgreSQL takes; None stays None.
+
+    Raises InvalidMessage for what is not JSON, for NaN and infinities, and for \\u0000, which jsonb cannot hold.
+    """
+    if value is None:
+        return None
+    try:
+        text = json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidMessage(f"the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates.") from error
+    if NUL_ESCAPE.search(text):
+        raise InvalidMessage(
+            f"the {what} contains the character \\u0000, which PostgreSQL cannot store",
+            hint="Remove it, or send raw bytes as body.",
+        )
+    if SURROGATE_ESCAPE.search(text):
+        try:
+            json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessage(f"the {what} contains half a surrogate pair: it is not text", hint="Send it as body.") from error
+    return text
+
+
+def from_json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def aware(moment: datetime | None, what: str) -> datetime | None:
+    """The moment, if it names one: a naive datetime does not."""
+    if moment is not None and moment.tzinfo is None:
+        raise InvalidMessage(f"{what} is a naive datetime", hint="Use django.utils.timezone.now() or make_aware().")
+    return moment
+
+
+def duration(value: timedelta | None, what: str) -> timedelta | None:
+    if value is not None and not isinstance(value, timedelta):
+        raise InvalidMessage(f"{what} is not a timedelta but {type(value).__name__}", hint="Use datetime.timedelta(seconds=…).")
+    return value
+
+
+def listed(deliveries: Delivery | Iterable[Delivery]) -> list[Delivery]:
+    return [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
+
+
+def leases(deliveries: list[Delivery]) -> tuple[list[int], list[UUID | None]]:
+    """Ids and tokens, as all settling functions take them."""
+    return [delivery.id for delivery in deliveries], [delivery.token for delivery in deliveries]
+
+
+def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
+    """A row of DELIVERY_COLUMNS as a Delivery."""
+    return Delivery(
+        id=row[0],
+        queue=queue,
+        channel=row[1],
+        handler=row[2],
+        payload=from_json(row[3]),
+        body=None if row[4] is None else bytes(row[4]),
+        headers=from_json(row[5]) or {},
+        priority=row[6],
+        attempt=row[7],
+        max_attempts=row[8],
+        token=row[9],
+        lease_expires_at=row[10],
+        state=from_json(row[11]),
+        created_at=row[12],
+        dequeue_at=row[13],
+    )

@@ -1,0 +1,33 @@
+"""complete: settle leased messages as done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import leases, listed, to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean)"
+
+
+def complete(
+    deliveries: Delivery | Iterable[Delivery],
+    *,
+    results: Sequence[Any] | None = None,
+    skip_lost: bool = False,
+    using: str | None = None,
+) -> set[int]:
+    """Move the messages to the archive, with their ``results`` (JSON, one a message). Returns the ids.
+
+    In ``atomic()`` together with the handler's own writes, the effects are exactly once. Raises LeaseLost (nothing is changed), or
+    leaves lost ones out with ``skip_lost``.
+    """
+    settled = listed(deliveries)
+    if not settled:
+        return set()
+    ids, tokens = leases(settled)
+    results_json = None if results is None else [to_json(result, "result") for result in results]
+    return {row[0] for row in call(alias(using), SQL, (ids, tokens, results_json, skip_lost))}

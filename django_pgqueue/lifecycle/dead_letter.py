@@ -1,0 +1,35 @@
+"""dead_letter: settle leased messages as refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import leases, listed, to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean)"
+
+
+def dead_letter(
+    deliveries: Delivery | Iterable[Delivery],
+    *,
+    reason: str,
+    details: Any = None,
+    skip_lost: bool = False,
+    using: str | None = None,
+) -> set[int]:
+    """Move the messages to the dead letters. ``reason``: a short word to group by; ``details``: JSON. Returns the ids.
+
+    Raises LeaseLost (nothing is changed), or leaves lost ones out with ``skip_lost``.
+    """
+    settled = listed(deliveries)
+    if not settled:
+        return set()
+    ids, tokens = leases(settled)
+    rows = call(
+        alias(using), SQL, (ids, tokens, [reason] * len(ids), [to_json(details, "details")] * len(ids), skip_lost)
+    )
+    return {row[0] for row in rows}

@@ -1,0 +1,49 @@
+"""defer: give leased messages back on purpose, to be delivered again later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import aware, duration, leases, listed, to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.outcomes import KEEP
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], %s::jsonb[], %s::boolean, %s::boolean)"
+
+
+def defer(
+    deliveries: Delivery | Iterable[Delivery],
+    *,
+    until: datetime | None = None,
+    delay: timedelta | None = None,
+    state: Any = KEEP,
+    skip_lost: bool = False,
+    using: str | None = None,
+) -> set[int]:
+    """Deliver again at ``until`` (aware), after ``delay``, or at once; ``state`` (JSON) is saved for the next delivery. Returns the ids.
+
+    A deferral is progress: it does not use up an attempt. Raises LeaseLost, or leaves lost ones out with ``skip_lost``; InvalidMessage.
+    """
+    settled = listed(deliveries)
+    if not settled:
+        return set()
+    ids, tokens = leases(settled)
+    keep = state is KEEP
+    rows = call(
+        alias(using),
+        SQL,
+        (
+            ids,
+            tokens,
+            None if until is None else [aware(until, "until")] * len(ids),
+            None if delay is None else [duration(delay, "delay")] * len(ids),
+            None if keep else [to_json(state, "state")] * len(ids),
+            keep,
+            skip_lost,
+        ),
+    )
+    return {row[0] for row in rows}

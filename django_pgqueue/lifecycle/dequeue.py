@@ -1,0 +1,42 @@
+"""dequeue: lease messages to a worker."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from django.db import connections
+
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, duration, to_delivery
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue(%s::text, %s::integer, %s::interval, %s::text)"  # noqa: S608
+LOOK_EVERY = 0.05
+
+
+def dequeue(
+    queue: str = "default",
+    limit: int = 1,
+    *,
+    lease: timedelta | None = None,
+    wait: float = 0,
+    worker: str | None = None,
+    using: str | None = None,
+) -> list[Delivery]:
+    """Lease up to ``limit`` messages of a queue for ``lease`` (setting LEASE), channels in turn. The attempt is counted now.
+
+    ``wait``: with nothing there, look again for up to so many seconds (long poll). Call it outside of ``atomic()``: the lease exists
+    for others when the transaction commits. Raises InvalidMessage.
+    """
+    database = alias(using)
+    deadline = time.monotonic() + wait
+    lease = duration(lease, "lease") or settings.LEASE
+    while True:
+        rows = call(database, SQL, (queue, limit, lease, worker))
+        left = deadline - time.monotonic()
+        if rows or left <= 0 or connections[database].in_atomic_block:
+            return [to_delivery(queue, row) for row in rows]
+        time.sleep(min(LOOK_EVERY, left))

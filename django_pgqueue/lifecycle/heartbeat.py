@@ -1,0 +1,32 @@
+"""heartbeat: extend leases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import duration, leases, listed
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT pgqueue_heartbeat(%s::bigint[], %s::uuid[], %s::interval, %s::boolean)"
+
+
+def heartbeat(
+    deliveries: Delivery | Iterable[Delivery],
+    *,
+    lease: timedelta | None = None,
+    skip_lost: bool = False,
+    using: str | None = None,
+) -> set[int]:
+    """Let the leases expire ``lease`` (setting LEASE) from now. Returns the ids that are still held.
+
+    Raises LeaseLost when one is not, or leaves it out with ``skip_lost``.
+    """
+    ids, tokens = leases(listed(deliveries))
+    if not ids:
+        return set()
+    rows = call(alias(using), SQL, (ids, tokens, duration(lease, "lease") or settings.LEASE, skip_lost))
+    return {row[0] for row in rows}

@@ -1,0 +1,36 @@
+"""metrics: length by state, ages and totals of each channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = """
+SELECT queue, channel, ready, leased, scheduled, dead, oldest, newest, total
+FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelMetrics:
+    """Messages of a channel by state; ages of its ready messages; ``total``: messages ever enqueued (None if not asked for)."""
+
+    queue: str
+    channel: str
+    ready: int
+    leased: int
+    scheduled: int
+    dead: int
+    oldest_age: timedelta | None
+    newest_age: timedelta | None
+    total: int | None
+
+
+def metrics(
+    queue: str | None = None, channel: str | None = None, *, totals: bool = True, using: str | None = None
+) -> list[ChannelMetrics]:
+    """Metrics of all channels, or of one queue or channel. ``totals`` counts the archive: leave it out in frequent monitors."""
+    return [ChannelMetrics(*row) for row in call(alias(using), SQL, (queue, channel, totals))]

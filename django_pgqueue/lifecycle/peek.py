@@ -1,0 +1,18 @@
+"""peek: look at what comes next, without a lease."""
+
+from __future__ import annotations
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import to_delivery
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = """
+SELECT id, channel, handler, payload, body, headers, priority, attempts, max_attempts, NULL, NULL, state, created_at, dequeue_at
+FROM pgqueue_peek(%s::text, %s::text, %s::integer)
+"""
+
+
+def peek(queue: str = "default", limit: int = 1, *, channel: str | None = None, using: str | None = None) -> list[Delivery]:
+    """Up to ``limit`` ready messages of a channel, or of the line of a queue; without token, since nothing is leased."""
+    return [to_delivery(queue, row) for row in call(alias(using), SQL, (queue, channel, limit))]

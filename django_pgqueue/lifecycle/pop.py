@@ -1,0 +1,15 @@
+"""pop: dequeue and complete in one call, at most once."""
+
+from __future__ import annotations
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_delivery
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_pop(%s::text, %s::integer)"  # noqa: S608
+
+
+def pop(queue: str = "default", limit: int = 1, *, using: str | None = None) -> list[Delivery]:
+    """Take up to ``limit`` messages, archived at once: whoever crashes afterwards has lost them. Raises InvalidMessage."""
+    return [to_delivery(queue, row) for row in call(alias(using), SQL, (queue, limit))]

@@ -1,0 +1,14 @@
+"""purge: remove what waits on a channel."""
+
+from __future__ import annotations
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+
+def purge(channel: str, queue: str = "default", *, limit: int = 10_000, using: str | None = None) -> int:
+    """Move up to ``limit`` ready and scheduled messages to the archive as ``purged``. Returns how many: call again until 0.
+
+    Raises ChannelNotFound.
+    """
+    return call(alias(using), "SELECT pgqueue_purge(%s::text, %s::text, %s::integer)", (channel, queue, limit))[0][0]

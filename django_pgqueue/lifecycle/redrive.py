@@ -1,0 +1,25 @@
+"""redrive: give dead letters a new life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.outcomes import KEEP
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT old_id, new_id FROM pgqueue_redrive(%s::bigint[], %s::text, %s::jsonb)"
+
+
+def redrive(
+    ids: Iterable[int], *, channel: str | None = None, payload: Any = KEEP, using: str | None = None
+) -> dict[int, int]:
+    """Enqueue the dead letters again, with all attempts, once. Returns the new id of each; what was redriven before is left out.
+
+    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one. Raises ChannelNotFound, ChannelFull,
+    ChannelReleased.
+    """
+    text = None if payload is KEEP else (to_json(payload, "payload") or "null")
+    return dict(call(alias(using), SQL, (list(ids), channel, text)))

@@ -1,0 +1,36 @@
+"""retry: put failed messages back under their retry policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import duration, leases, listed, to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], %s::interval[], %s::text, %s::boolean)"
+
+
+def retry(
+    deliveries: Delivery | Iterable[Delivery],
+    *,
+    errors: Sequence[Mapping[str, Any]],
+    delays: Sequence[timedelta | None] | None = None,
+    reason: str = "failed",
+    skip_lost: bool = False,
+    using: str | None = None,
+) -> dict[int, Literal["retried", "dead_lettered"]]:
+    """Deliver again after ``delays``, or the message's back-off; dead letter with ``reason`` when its attempts are used up.
+
+    ``errors``: what went wrong, one dict a message; kept with the message. Raises LeaseLost, or leaves lost ones out with ``skip_lost``.
+    """
+    failed = listed(deliveries)
+    if not failed:
+        return {}
+    ids, tokens = leases(failed)
+    pauses = None if delays is None else [duration(delay, "delay") for delay in delays]
+    texts = [to_json(error, "error") for error in errors]
+    return dict(call(alias(using), SQL, (ids, tokens, texts, pauses, reason, skip_lost)))

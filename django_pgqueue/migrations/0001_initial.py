@@ -1,0 +1,224 @@
+import django.db.models.deletion
+import django_pgqueue.models.expressions
+from django.db import migrations, models
+
+from django_pgqueue.sql.operations import InstallTables
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    dependencies = [
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='ArchivedMessage',
+            fields=[
+                ('id', models.BigIntegerField(primary_key=True, serialize=False)),
+                ('queue', models.CharField(max_length=100)),
+                ('channel', models.CharField(max_length=200)),
+                ('handler', models.CharField(max_length=200)),
+                ('payload', models.JSONField()),
+                ('body', models.BinaryField(null=True)),
+                ('headers', models.JSONField(null=True)),
+                ('priority', models.SmallIntegerField()),
+                ('attempts', models.IntegerField()),
+                ('max_attempts', models.IntegerField()),
+                ('created_at', models.DateTimeField()),
+                ('dequeue_at', models.DateTimeField()),
+                ('leased_at', models.DateTimeField(null=True)),
+                ('archived_at', models.DateTimeField()),
+                ('outcome', models.CharField(choices=[('completed', 'completed'), ('popped', 'popped'), ('purged', 'purged')], max_length=20)),
+                ('result', models.JSONField(null=True)),
+                ('state', models.JSONField(null=True)),
+                ('errors', models.JSONField(null=True)),
+                ('dedupe_key', models.CharField(max_length=200, null=True)),
+                ('worker', models.CharField(max_length=200, null=True)),
+                ('redriven_from', models.BigIntegerField(null=True)),
+            ],
+            options={
+                'db_table': 'pgqueue_archived_message',
+                'managed': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='Channel',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('queue', models.CharField(db_collation='C', db_default='default', default='default', help_text='Which workers serve it.', max_length=100)),
+                ('name', models.CharField(db_collation='C', max_length=200)),
+                ('max_concurrency', models.PositiveIntegerField(blank=True, help_text='Messages that may be leased at the same time. Empty: no limit. 1: strict first in, first out.', null=True)),
+                ('max_size', models.PositiveIntegerField(blank=True, help_text='Live messages that the channel may hold. Empty: no limit.', null=True)),
+                ('full_policy', models.CharField(choices=[('error', 'refuse with an error'), ('drop', 'drop, and tell the caller')], db_default='error', default='error', help_text='What happens to a message that does not fit.', max_length=10)),
+                ('release_interval', models.DurationField(blank=True, help_text='At most one delivery in this time, retries included. Empty: no limit.', null=True)),
+                ('release_burst', models.PositiveIntegerField(db_default=1, default=1, help_text='Deliveries that may come at once after a quiet time.')),
+                ('weight', models.PositiveIntegerField(db_default=1, default=1, help_text='Messages per turn in the round robin.')),
+                ('paused_at', models.DateTimeField(blank=True, null=True)),
+                ('pause_reason', models.TextField(blank=True, db_default='', default='')),
+                ('released_at', models.DateTimeField(blank=True, help_text='Since then it takes no new messages; it goes away when it is empty.', null=True)),
+                ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
+            ],
+            options={
+                'db_table': 'pgqueue_channel',
+                'ordering': ['queue', 'name'],
+                'permissions': [('pause_channel', 'Can pause and resume channels'), ('purge_channel', 'Can purge channels')],
+            },
+        ),
+        migrations.CreateModel(
+            name='DeadLetter',
+            fields=[
+                ('id', models.BigIntegerField(primary_key=True, serialize=False)),
+                ('queue', models.CharField(max_length=100)),
+                ('channel', models.CharField(max_length=200)),
+                ('handler', models.CharField(max_length=200)),
+                ('payload', models.JSONField()),
+                ('body', models.BinaryField(null=True)),
+                ('headers', models.JSONField(null=True)),
+                ('priority', models.SmallIntegerField()),
+                ('attempts', models.IntegerField()),
+                ('max_attempts', models.IntegerField()),
+                ('backoff', models.DurationField(null=True)),
+                ('created_at', models.DateTimeField()),
+                ('dequeue_at', models.DateTimeField()),
+                ('leased_at', models.DateTimeField(null=True)),
+                ('dead_at', models.DateTimeField()),
+                ('reason', models.CharField(help_text="rejected, failed, poison, timed_out, or the handler's own word", max_length=200)),
+                ('details', models.JSONField(null=True)),
+                ('state', models.JSONField(null=True)),
+                ('errors', models.JSONField(null=True)),
+                ('dedupe_key', models.CharField(max_length=200, null=True)),
+                ('worker', models.CharField(max_length=200, null=True)),
+                ('redriven_from', models.BigIntegerField(null=True)),
+                ('redriven_at', models.DateTimeField(null=True)),
+                ('redriven_to', models.BigIntegerField(null=True)),
+            ],
+            options={
+                'db_table': 'pgqueue_dead_letter',
+                'permissions': [('redrive_deadletter', 'Can redrive dead letters')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Message',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('handler', models.CharField(max_length=200)),
+                ('payload', models.JSONField(blank=True, default=dict)),
+                ('body', models.BinaryField(blank=True, null=True)),
+                ('headers', models.JSONField(blank=True, null=True)),
+                ('priority', models.SmallIntegerField(db_default=0, default=0, help_text='Higher first, within the channel.')),
+                ('dequeue_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), help_text='Not delivered before.')),
+                ('status', models.SmallIntegerField(choices=[(1, 'ready'), (2, 'leased'), (3, 'scheduled')], db_default=1, default=1, editable=False)),
+                ('attempts', models.IntegerField(db_default=0, default=0, editable=False)),
+                ('max_attempts', models.IntegerField(db_default=5, default=5)),
+                ('backoff', models.DurationField(blank=True, help_text='Base of the exponential back-off. Empty: one second.', null=True)),
+                ('dedupe_key', models.CharField(blank=True, max_length=200, null=True)),
+                ('state', models.JSONField(blank=True, help_text='What the last deferral saved.', null=True)),
+                ('errors', models.JSONField(blank=True, editable=False, null=True)),
+                ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
+                ('leased_at', models.DateTimeField(editable=False, null=True)),
+                ('lease_expires_at', models.DateTimeField(editable=False, null=True)),
+                ('lease_token', models.UUIDField(editable=False, null=True)),
+                ('worker', models.CharField(editable=False, max_length=200, null=True)),
+                ('redriven_from', models.BigIntegerField(editable=False, null=True)),
+            ],
+            options={
+                'db_table': 'pgqueue_message',
+            },
+        ),
+        migrations.CreateModel(
+            name='Worker',
+            fields=[
+                ('name', models.CharField(max_length=200, primary_key=True, serialize=False)),
+                ('hostname', models.CharField(max_length=200)),
+                ('pid', models.IntegerField()),
+                ('queues', models.JSONField()),
+                ('concurrency', models.IntegerField()),
+                ('version', models.CharField(max_length=50)),
+                ('started_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
+                ('heartbeat_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
+            ],
+            options={
+                'db_table': 'pgqueue_worker',
+                'ordering': ['name'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Lane',
+            fields=[
+                ('channel', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, primary_key=True, related_name='lane', serialize=False, to='pgqueue.channel')),
+                ('seq', models.BigIntegerField()),
+                ('queue', models.CharField(max_length=100)),
+                ('parked_until', models.DateTimeField(null=True)),
+                ('served', models.IntegerField()),
+            ],
+            options={
+                'db_table': 'pgqueue_lane',
+                'managed': False,
+            },
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.UniqueConstraint(fields=('queue', 'name'), name='pgqueue_channel_name'),
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('name', ''), _negated=True), models.Q(('queue', ''), _negated=True)), name='pgqueue_channel_named'),
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.CheckConstraint(condition=models.Q(('max_concurrency', None), ('max_concurrency__gte', 1), _connector='OR'), name='pgqueue_channel_max_concurrency'),
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.CheckConstraint(condition=models.Q(('max_size', None), ('max_size__gte', 1), _connector='OR'), name='pgqueue_channel_max_size'),
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.CheckConstraint(condition=models.Q(('release_interval', None), ('release_interval__gt', '00:00:00'), _connector='OR'), name='pgqueue_channel_release_interval'),
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.CheckConstraint(condition=models.Q(('release_burst__gte', 1)), name='pgqueue_channel_release_burst'),
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.CheckConstraint(condition=models.Q(('weight__range', (1, 1000))), name='pgqueue_channel_weight'),
+        ),
+        migrations.AddField(
+            model_name='message',
+            name='channel',
+            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='messages', to='pgqueue.channel', verbose_name='channel'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(models.F('channel'), django_pgqueue.models.expressions.Negated('priority'), models.F('dequeue_at'), models.F('id'), condition=models.Q(('status', 1)), name='pgqueue_message_ready'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(condition=models.Q(('status', 2)), fields=['channel', 'leased_at'], name='pgqueue_message_leased'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(condition=models.Q(('status', 2)), fields=['lease_expires_at'], name='pgqueue_message_expiry'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(condition=models.Q(('status', 3)), fields=['dequeue_at'], name='pgqueue_message_scheduled'),
+        ),
+        migrations.AddConstraint(
+            model_name='message',
+            constraint=models.UniqueConstraint(condition=models.Q(('dedupe_key__isnull', False)), fields=('channel', 'dedupe_key'), name='pgqueue_message_dedupe'),
+        ),
+        InstallTables("archive", 1, drop=["TABLE pgqueue_archived_message"]),
+        InstallTables(
+            "runtime",
+            1,
+            drop=[
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_tally",
+                "SEQUENCE pgqueue_lane_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired, pgqueue_warned_not_picked_up",
+            ],
+        ),
+        InstallTables("storage", 1, drop=[]),
+    ]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class ArchivedMessage(models.Model):
+    """A settled message. The table is partitioned by day of ``archived_at``; ids are unique all the same, so ``id`` is the key here.
+
+    Django does not manage the table: sql/tables/archive_v01.sql makes it, pgqueue_prune its partitions.
+    """
+
+    class Outcome(models.TextChoices):
+        COMPLETED = "completed", _("completed")
+        POPPED = "popped", _("popped")
+        PURGED = "purged", _("purged")
+
+    id = models.BigIntegerField(primary_key=True)
+    queue = models.CharField(max_length=100)
+    channel = models.CharField(max_length=200)
+    handler = models.CharField(max_length=200)
+    payload = models.JSONField()
+    body = models.BinaryField(null=True)
+    headers = models.JSONField(null=True)
+    priority = models.SmallIntegerField()
+    attempts = models.IntegerField()
+    max_attempts = models.IntegerField()
+    created_at = models.DateTimeField()
+    dequeue_at = models.DateTimeField()
+    leased_at = models.DateTimeField(null=True)
+    archived_at = models.DateTimeField()
+    outcome = models.CharField(max_length=20, choices=Outcome)
+    result = models.JSONField(null=True)
+    state = models.JSONField(null=True)
+    errors = models.JSONField(null=True)
+    dedupe_key = models.CharField(max_length=200, null=True)
+    worker = models.CharField(max_length=200, null=True)
+    redriven_from = models.BigIntegerField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = "pgqueue_archived_message"
+
+    def __str__(self) -> str:
+        return f"{self.handler} #{self.pk}: {self.outcome}"

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pgtrigger
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.sql import files
+
+
+class Channel(models.Model):
+    """A tenant's lane inside a queue, with its own limits. Configuration: read by every dequeue, hardly ever written.
+
+    Edit a limit and save: it holds from the next dequeue on, cluster-wide.
+    """
+
+    class FullPolicy(models.TextChoices):
+        ERROR = "error", _("refuse with an error")
+        DROP = "drop", _("drop, and tell the caller")
+
+    queue = models.CharField(
+        max_length=100, db_collation="C", default="default", db_default="default", help_text=_("Which workers serve it.")
+    )
+    name = models.CharField(max_length=200, db_collation="C")
+    max_concurrency = models.PositiveIntegerField(
+        null=True, blank=True, help_text=_("Messages that may be leased at the same time. Empty: no limit. 1: strict first in, first out.")
+    )
+    max_size = models.PositiveIntegerField(
+        null=True, blank=True, help_text=_("Live messages that the channel may hold. Empty: no limit.")
+    )
+    full_policy = models.CharField(
+        max_length=10, choices=FullPolicy, default=FullPolicy.ERROR, db_default=FullPolicy.ERROR,
+        help_text=_("What happens to a message that does not fit."),
+    )
+    release_interval = models.DurationField(
+        null=True, blank=True, help_text=_("At most one delivery in this time, retries included. Empty: no limit.")
+    )
+    release_burst = models.PositiveIntegerField(
+        default=1, db_default=1, help_text=_("Deliveries that may come at once after a quiet time.")
+    )
+    weight = models.PositiveIntegerField(default=1, db_default=1, help_text=_("Messages per turn in the round robin."))
+    paused_at = models.DateTimeField(null=True, blank=True)
+    pause_reason = models.TextField(blank=True, default="", db_default="")
+    released_at = models.DateTimeField(
+        null=True, blank=True, help_text=_("Since then it takes no new messages; it goes away when it is empty.")
+    )
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    class Meta:
+        db_table = "pgqueue_channel"
+        ordering = ["queue", "name"]
+        constraints = [
+            models.UniqueConstraint(fields=["queue", "name"], name="pgqueue_channel_name"),
+            models.CheckConstraint(condition=~Q(name="") & ~Q(queue=""), name="pgqueue_channel_named"),
+            models.CheckConstraint(
+                condition=Q(max_concurrency=None) | Q(max_concurrency__gte=1), name="pgqueue_channel_max_concurrency"
+            ),
+            models.CheckConstraint(condition=Q(max_size=None) | Q(max_size__gte=1), name="pgqueue_channel_max_size"),
+            models.CheckConstraint(
+                condition=Q(release_interval=None) | Q(release_interval__gt="00:00:00"), name="pgqueue_channel_release_interval"
+            ),
+            models.CheckConstraint(condition=Q(release_burst__gte=1), name="pgqueue_channel_release_burst"),
+            models.CheckConstraint(condition=Q(weight__range=(1, 1000)), name="pgqueue_channel_weight"),
+        ]
+        permissions = [("pause_channel", "Can pause and resume channels"), ("purge_channel", "Can purge channels")]
+        triggers = [
+            pgtrigger.Trigger(
+                name="channel_changed",
+                level=pgtrigger.Statement,
+                when=pgtrigger.After,
+                operation=pgtrigger.Update,
+                referencing=pgtrigger.Referencing(old="old_channels", new="new_channels"),
+                declare=[("v_count", "bigint")],
+                func=files.without_header(files.read("triggers", "channel_changed", 1)),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.name}"

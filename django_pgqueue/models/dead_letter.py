@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class DeadLetter(models.Model):
+    """A message that nobody could complete, kept with its reason until somebody redrives it or retention drops it.
+
+    ``id`` is the message's. A redrive sets ``redriven_at`` and ``redriven_to``, the id of the new life.
+    """
+
+    id = models.BigIntegerField(primary_key=True)
+    queue = models.CharField(max_length=100)
+    channel = models.CharField(max_length=200)
+    handler = models.CharField(max_length=200)
+    payload = models.JSONField()
+    body = models.BinaryField(null=True)
+    headers = models.JSONField(null=True)
+    priority = models.SmallIntegerField()
+    attempts = models.IntegerField()
+    max_attempts = models.IntegerField()
+    backoff = models.DurationField(null=True)
+    created_at = models.DateTimeField()
+    dequeue_at = models.DateTimeField()
+    leased_at = models.DateTimeField(null=True)
+    dead_at = models.DateTimeField()
+    reason = models.CharField(max_length=200, help_text=_("rejected, failed, poison, timed_out, or the handler's own word"))
+    details = models.JSONField(null=True)
+    state = models.JSONField(null=True)
+    errors = models.JSONField(null=True)
+    dedupe_key = models.CharField(max_length=200, null=True)
+    worker = models.CharField(max_length=200, null=True)
+    redriven_from = models.BigIntegerField(null=True)
+    redriven_at = models.DateTimeField(null=True)
+    redriven_to = models.BigIntegerField(null=True)
+
+    class Meta:
+        db_table = "pgqueue_dead_letter"
+        permissions = [("redrive_deadletter", "Can redrive dead letters")]
+
+    def __str__(self) -> str:
+        return f"{self.handler} #{self.pk}: {self.reason}"

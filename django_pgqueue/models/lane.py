@@ -1,0 +1,25 @@
+"""The line, for people to look at. The functions alone write these tables; sql/tables/runtime_v01.sql makes and explains them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from django_pgqueue.models.channel import Channel
+
+
+class Lane(models.Model):
+    """The place of an active channel in its queue's line."""
+
+    channel = models.OneToOneField(Channel, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="lane")
+    seq = models.BigIntegerField()
+    queue = models.CharField(max_length=100)
+    parked_until = models.DateTimeField(null=True)
+    served = models.IntegerField()
+
+    class Meta:
+        managed = False
+        db_table = "pgqueue_lane"
+
+    def __str__(self) -> str:
+        return f"lane of channel {self.channel_id}"
+

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pgtrigger
+from django.db import models
+from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.models.channel import Channel
+from django_pgqueue.models.expressions import ClockTimestamp, Negated
+from django_pgqueue.sql import files
+
+
+class Message(models.Model):
+    """A live message. ``create``, ``bulk_create``, a plain INSERT and COPY enqueue; the functions alone settle."""
+
+    class Status(models.IntegerChoices):
+        READY = 1, _("ready")
+        LEASED = 2, _("leased")
+        SCHEDULED = 3, _("scheduled")
+
+    # No foreign key in the database: its checks would write to the channel's row with every message. The insert trigger checks instead.
+    channel = models.ForeignKey(
+        Channel, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="messages", verbose_name=_("channel")
+    )
+    handler = models.CharField(max_length=200)
+    payload = models.JSONField(default=dict, blank=True)
+    body = models.BinaryField(null=True, blank=True)
+    headers = models.JSONField(null=True, blank=True)
+    priority = models.SmallIntegerField(default=0, db_default=0, help_text=_("Higher first, within the channel."))
+    dequeue_at = models.DateTimeField(db_default=ClockTimestamp(), help_text=_("Not delivered before."))
+    status = models.SmallIntegerField(choices=Status, default=Status.READY, db_default=Status.READY, editable=False)
+    attempts = models.IntegerField(default=0, db_default=0, editable=False)
+    max_attempts = models.IntegerField(default=5, db_default=5)
+    backoff = models.DurationField(null=True, blank=True, help_text=_("Base of the exponential back-off. Empty: one second."))
+    dedupe_key = models.CharField(max_length=200, null=True, blank=True)
+    state = models.JSONField(null=True, blank=True, help_text=_("What the last deferral saved."))
+    errors = models.JSONField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    leased_at = models.DateTimeField(null=True, editable=False)
+    lease_expires_at = models.DateTimeField(null=True, editable=False)
+    lease_token = models.UUIDField(null=True, editable=False)
+    worker = models.CharField(max_length=200, null=True, editable=False)
+    redriven_from = models.BigIntegerField(null=True, editable=False)
+
+    class Meta:
+        db_table = "pgqueue_message"
+        indexes = [
+            models.Index(
+                F("channel"), Negated("priority"), F("dequeue_at"), F("id"), name="pgqueue_message_ready", condition=Q(status=1)
+            ),
+            models.Index(fields=["channel", "leased_at"], name="pgqueue_message_leased", condition=Q(status=2)),
+            models.Index(fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(status=2)),
+            models.Index(fields=["dequeue_at"], name="pgqueue_message_scheduled", condition=Q(status=3)),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["channel", "dedupe_key"], name="pgqueue_message_dedupe", condition=Q(dedupe_key__isnull=False)
+            ),
+        ]
+        triggers = [
+            pgtrigger.Trigger(
+                name="message_arrived",
+                level=pgtrigger.Statement,
+                when=pgtrigger.After,
+                operation=pgtrigger.Insert,
+                referencing=pgtrigger.Referencing(new="arrived"),
+                declare=[
+                    ("v_now", "timestamptz := clock_timestamp()"),
+                    ("v_queue", "text"),
+                    ("v_news", "record"),
+                ],
+                func=files.without_header(files.read("triggers", "message_arrived", 1)),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.handler} #{self.pk}"

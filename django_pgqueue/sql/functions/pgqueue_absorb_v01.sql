@@ -1,0 +1,111 @@
+-- Folds arrivals into lanes: creates the lane of a channel, lowers its floor, or brings it back into the line.
+-- Caller: pgqueue_take and pgqueue_tick, with the floors that they have read. Returns true when it had to leave a lane to somebody else.
+-- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
+-- No wake-up is missed: an arrival is consumed only under the lock of its lane, and what becomes visible later is an arrival of its own.
+CREATE FUNCTION pgqueue_absorb(p_arrival_xid xid8, p_late_xids xid8[], p_lane_seq bigint)
+RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_contended boolean := false;
+    v_places tid[] := '{}';
+    v_news record;
+    v_lane pgqueue_lane;
+    v_into_line boolean;
+BEGIN
+    FOR v_news IN
+        WITH mine AS MATERIALIZED (
+            SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
+            FROM pgqueue_arrival AS a
+            WHERE a.xid >= p_arrival_xid
+            ORDER BY a.xid
+            LIMIT 50
+            FOR UPDATE SKIP LOCKED
+        ),
+        late AS MATERIALIZED (
+            SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
+            FROM pgqueue_arrival AS a
+            WHERE a.xid = ANY (p_late_xids) AND a.xid < p_arrival_xid
+            LIMIT 50
+            FOR UPDATE SKIP LOCKED
+        ),
+        news AS (
+            SELECT * FROM mine UNION ALL SELECT * FROM late
+        )
+        SELECT n.channel_id,
+            array_agg(n.place) AS places,
+            bool_or(n.kind = 0) AS recheck,
+            (array_agg(n.floor_rank ORDER BY n.floor_rank, n.floor_at, n.floor_id))[1] AS floor_rank,
+            (array_agg(n.floor_at ORDER BY n.floor_rank, n.floor_at, n.floor_id))[1] AS floor_at,
+            (array_agg(n.floor_id ORDER BY n.floor_rank, n.floor_at, n.floor_id))[1] AS floor_id
+        FROM news AS n
+        GROUP BY n.channel_id
+        ORDER BY min(n.floor_at)
+    LOOP
+        SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+        WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq AND l.parked_until IS NULL
+        ORDER BY l.seq DESC LIMIT 1
+        FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            -- Held by somebody, parked, or not there. One session at a time may bring a channel into the line.
+            IF NOT pg_try_advisory_xact_lock(hashint8extended(v_news.channel_id, 7205)) THEN
+                v_contended := true;
+                CONTINUE;
+            END IF;
+            INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
+            SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
+            FROM pgqueue_channel AS c
+            WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND NOT v_news.recheck
+                AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL
+                AND NOT EXISTS (
+                    SELECT FROM pgqueue_lane AS l
+                    WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq AND l.parked_until IS NULL);
+            IF FOUND THEN
+                v_places := v_places || v_news.places;
+                CONTINUE;
+            END IF;
+            SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+            WHERE l.channel_id = v_news.channel_id AND l.parked_until IS NOT NULL
+            ORDER BY l.seq DESC LIMIT 1
+            FOR UPDATE SKIP LOCKED;
+            IF NOT FOUND THEN
+                IF EXISTS (
+                    SELECT FROM pgqueue_lane AS l
+                    WHERE l.channel_id = v_news.channel_id AND (l.seq >= p_lane_seq OR l.parked_until IS NOT NULL))
+                THEN
+                    v_contended := true;
+                    CONTINUE;
+                END IF;
+                INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
+                SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
+                FROM pgqueue_channel AS c
+                WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL;
+                v_places := v_places || v_news.places;
+                CONTINUE;
+            END IF;
+        END IF;
+
+        -- A lane at its limit stays parked when more messages come; an empty one (infinite floor) and one that was freed do not.
+        v_into_line := v_lane.parked_until IS NOT NULL AND (v_news.recheck OR v_lane.floor_at = 'infinity');
+        IF v_news.floor_id IS NULL
+            OR (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id) <= (v_news.floor_rank, v_news.floor_at, v_news.floor_id)
+        THEN
+            v_news.floor_rank := v_lane.floor_rank;
+            v_news.floor_at := v_lane.floor_at;
+            v_news.floor_id := v_lane.floor_id;
+        END IF;
+        IF v_into_line OR v_news.floor_id <> v_lane.floor_id THEN
+            UPDATE pgqueue_lane AS l
+            SET floor_rank = v_news.floor_rank,
+                floor_at = v_news.floor_at,
+                floor_id = v_news.floor_id,
+                parked_until = CASE WHEN v_into_line THEN NULL ELSE l.parked_until END,
+                seq = CASE WHEN v_into_line THEN nextval('pgqueue_lane_seq') ELSE l.seq END
+            WHERE l.channel_id = v_news.channel_id AND l.seq = v_lane.seq;
+        END IF;
+        v_places := v_places || v_news.places;
+    END LOOP;
+    DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
+    RETURN v_contended;
+END;
+$$;

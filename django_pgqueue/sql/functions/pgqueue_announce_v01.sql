@@ -1,0 +1,28 @@
+-- Tells the line that messages became ready again (deferred, retried, promoted, given back).
+-- Caller: the functions that flip messages to ready, in the same transaction, after the flip.
+-- Locks: none (append only).
+CREATE FUNCTION pgqueue_announce(p_ids bigint[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_news record;
+BEGIN
+    FOR v_news IN
+        SELECT DISTINCT ON (m.channel_id)
+            m.channel_id,
+            c.queue,
+            -m.priority AS rank,
+            m.dequeue_at,
+            m.id
+        FROM pgqueue_message AS m
+        LEFT JOIN pgqueue_channel AS c ON c.id = m.channel_id
+        WHERE m.id = ANY (p_ids) AND m.status = 1
+        ORDER BY m.channel_id, -m.priority, m.dequeue_at, m.id
+    LOOP
+        INSERT INTO pgqueue_arrival (channel_id, floor_rank, floor_at, floor_id)
+        VALUES (v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id);
+        PERFORM pgqueue_wake(v_news.queue);
+    END LOOP;
+END;
+$$;

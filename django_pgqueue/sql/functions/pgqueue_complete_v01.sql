@@ -1,0 +1,53 @@
+-- Settles leased messages as done: moves them to the archive, in one statement.
+-- Caller: the holder of the leases; p_ids and p_tokens pair up, in the order of ids (settlements of the same messages then queue up).
+-- Returns the ids that were completed. A lease that is not the caller's any more raises PGQ02 and nothing is changed, or with
+--   p_skip_lost is left out. Locks: the messages (lock order, step 2).
+CREATE FUNCTION pgqueue_complete(
+    p_ids bigint[],
+    p_tokens uuid[],
+    p_results jsonb[] DEFAULT NULL,
+    p_skip_lost boolean DEFAULT false
+)
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_done bigint[];
+    v_limited bigint[];
+BEGIN
+    WITH settled AS (
+        DELETE FROM pgqueue_message AS m
+        USING unnest(p_ids, p_tokens, p_results) AS s (id, token, result)
+        WHERE m.id = s.id AND m.lease_token = s.token
+        RETURNING m.*, s.result
+    ),
+    -- A left join: a message must not vanish because somebody deleted its channel by hand.
+    named AS (
+        SELECT s.*, c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited
+        FROM settled AS s
+        LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
+    ),
+    archived AS (
+        INSERT INTO pgqueue_archived_message (
+            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at, dequeue_at,
+            leased_at, archived_at, outcome, result, state, errors, dedupe_key, worker, redriven_from)
+        SELECT n.id, coalesce(n.queue, ''), coalesce(n.name, ''), n.handler, n.payload, n.body, n.headers, n.priority, n.attempts,
+            n.max_attempts, n.created_at, n.dequeue_at, n.leased_at, v_now, 'completed', n.result, n.state, n.errors,
+            n.dedupe_key, n.worker, n.redriven_from
+        FROM named AS n
+    )
+    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited) INTO v_done, v_limited
+    FROM named AS n;
+    IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_done);
+    END IF;
+    IF v_limited IS NOT NULL THEN
+        PERFORM pgqueue_depart(v_limited);
+    END IF;
+    RETURN QUERY SELECT unnest(v_done);
+END;
+$$;

@@ -1,0 +1,62 @@
+-- Settles leased messages as dead letters: moves them to pgqueue_dead_letter with a reason, in one statement.
+-- Caller: the holder of the leases; pgqueue_retry. p_reasons: short words, by convention rejected | failed | poison | timed_out or the handler's
+--   own; p_details: a JSON object a message. Returns the ids. A lost lease raises PGQ02, or with p_skip_lost is left out.
+-- Locks: the messages (lock order, step 2), in the order of ids.
+CREATE FUNCTION pgqueue_dead_letter(
+    p_ids bigint[],
+    p_tokens uuid[],
+    p_reasons text[],
+    p_details jsonb[] DEFAULT NULL,
+    p_skip_lost boolean DEFAULT false
+)
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_done bigint[];
+    v_limited bigint[];
+BEGIN
+    WITH asked AS (
+        SELECT u.id, u.token, u.reason, u.details
+        FROM unnest(p_ids, p_tokens, p_reasons, p_details) AS u (id, token, reason, details)
+        ORDER BY u.id
+    ),
+    settled AS (
+        DELETE FROM pgqueue_message AS m
+        USING asked AS a
+        WHERE m.id = a.id AND m.lease_token = a.token
+        RETURNING m.*, a.reason, a.details
+    ),
+    named AS (
+        SELECT s.*, c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited
+        FROM settled AS s
+        LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
+    ),
+    buried AS (
+        INSERT INTO pgqueue_dead_letter (
+            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff, created_at, dequeue_at,
+            leased_at, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from)
+        SELECT n.id, coalesce(n.queue, ''), coalesce(n.name, ''), n.handler, n.payload, n.body, n.headers, n.priority, n.attempts,
+            n.max_attempts, n.backoff, n.created_at, n.dequeue_at, n.leased_at, v_now, left(coalesce(n.reason, 'rejected'), 200),
+            n.details, n.state, n.errors, n.dedupe_key, n.worker, n.redriven_from
+        FROM named AS n
+    )
+    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited) INTO v_done, v_limited
+    FROM named AS n;
+    IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_done);
+    END IF;
+    IF v_limited IS NOT NULL THEN
+        PERFORM pgqueue_depart(v_limited);
+    END IF;
+    IF v_done IS NOT NULL AND pgqueue_may_warn('dead_letter') THEN
+        RAISE WARNING 'pgqueue: % message(s) dead-lettered, message % with reason "%"', cardinality(v_done), v_done[1], left(p_reasons[1], 200)
+            USING HINT = 'See pgqueue_dead_letter. More warnings of this kind are held back for 10 seconds.';
+    END IF;
+    RETURN QUERY SELECT unnest(v_done);
+END;
+$$;

@@ -1,0 +1,55 @@
+-- Gives leased messages back on purpose, to be delivered again at p_until, or after p_delay, or at once; p_states replaces the saved state.
+-- A deferral is progress, not a failure: the attempt is given back, so a long chain of deferrals never runs out of attempts.
+-- Caller: the holder of the leases. Returns the ids. A lost lease raises PGQ02, or with p_skip_lost is left out.
+-- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07.
+CREATE FUNCTION pgqueue_defer(
+    p_ids bigint[],
+    p_tokens uuid[],
+    p_until timestamptz[] DEFAULT NULL,
+    p_delays interval[] DEFAULT NULL,
+    p_states jsonb[] DEFAULT NULL,
+    p_keep_state boolean DEFAULT true,
+    p_skip_lost boolean DEFAULT false
+)
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_done bigint[];
+    v_channels bigint[];
+BEGIN
+    IF NOT ALL (ARRAY(SELECT isfinite(u) FROM unnest(p_until) AS u WHERE u IS NOT NULL)) THEN
+        RAISE EXCEPTION 'cannot defer until an infinite time' USING ERRCODE = 'PGQ07', HINT = 'Dead-letter the message, or pause its channel.';
+    END IF;
+    WITH asked AS (
+        SELECT u.id, u.token, u.state, greatest(coalesce(u.until, v_now + coalesce(u.delay, '0')), v_now) AS dequeue_at
+        FROM unnest(p_ids, p_tokens, p_until, p_delays, p_states) AS u (id, token, until, delay, state)
+        ORDER BY u.id
+    ),
+    given_back AS (
+        UPDATE pgqueue_message AS m
+        SET status = CASE WHEN a.dequeue_at > v_now THEN 3 ELSE 1 END,
+            dequeue_at = a.dequeue_at,
+            attempts = m.attempts - 1,
+            state = CASE WHEN p_keep_state AND a.state IS NULL THEN m.state ELSE a.state END,
+            leased_at = NULL,
+            lease_expires_at = NULL,
+            lease_token = NULL,
+            worker = NULL
+        FROM asked AS a
+        WHERE m.id = a.id AND m.lease_token = a.token
+        RETURNING m.id, m.channel_id
+    )
+    SELECT array_agg(g.id), array_agg(g.channel_id) INTO v_done, v_channels FROM given_back AS g;
+    IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_done);
+    END IF;
+    PERFORM pgqueue_announce(v_done);
+    PERFORM pgqueue_depart(v_channels, false);
+    RETURN QUERY SELECT unnest(v_done);
+END;
+$$;

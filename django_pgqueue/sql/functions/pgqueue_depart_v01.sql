@@ -1,0 +1,23 @@
+-- Tells that messages left limited channels: a place came free (max_concurrency), a live message is gone (max_size).
+-- Caller: what settles or removes messages, in the same transaction; one entry of p_channel_ids a message.
+-- Locks: none (append only), so that settling never waits for an enqueuer and never touches a lane.
+CREATE FUNCTION pgqueue_depart(p_channel_ids bigint[], p_gone boolean DEFAULT true)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    WITH left_channel AS (
+        SELECT u.channel_id, count(*) AS messages
+        FROM unnest(p_channel_ids) AS u (channel_id)
+        GROUP BY u.channel_id
+    ),
+    freed AS (
+        INSERT INTO pgqueue_arrival (channel_id, kind)
+        SELECT c.id, 0 FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
+        WHERE c.max_concurrency IS NOT NULL
+    )
+    INSERT INTO pgqueue_departure (channel_id, messages)
+    SELECT c.id, d.messages FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
+    WHERE c.max_size IS NOT NULL AND p_gone;
+END;
+$$;

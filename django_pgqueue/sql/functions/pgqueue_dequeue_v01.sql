@@ -1,0 +1,79 @@
+-- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now: a crash of the worker counts.
+-- Caller: a worker, in a transaction of its own. The token fences heartbeat and settlement: it is random, because a counter can be
+--   issued twice after a failover that lost commits.
+-- Returns the messages in the order of service. Locks: lanes and messages, SKIP LOCKED. Errors: PGQ07 invalid argument.
+-- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.
+CREATE FUNCTION pgqueue_dequeue(
+    p_queue text DEFAULT 'default',
+    p_limit integer DEFAULT 1,
+    p_lease interval DEFAULT '15 seconds',
+    p_worker text DEFAULT NULL
+)
+RETURNS TABLE (
+    id bigint,
+    channel text,
+    handler text,
+    payload jsonb,
+    body bytea,
+    headers jsonb,
+    priority smallint,
+    attempts integer,
+    max_attempts integer,
+    token uuid,
+    lease_expires_at timestamptz,
+    state jsonb,
+    created_at timestamptz,
+    dequeue_at timestamptz
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz;
+    v_ids bigint[];
+    v_contended boolean;
+    v_token uuid;
+BEGIN
+    IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
+        OR current_setting('transaction_isolation') <> 'read committed'
+    THEN
+        PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
+    END IF;
+    -- What another consumer holds this instant may be free the next: an empty answer would send the worker to sleep.
+    FOR v_try IN 0..4 LOOP
+        SELECT t.ids, t.contended INTO v_ids, v_contended FROM pgqueue_take(p_queue, p_limit) AS t;
+        EXIT WHEN v_ids <> '{}';
+        IF v_contended THEN
+            PERFORM pg_sleep(0.001 * (1 << v_try));
+        ELSE
+            EXIT WHEN pgqueue_promote(100) = 0;
+        END IF;
+    END LOOP;
+    IF v_ids = '{}' THEN
+        RETURN;
+    END IF;
+
+    v_now := clock_timestamp();
+    v_token := gen_random_uuid();
+    RETURN QUERY
+    WITH leased AS (
+        UPDATE pgqueue_message AS m
+        SET status = 2,
+            attempts = m.attempts + 1,
+            leased_at = v_now,
+            lease_expires_at = v_now + p_lease,
+            lease_token = v_token,
+            worker = p_worker
+        WHERE m.id = ANY (v_ids)
+        RETURNING m.*
+    )
+    SELECT l.id, c.name::text, l.handler::text, l.payload, l.body, l.headers, l.priority, l.attempts, l.max_attempts,
+        l.lease_token, l.lease_expires_at, l.state, l.created_at, l.dequeue_at
+    FROM leased AS l
+    LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
+    ORDER BY array_position(v_ids, l.id);
+END;
+$$;

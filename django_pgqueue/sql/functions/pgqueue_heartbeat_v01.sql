@@ -1,0 +1,33 @@
+-- Extends leases: they expire p_lease from now.
+-- Caller: the holder of the leases. Returns the ids that are still held. A lost lease raises PGQ02, or with p_skip_lost is left out.
+-- Locks: the messages (lock order, step 2), in the order of ids.
+CREATE FUNCTION pgqueue_heartbeat(
+    p_ids bigint[],
+    p_tokens uuid[],
+    p_lease interval DEFAULT '15 seconds',
+    p_skip_lost boolean DEFAULT false
+)
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_expires_at timestamptz := clock_timestamp() + p_lease;
+    v_held bigint[];
+BEGIN
+    WITH held AS (
+        UPDATE pgqueue_message AS m
+        SET lease_expires_at = v_expires_at
+        FROM (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) AS u (id, token) ORDER BY u.id) AS s
+        WHERE m.id = s.id AND m.lease_token = s.token
+        RETURNING m.id
+    )
+    SELECT array_agg(h.id) INTO v_held FROM held AS h;
+    IF NOT p_skip_lost AND coalesce(cardinality(v_held), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_held);
+    END IF;
+    RETURN QUERY SELECT unnest(v_held);
+END;
+$$;

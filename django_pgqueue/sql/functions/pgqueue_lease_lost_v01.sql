@@ -1,0 +1,15 @@
+-- Says which messages a caller may not touch any more: their leases expired and went to somebody else, or they are settled.
+-- Caller: heartbeat and the settling functions. Locks: none. Errors: always PGQ02.
+CREATE FUNCTION pgqueue_lease_lost(p_asked bigint[], p_held bigint[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_lost bigint[] := ARRAY(SELECT unnest(p_asked) EXCEPT SELECT unnest(p_held) ORDER BY 1);
+BEGIN
+    RAISE EXCEPTION 'the lease is lost of message %', array_to_string(v_lost, ', ')
+        USING ERRCODE = 'PGQ02',
+            DETAIL = array_to_string(v_lost, ','),
+            HINT = 'It expired and was swept, or the message is settled. Nothing was changed; roll back what was done for it.';
+END;
+$$;

@@ -1,0 +1,52 @@
+-- Length by state, ages and totals of each channel. For people and monitors, not for hot paths: it counts the live messages, and with
+--   p_totals the archive and the dead letters.
+-- Caller: anyone. oldest and newest: age of the ready messages since they became due. total: messages ever enqueued. Locks: none.
+CREATE FUNCTION pgqueue_metrics(p_queue text DEFAULT NULL, p_channel text DEFAULT NULL, p_totals boolean DEFAULT true)
+RETURNS TABLE (
+    queue text,
+    channel text,
+    ready bigint,
+    leased bigint,
+    scheduled bigint,
+    dead bigint,
+    oldest interval,
+    newest interval,
+    total bigint
+)
+LANGUAGE sql
+STABLE
+AS $$
+WITH live AS (
+    SELECT m.channel_id,
+        count(*) FILTER (WHERE m.status = 1) AS ready,
+        count(*) FILTER (WHERE m.status = 2) AS leased,
+        count(*) FILTER (WHERE m.status = 3) AS scheduled,
+        min(m.dequeue_at) FILTER (WHERE m.status = 1) AS oldest,
+        max(m.dequeue_at) FILTER (WHERE m.status = 1) AS newest
+    FROM pgqueue_message AS m
+    GROUP BY m.channel_id
+),
+dead AS (
+    SELECT d.queue, d.channel, count(*) AS letters, count(*) FILTER (WHERE d.redriven_at IS NULL) AS waiting
+    FROM pgqueue_dead_letter AS d
+    GROUP BY d.queue, d.channel
+),
+archived AS (
+    SELECT a.queue, a.channel, count(*) AS messages
+    FROM pgqueue_archived_message AS a
+    WHERE p_totals
+    GROUP BY a.queue, a.channel
+)
+SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0), coalesce(d.waiting, 0),
+    clock_timestamp() - l.oldest, clock_timestamp() - l.newest,
+    CASE WHEN p_totals THEN
+        coalesce(l.ready + l.leased + l.scheduled, 0) + coalesce(d.letters, 0) + coalesce(a.messages, 0) + coalesce(t.messages, 0)
+    END
+FROM pgqueue_channel AS c
+LEFT JOIN live AS l ON l.channel_id = c.id
+LEFT JOIN dead AS d ON d.queue = c.queue AND d.channel = c.name
+LEFT JOIN archived AS a ON a.queue = c.queue AND a.channel = c.name
+LEFT JOIN pgqueue_tally AS t ON t.queue = c.queue AND t.channel = c.name
+WHERE (p_queue IS NULL OR c.queue = p_queue) AND (p_channel IS NULL OR c.name = p_channel)
+ORDER BY c.queue, c.name;
+$$;

@@ -1,0 +1,24 @@
+-- Makes scheduled messages ready whose time has come, at most p_limit of them, the longest due first.
+-- Caller: pgqueue_dequeue when it found nothing, pgqueue_tick, pgqueue_sweep. Returns how many.
+-- Locks: messages, SKIP LOCKED.
+CREATE FUNCTION pgqueue_promote(p_limit integer)
+RETURNS integer
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    v_ids := ARRAY(
+        SELECT m.id FROM pgqueue_message AS m
+        WHERE m.status = 3 AND m.dequeue_at <= clock_timestamp()
+        ORDER BY m.dequeue_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+    IF v_ids = '{}' THEN
+        RETURN 0;
+    END IF;
+    UPDATE pgqueue_message AS m SET status = 1 WHERE m.id = ANY (v_ids);
+    PERFORM pgqueue_announce(v_ids);
+    RETURN cardinality(v_ids);
+END;
+$$;

@@ -1,0 +1,64 @@
+-- Housekeeping: makes partitions ahead, drops archive partitions and dead letters past retention, removes drained released channels.
+-- Caller: the maintenance of a worker each few minutes; cron. NULL keeps for ever. Returns counts.
+-- Locks: pg_try_advisory_xact_lock (one pruner at a time); DDL with lock_timeout 2 s.
+CREATE FUNCTION pgqueue_prune(
+    p_archive_retention interval DEFAULT NULL,
+    p_dead_letter_retention interval DEFAULT NULL,
+    p_partitions_ahead integer DEFAULT 7
+)
+RETURNS TABLE (partitions_made integer, partitions_dropped integer, dead_letters_deleted integer, channels_removed integer)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_partition record;
+BEGIN
+    partitions_made := 0;
+    partitions_dropped := 0;
+    dead_letters_deleted := 0;
+    channels_removed := 0;
+    IF NOT pg_try_advisory_xact_lock(7205, 2) THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    partitions_made := pgqueue_make_partitions(p_partitions_ahead);
+    FOR v_partition IN
+        SELECT c.oid, c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+        FROM pg_inherits AS i
+        JOIN pg_class AS c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname ~ '_\d{8}$'
+            AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (now() AT TIME ZONE 'UTC') - p_archive_retention
+    LOOP
+        PERFORM set_config('lock_timeout', '2s', true);
+        EXECUTE format(
+            'INSERT INTO pgqueue_tally AS t (queue, channel, messages) SELECT queue, channel, count(*) FROM %s GROUP BY queue, channel
+            ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages', v_partition.oid::regclass);
+        EXECUTE format('DROP TABLE %s', v_partition.oid::regclass);
+        partitions_dropped := partitions_dropped + 1;
+    END LOOP;
+    WITH gone AS (
+        DELETE FROM pgqueue_dead_letter AS d
+        WHERE d.id IN (
+            SELECT o.id FROM pgqueue_dead_letter AS o
+            WHERE o.dead_at < clock_timestamp() - p_dead_letter_retention ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED)
+        RETURNING d.queue, d.channel
+    ),
+    counted AS (
+        SELECT g.queue, g.channel, count(*) AS messages FROM gone AS g GROUP BY g.queue, g.channel
+    ),
+    tallied AS (
+        INSERT INTO pgqueue_tally AS t (queue, channel, messages) SELECT c.queue, c.channel, c.messages FROM counted AS c
+        ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
+    )
+    SELECT coalesce(sum(c.messages), 0) INTO dead_letters_deleted FROM counted AS c;
+    -- An hour's grace, and no transaction that is older than the release: one that did not see it may still commit a message.
+    DELETE FROM pgqueue_channel AS c
+    WHERE c.released_at < clock_timestamp() - interval '1 hour'
+        AND c.xmin::text::bigint < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)
+        AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id);
+    GET DIAGNOSTICS channels_removed = ROW_COUNT;
+    DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
+    DELETE FROM pgqueue_channel_size AS s WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
+    DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
+    RETURN NEXT;
+END;
+$$;

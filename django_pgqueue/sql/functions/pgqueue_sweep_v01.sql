@@ -1,0 +1,68 @@
+-- Gives back what dead workers held: expired leases go through the retry policy, or become dead letters with reason poison.
+-- Caller: the maintenance of a worker each few seconds; cron through manage.py sweepqueue or pg_cron. At most p_limit leases a call.
+-- p_waiting: warn when a message has been ready for longer than this. Everything that was found is said in the server log.
+-- Returns counts. Locks: messages, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
+CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
+RETURNS TABLE (retried integer, poisoned integer, promoted integer, not_picked_up integer)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_ids bigint[];
+    v_tokens uuid[];
+    v_errors jsonb[];
+    v_queue text;
+    v_late record;
+BEGIN
+    SELECT array_agg(e.id ORDER BY e.id), array_agg(e.lease_token ORDER BY e.id),
+        array_agg(jsonb_build_object(
+            'type', 'LeaseExpired', 'message', format('the lease of worker %s expired at %s', coalesce(e.worker, '?'), e.lease_expires_at))
+            ORDER BY e.id)
+    INTO v_ids, v_tokens, v_errors
+    FROM (
+        SELECT m.id, m.lease_token, m.worker, m.lease_expires_at FROM pgqueue_message AS m
+        WHERE m.status = 2 AND m.lease_expires_at <= v_now
+        ORDER BY m.lease_expires_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ) AS e;
+    retried := 0;
+    poisoned := 0;
+    not_picked_up := 0;
+    IF v_ids IS NOT NULL THEN
+        SELECT count(*) FILTER (WHERE r.outcome = 'retried'), count(*) FILTER (WHERE r.outcome = 'dead_lettered')
+        INTO retried, poisoned
+        FROM pgqueue_retry(v_ids, v_tokens, v_errors, NULL, 'poison') AS r;
+        IF pgqueue_may_warn('lease_expired') THEN
+            RAISE WARNING 'pgqueue: the leases of % message(s) expired (%): % to be retried, % dead-lettered as poison',
+                cardinality(v_ids), array_to_string(v_ids[1:10], ', '), retried, poisoned
+                USING HINT = 'A worker died, hangs or lost its connection. More warnings of this kind are held back for 10 seconds.';
+        END IF;
+    END IF;
+    promoted := pgqueue_tick(p_limit);
+
+    -- The head of each line tells how long its channel waits.
+    SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
+    WHILE v_queue IS NOT NULL LOOP
+        SELECT l.channel_id, m.id, v_now - m.dequeue_at AS waited INTO v_late
+        FROM (
+            SELECT h.* FROM pgqueue_lane AS h WHERE h.queue = v_queue AND h.parked_until IS NULL ORDER BY h.seq LIMIT 100
+        ) AS l
+        JOIN pgqueue_message AS m ON m.id = l.floor_id AND m.status = 1
+        WHERE m.dequeue_at < v_now - p_waiting
+        ORDER BY m.dequeue_at LIMIT 1;
+        IF FOUND THEN
+            not_picked_up := not_picked_up + 1;
+            IF pgqueue_may_warn('not_picked_up') THEN
+                RAISE WARNING 'pgqueue: queue "%" is not picked up: message % on channel % has been ready for %',
+                    v_queue, v_late.id, v_late.channel_id, v_late.waited
+                    USING HINT = 'Is a worker running for this queue, and are there enough of them?';
+            END IF;
+        END IF;
+        SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
+    END LOOP;
+    RETURN NEXT;
+END;
+$$;

@@ -1,0 +1,142 @@
+-- Takes up to p_limit ready messages from the head of a queue's line: round robin over channels, by weight, within their limits.
+-- Caller: pgqueue_dequeue and pgqueue_pop, which lease or archive them in the same transaction.
+-- Returns the locked ids in the order of service; contended: nothing was free, but another transaction holds what there is.
+-- Locks: lanes and messages, all SKIP LOCKED. It never waits.
+CREATE FUNCTION pgqueue_take(p_queue text, p_limit integer, OUT ids bigint[], OUT contended boolean)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_floor record;
+    v_lane record;
+    v_may record;
+    v_turn record;
+    v_arrivals integer;
+    v_weights bigint := 1;
+    v_quota integer;
+    v_count integer;
+    v_rotate boolean;
+BEGIN
+    ids := '{}';
+    contended := false;
+    SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.parked_from INTO v_floor
+    FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
+
+    SELECT count(*) INTO v_arrivals
+    FROM (SELECT FROM pgqueue_arrival AS a WHERE a.xid >= v_floor.arrival_xid LIMIT 17) AS n;
+    IF v_arrivals BETWEEN 1 AND 16 AND NOT EXISTS (
+        SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq)
+    THEN
+        ids := pgqueue_take_arrived(p_queue, p_limit, v_floor.arrival_xid);
+        IF cardinality(ids) >= least(p_limit, v_arrivals) THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF v_arrivals > 0
+        OR (v_floor.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.xid = ANY (v_floor.late_xids)))
+    THEN
+        contended := pgqueue_absorb(v_floor.arrival_xid, v_floor.late_xids, v_floor.lane_seq);
+    END IF;
+    IF EXISTS (
+        SELECT FROM pgqueue_lane AS l
+        WHERE l.queue = p_queue AND l.parked_until >= v_floor.parked_from AND l.parked_until <= v_now)
+    THEN
+        PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, v_now, p_limit);
+    END IF;
+
+    -- A lane's quota is its share of the limit by weight, so the lanes within reach are weighed first.
+    IF p_limit > 1 THEN
+        SELECT coalesce(sum(c.weight), 1) INTO v_weights
+        FROM (
+            SELECT l.channel_id FROM pgqueue_lane AS l
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+            ORDER BY l.seq LIMIT p_limit
+        ) AS n
+        JOIN pgqueue_channel AS c ON c.id = n.channel_id;
+    END IF;
+
+    FOR v_lane IN
+        SELECT l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor,
+            c.weight, c.max_concurrency, c.release_interval, c.release_burst, c.paused_at,
+            c.released_at IS NULL AND (
+                c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
+        FROM pgqueue_lane AS l
+        JOIN pgqueue_channel AS c ON c.id = l.channel_id
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+        ORDER BY l.seq
+        LIMIT p_limit
+        FOR UPDATE OF l SKIP LOCKED
+    LOOP
+        v_quota := least(
+            p_limit - cardinality(ids),
+            greatest(v_lane.weight - v_lane.served, (p_limit * v_lane.weight + v_weights - 1) / v_weights));
+        EXIT WHEN v_quota < 1;
+        v_may := NULL;
+        IF v_lane.limited THEN
+            SELECT a.messages, a.room, a.next_at, a.lease_floor INTO v_may
+            FROM pgqueue_allowance(
+                v_lane.channel_id, v_now, v_quota, v_lane.paused_at, v_lane.max_concurrency, v_lane.lease_floor,
+                v_lane.release_interval, v_lane.release_burst, v_lane.next_at) AS a;
+            v_quota := v_may.messages;
+        END IF;
+        -- What is taken, and the new floor: the first message that is left, locked by others or not, as seen after the lane was locked.
+        SELECT g.ids, n.rank, n.dequeue_at, n.id INTO v_turn
+        FROM (
+            SELECT ARRAY(
+                SELECT m.id FROM pgqueue_message AS m
+                WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                    AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                LIMIT v_quota
+                FOR UPDATE SKIP LOCKED) AS ids
+            OFFSET 0
+        ) AS g
+        LEFT JOIN LATERAL (
+            SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                AND m.id <> ALL (g.ids)
+            ORDER BY -m.priority, m.dequeue_at, m.id
+            LIMIT 1
+        ) AS n ON true;
+        ids := ids || v_turn.ids;
+        v_count := cardinality(v_turn.ids);
+
+        IF v_lane.limited THEN
+            UPDATE pgqueue_lane AS l
+            SET seq = nextval('pgqueue_lane_seq'),
+                served = 0,
+                floor_rank = coalesce(v_turn.rank, 32767),
+                floor_at = coalesce(v_turn.dequeue_at, 'infinity'),
+                floor_id = coalesce(v_turn.id, 0),
+                lease_floor = v_may.lease_floor,
+                next_at = v_may.next_at + v_count * coalesce(v_lane.release_interval, '0'),
+                parked_until = CASE
+                    WHEN v_turn.id IS NULL OR v_may.room <= v_count THEN 'infinity'
+                    WHEN v_may.next_at + (v_count - v_lane.release_burst + 1) * v_lane.release_interval > v_now
+                        THEN v_may.next_at + (v_count - v_lane.release_burst + 1) * v_lane.release_interval
+                END
+            WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+        ELSIF v_turn.id IS NULL THEN
+            DELETE FROM pgqueue_lane AS l WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+        ELSE
+            v_rotate := v_count = 0 OR v_lane.served + v_count >= v_lane.weight;
+            UPDATE pgqueue_lane AS l
+            SET seq = CASE WHEN v_rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+                served = CASE WHEN v_rotate THEN 0 ELSE v_lane.served + v_count END,
+                floor_rank = v_turn.rank,
+                floor_at = v_turn.dequeue_at,
+                floor_id = v_turn.id
+            WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+        END IF;
+    END LOOP;
+
+    IF cardinality(ids) < p_limit THEN
+        ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_floor.lane_seq, ids);
+    END IF;
+    IF ids = '{}' THEN
+        contended := contended OR EXISTS (
+            SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq);
+    END IF;
+END;
+$$;

@@ -1,0 +1,101 @@
+"""Migration operations for the SQL files: a migration names the file and the version, so a released file never changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+from django_pgqueue.sql import files
+
+
+class InstallFunction(Operation):
+    """Installs ``sql/functions/<name>_vNN.sql``. Reversed, the version before comes back; version 1 is dropped."""
+
+    reduces_to_sql = True
+    reversible = True
+
+    def __init__(self, name: str, version: int = 1) -> None:
+        self.name = name
+        self.version = version
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Functions are not part of the models' state."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, app_label):
+            install(schema_editor, self.name, self.version)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, app_label):
+            if self.version > 1:
+                install(schema_editor, self.name, self.version - 1)
+            else:
+                schema_editor.execute(f"DROP FUNCTION IF EXISTS {self.name}", params=None)
+
+    def describe(self) -> str:
+        return f"Install function {self.name} version {self.version}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        return f"{self.name}_v{self.version:02}"
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [self.name, self.version], {}
+
+
+class InstallTables(Operation):
+    """Runs ``sql/tables/<name>_vNN.sql``. Reversed, the named tables and sequences are dropped."""
+
+    reduces_to_sql = True
+    reversible = True
+
+    def __init__(self, name: str, version: int, drop: list[str]) -> None:
+        self.name = name
+        self.version = version
+        self.drop = drop
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Their models are unmanaged, and created by operations of their own."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, app_label):
+            schema_editor.execute(files.read("tables", self.name, self.version), params=None)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, app_label):
+            for thing in self.drop:
+                schema_editor.execute(f"DROP {thing}", params=None)
+
+    def describe(self) -> str:
+        return f"Install tables {self.name} version {self.version}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        return f"{self.name}_v{self.version:02}"
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [self.name, self.version, self.drop], {}
+
+
+def allowed(schema_editor: BaseDatabaseSchemaEditor, app_label: str) -> bool:
+    from django.db import router
+
+    return router.allow_migrate(schema_editor.connection.alias, app_label)
+
+
+def install(schema_editor: BaseDatabaseSchemaEditor, name: str, version: int) -> None:
+    """Replace the function whatever its signature was. SQL bodies may name functions that come later."""
+    schema_editor.execute("SET LOCAL check_function_bodies = off", params=None)
+    schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}", params=None)
+    schema_editor.execute(files.read("functions", name, version), params=None)
