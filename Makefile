@@ -55,7 +55,7 @@ $(READY): pyproject.toml
 	  echo "Python 3.11 or newer with venv is missing: apt-get install python3 python3-venv" >&2; exit 1; fi; \
 	echo "Setting up $(VENV) with $$($$python --version) (once) …"; \
 	$(PYTHON) -m pip --version >/dev/null 2>&1 || $$python -m venv --clear $(VENV)
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 .PHONY: help demo admin test bench lint psql stop clean

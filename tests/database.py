@@ -29,26 +29,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    choice = early_config.known_args_namespace.pg
-    given = os.environ.get("DATABASE_URL")
-    if choice == OTHER:
-        if given or not (find_all("system") and find_all("wheel")):
-            pytest.exit("--pg=other: there is only one PostgreSQL to test on", returncode=0)
-        choice = "wheel"
-    if given:
+    if os.environ.get("DATABASE_URL"):
         return
     cleanup = ExitStack()
     early_config.add_cleanup(cleanup.close)
     try:
-        binaries = find_binaries(choice)
+        binaries = find_binaries(chosen(early_config))
         # Started by the first test that needs it; what pytest-django and subprocesses need is the address.
         cluster = cleanup.enter_context(temporary_cluster(binaries=str(binaries.folder), start=False))
     except EmbeddedError as error:
         raise pytest.UsageError(str(error)) from None
-    early_config.stash[CLUSTER] = cluster
     early_config.stash[BINARIES] = binaries
+    early_config.stash[CLUSTER] = cluster
     os.environ["DATABASE_URL"] = cluster.url("pgqueue")
     cleanup.callback(os.environ.pop, "DATABASE_URL")
+
+
+def chosen(config: pytest.Config) -> str:
+    choice = config.known_args_namespace.pg
+    if choice != OTHER:
+        return choice
+    return "system" if os.environ.get("PGQUEUE_TEST_PG") == "wheel" else "wheel"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if config.option.pg != OTHER or (CLUSTER in config.stash and find_all("system") and find_all("wheel")):
+        return None
+    print("--pg=other: there is only one PostgreSQL to test on, nothing is run")
+    return 0
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -24,7 +24,7 @@ class Postmaster:
         if (PROC / "self").exists():
             return _works_in(PROC / str(self.pid), self.data)
         command = subprocess.run(
-            ["ps", "-p", str(self.pid), "-o", "command="], capture_output=True, text=True, check=False
+            ["ps", "-ww", "-p", str(self.pid), "-o", "command="], capture_output=True, text=True, check=False
         )
         return str(self.data) in command.stdout
 

@@ -22,9 +22,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "pgtrigger",
     "django_pgqueue",
+    "flights",
 ]
-if (PROJECT / "flights" / "apps.py").exists():
-    INSTALLED_APPS.append("flights")
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

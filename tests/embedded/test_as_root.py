@@ -12,10 +12,19 @@ from pathlib import Path
 import pytest
 
 from django_pgqueue.embedded import Cluster, EmbeddedError, find_binaries
+from django_pgqueue.embedded.account import account_for
 from django_pgqueue.embedded.temporary import THROWAWAY
 from tests.embedded.conftest import as_user, query
 
 Make = Callable[..., Cluster]
+
+
+@pytest.fixture
+def public(folder: Path) -> str:
+    """Binaries that everybody can run, wherever the virtual environment is."""
+    folder.chmod(0o1777)
+    nobody = account_for(folder, folder / "none", "nobody")
+    return str(find_binaries().readable_by(nobody, folder / "public").folder)
 
 
 def owner(path: Path | str) -> int:
@@ -101,12 +110,11 @@ def test_binaries_in_a_closed_folder_are_copied_with_their_libraries(make: Make,
     assert not folder.exists()
 
 
-def test_an_ordinary_user_runs_its_own_server(folder: Path):
-    folder.chmod(0o1777)
+def test_an_ordinary_user_runs_its_own_server(folder: Path, public: str):
     home = folder / "nobodys"
 
     def life() -> list[object]:
-        cluster = Cluster(home, settings=THROWAWAY, binaries="system")
+        cluster = Cluster(home, settings=THROWAWAY, binaries=public)
         first, status = cluster.start(), cluster.status()
         second = cluster.start()
         cluster.ensure_database("flights")
@@ -116,12 +124,11 @@ def test_an_ordinary_user_runs_its_own_server(folder: Path):
     assert as_user("nobody", life) == [True, False, "nobody", [0o700, 0o700], True, True, False]
 
 
-def test_root_takes_over_a_users_server_without_locking_the_user_out(folder: Path):
-    folder.chmod(0o1777)
+def test_root_takes_over_a_users_server_without_locking_the_user_out(folder: Path, public: str):
     home = folder / "nobodys"
 
     def users() -> Cluster:
-        return Cluster(home, settings=THROWAWAY, binaries="system")
+        return Cluster(home, settings=THROWAWAY, binaries=public)
 
     as_user("nobody", lambda: users().start())
     cluster = users()
