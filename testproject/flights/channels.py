@@ -1,0 +1,31 @@
+"""A channel for each carrier, some of them with limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+from django_pgqueue import channel_resume, channel_set
+
+QUEUE: Final = "flights"
+
+ONE_AT_A_TIME: Final = "FL"
+RATED: Final = "AS"
+WEIGHTED: Final = "DL"
+UNLIMITED: dict[str, Any] = {"max_concurrency": None, "max_size": None, "release_interval": None, "release_burst": 1, "weight": 1}
+LIMITS: dict[str, dict[str, Any]] = {
+    ONE_AT_A_TIME: {"max_concurrency": 1},
+    RATED: {"release_interval": timedelta(milliseconds=100), "release_burst": 5},
+    WEIGHTED: {"weight": 3},
+}
+
+
+def open_channels(carriers: Iterable[str]) -> None:
+    """Create the channels, or put them back to where the demo begins."""
+    for carrier in carriers:
+        # Limits are lifted and set again, so that the engine looks again at a lane whose leases went away with the old messages.
+        channel_set(carrier, QUEUE, **UNLIMITED)
+        channel_resume(carrier, QUEUE)
+        if carrier in LIMITS:
+            channel_set(carrier, QUEUE, **LIMITS[carrier])

@@ -1,0 +1,103 @@
+"""What the file says (airlines, airports, planes, departures), and what the handler makes of it (aircraft log, route statistics)."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Airline(models.Model):
+    code = models.CharField(max_length=2, primary_key=True)
+    name = models.CharField(max_length=100)
+
+    class Meta:
+        ordering = ["code"]
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.name}"
+
+
+class Airport(models.Model):
+    code = models.CharField(max_length=3, primary_key=True)
+    name = models.CharField(max_length=100, blank=True)
+    latitude = models.FloatField(null=True)
+    longitude = models.FloatField(null=True)
+
+    class Meta:
+        ordering = ["code"]
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.name}".strip()
+
+
+class Plane(models.Model):
+    tailnum = models.CharField(max_length=6, primary_key=True)
+    year = models.PositiveSmallIntegerField(null=True, help_text="Of manufacture.")
+    manufacturer = models.CharField(max_length=100, blank=True)
+    model = models.CharField(max_length=100, blank=True)
+    seats = models.PositiveSmallIntegerField(null=True)
+
+    class Meta:
+        ordering = ["tailnum"]
+
+    def __str__(self) -> str:
+        return self.tailnum
+
+
+class Departure(models.Model):
+    """A line of the file. Its message is enqueued in the transaction that writes this row."""
+
+    line = models.PositiveIntegerField(primary_key=True, help_text="Of flights.csv, from 1.")
+    carrier = models.ForeignKey(Airline, models.PROTECT, db_index=False)
+    number = models.PositiveIntegerField("flight number")
+    plane = models.ForeignKey(Plane, models.PROTECT, null=True, db_index=False)
+    origin = models.ForeignKey(Airport, models.PROTECT, related_name="+", db_index=False)
+    dest = models.ForeignKey(Airport, models.PROTECT, related_name="+", db_index=False, verbose_name="destination")
+    scheduled_at = models.DateTimeField()
+    departed_at = models.DateTimeField(null=True, help_text="Empty: it never did.")
+    departure_delay = models.SmallIntegerField(null=True, help_text="Minutes; negative: early.")
+    arrival_delay = models.SmallIntegerField(null=True, help_text="Minutes. Empty: diverted, or it never departed.")
+    air_time = models.PositiveSmallIntegerField(null=True, help_text="Minutes.")
+    distance = models.PositiveIntegerField(help_text="Miles.")
+
+    class Meta:
+        ordering = ["line"]
+
+    def __str__(self) -> str:
+        return f"{self.carrier_id}{self.number} {self.origin_id}-{self.dest_id} {self.scheduled_at:%Y-%m-%d %H:%M}"
+
+
+class AircraftLog(models.Model):
+    """An entry for each departure that flew. The key allows one a departure: a message that ran twice would fail."""
+
+    departure = models.OneToOneField(Departure, models.CASCADE, primary_key=True)
+    plane = models.ForeignKey(Plane, models.PROTECT, related_name="log")
+    miles = models.PositiveIntegerField()
+    air_time = models.PositiveSmallIntegerField(null=True, help_text="Minutes. Empty: diverted.")
+
+    class Meta:
+        ordering = ["departure"]
+        verbose_name = "aircraft log entry"
+        verbose_name_plural = "aircraft log"
+
+    def __str__(self) -> str:
+        return f"{self.plane_id} #{self.departure_id}"
+
+
+class RouteStatistics(models.Model):
+    """Sums over the departures of a carrier on a route that flew."""
+
+    carrier = models.ForeignKey(Airline, models.PROTECT, db_index=False)
+    origin = models.ForeignKey(Airport, models.PROTECT, related_name="+", db_index=False)
+    dest = models.ForeignKey(Airport, models.PROTECT, related_name="+", db_index=False, verbose_name="destination")
+    departures = models.PositiveIntegerField(default=0)
+    delay = models.BigIntegerField("total delay", default=0, help_text="Minutes of departure delay; early ones count against.")
+    max_delay = models.IntegerField(help_text="Minutes.")
+    distance = models.PositiveBigIntegerField("total distance", default=0, help_text="Miles.")
+
+    class Meta:
+        ordering = ["carrier", "origin", "dest"]
+        constraints = [models.UniqueConstraint(fields=["carrier", "origin", "dest"], name="flights_route")]
+        verbose_name_plural = "route statistics"
+
+    def __str__(self) -> str:
+        return f"{self.carrier_id} {self.origin_id}-{self.dest_id}"
