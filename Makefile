@@ -43,7 +43,7 @@ stop: $(READY)  ## stops the embedded server; its data stays
 	@$(MANAGE) embeddedpg stop
 
 clean:  ## removes the embedded server with its data, the virtual environment and caches
-	@if [ -x $(PYTHON) ]; then $(MANAGE) embeddedpg destroy; fi
+	@if [ -x $(PYTHON) ]; then $(PYTHON) -c "from django_pgqueue.embedded import Cluster; Cluster('.pgqueue').destroy()"; fi
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -12,7 +12,7 @@ from django_pgqueue.embedded import Cluster, EmbeddedError, Status
 
 class Command(BaseCommand):
     help = "Manages the embedded PostgreSQL server of this project, a private one for development."
-    requires_system_checks = []  # it must work when there is no database, and when the project is broken
+    requires_system_checks = []  # some of them need a database
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
