@@ -1,0 +1,81 @@
+"""python -m tests.benchmarks [names…]: every figure beside its baselines, measured in the same run."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from . import machine
+from .cluster import SETTINGS, throw_away
+from .contest import Result, play
+from .design import from_folder
+from .report import table
+from .workloads import WORKLOADS, Plan, designs
+
+NOTES = """\
+Client: pgbench, prepared statements, one process of producers and one of consumers. A consumer whose dequeue finds
+nothing sleeps 1 ms, in every design. Completed messages are counted in the database (archive rows; without an archive,
+numbered minus present) over a fixed window after a warm-up. Contestants take turns; each run has a fresh database.
+Ratios are medians of the ratios of the runs of one round. raw_floor has neither leases nor an archive nor channels, and
+one commit per message: it is the floor, not a rival. "Others' cores" is what other programs and the kernel's threads
+used meanwhile; above 0.5 the figure says little."""
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(WORKLOADS)}; default: all")
+    parser.add_argument("--seconds", type=float, default=10, help="the window of one run")
+    parser.add_argument("--rounds", type=int, default=3, help="how often the contestants take turns")
+    parser.add_argument("--quick", action="store_true", help="one round of 3 seconds: does it run, not how fast")
+    parser.add_argument("--markdown", action="store_true", help="the table as it stands in the docs")
+    parser.add_argument("--patience", type=float, default=30, help="seconds to wait for a quiet machine before a run")
+    parser.add_argument(
+        "--sketch",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="measure one more design: install.sql and the scripts of scripts/pgqueue",
+    )
+    chosen = parser.parse_args()
+    if unknown := set(chosen.names) - set(WORKLOADS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(WORKLOADS)}")
+    if chosen.quick:
+        chosen.seconds, chosen.rounds, chosen.patience = 3, 1, 0
+    return chosen
+
+
+def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
+    facts = machine.facts()
+    backlog = 30_000 if chosen.quick else 200_000
+    with throw_away() as cluster:
+        facts["PostgreSQL"] = f"{cluster.version()}, {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
+        plan = Plan(cluster, chosen.seconds, backlog, tuple(map(from_folder, chosen.sketch)))
+        for design in designs(plan):
+            design.prepare(cluster)
+        others = machine.Others(cluster.postmaster())
+        results = [
+            play(contest, chosen.rounds, others, chosen.patience)
+            for name in chosen.names or WORKLOADS
+            for contest in WORKLOADS[name](plan)
+        ]
+    return facts, results
+
+
+def main() -> int:
+    chosen = arguments()
+    facts, results = run(chosen)
+    facts["runs"] = f"{chosen.rounds} rounds of {chosen.seconds:g} s"
+    facts["command"] = shlex.join(["python", "-m", "tests.benchmarks", *sys.argv[1:]])
+    bullet = "- " if chosen.markdown else ""
+    print("\n".join(f"{bullet}{name}: {value}" for name, value in facts.items()), end="\n\n")
+    print(table(results, markdown=chosen.markdown), end="\n\n")
+    print(NOTES)
+    missed = [standing for result in results for standing in result.standings if standing.met is False]
+    return 1 if missed and not chosen.quick else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

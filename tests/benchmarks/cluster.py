@@ -1,0 +1,71 @@
+"""A throw-away PostgreSQL with durable settings, and one fresh database per measurement."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from django_pgqueue.embedded import Cluster as Server
+from django_pgqueue.embedded import find_binaries, temporary_cluster
+
+# What a production server has: the temporary cluster of the tests saves itself the fsync, here it is half the work.
+SETTINGS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "autovacuum": "on",
+    "shared_buffers": "512MB",
+    "max_wal_size": "4GB",
+    "max_connections": "100",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The running server and the pgbench that belongs to it."""
+
+    server: Server
+    pgbench: Path
+
+    def url(self, database: str) -> str:
+        return self.server.url(database)
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection:
+        return psycopg.connect(self.url(database), autocommit=True)
+
+    def create_database(self, name: str, template: str = "template1") -> None:
+        with self.connect() as connection:
+            drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+            connection.execute(drop.format(sql.Identifier(name)))
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+
+    def postmaster(self) -> int:
+        return self.server.status().pid
+
+    def version(self) -> str:
+        with self.connect() as connection:
+            return connection.execute("SHOW server_version").fetchone()[0]
+
+
+def find_pgbench() -> Path:
+    beside_the_server = find_binaries().program("pgbench")
+    if beside_the_server.exists():
+        return beside_the_server
+    if found := shutil.which("pgbench"):
+        return Path(found)
+    raise SystemExit("pgbench is missing: apt-get install postgresql")
+
+
+@contextmanager
+def throw_away(**settings: str) -> Iterator[Cluster]:
+    """A server of the benchmark's own, gone afterwards; `settings` are added to the durable ones."""
+    pgbench = find_pgbench()
+    with temporary_cluster(settings={**SETTINGS, **settings}) as server:
+        yield Cluster(server, pgbench)

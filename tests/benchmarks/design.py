@@ -1,0 +1,88 @@
+"""What is measured: a queue design is a schema and the scripts that drive it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from .cluster import Cluster
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """`install` builds the schema in an empty database; `scripts` is the folder of its pgbench scripts and fixtures."""
+
+    name: str
+    scripts: Path
+    install: Callable[[Cluster, str], None]
+
+    @property
+    def template(self) -> str:
+        return f"template_{self.name}"
+
+    def script(self, name: str) -> Path:
+        return self.scripts / f"{name}.sql"
+
+    def has(self, name: str) -> bool:
+        return self.script(name).exists()
+
+    def prepare(self, cluster: Cluster) -> None:
+        """Build the schema once; every measurement copies it."""
+        cluster.create_database(self.template)
+        self.install(cluster, self.template)
+
+    def run_script(self, connection: psycopg.Connection, name: str, **parameters: int) -> psycopg.Cursor:
+        # Bound by the client, because a script may hold several statements.
+        return psycopg.ClientCursor(connection).execute(self.script(name).read_text(), parameters or None)
+
+
+def from_file(path: Path) -> Callable[[Cluster, str], None]:
+    """An install step that loads one SQL file."""
+
+    def install(cluster: Cluster, database: str) -> None:
+        with cluster.connect(database) as connection:
+            connection.execute(path.read_text())
+
+    return install
+
+
+def baseline(name: str) -> Design:
+    return Design(name, HERE / "scripts" / name, from_file(HERE / "baselines" / f"{name}.sql"))
+
+
+def from_folder(folder: Path) -> Design:
+    """A sketch outside the project: install.sql beside the same scripts as in `scripts/`."""
+    return Design(folder.name, folder, from_file(folder / "install.sql"))
+
+
+def manage(cluster: Cluster, database: str, *command: str) -> None:
+    """A management command of the benchmark's project, in a process of its own."""
+    environment = {
+        **os.environ,
+        "DATABASE_URL": cluster.url(database),
+        "DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "django", *command], env=environment, cwd=ROOT, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+
+
+def migrate(cluster: Cluster, database: str) -> None:
+    manage(cluster, database, "migrate", "--verbosity", "0")
+
+
+PGQUEUE = Design("pgqueue", HERE / "scripts" / "pgqueue", migrate)
+RAW_FLOOR = baseline("raw_floor")
+CHANNEL_ROW = baseline("channel_row")

@@ -1,0 +1,156 @@
+"""One measurement: a fresh database, clients, and samples of what the database says is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+
+from . import pgbench
+from .cluster import Cluster
+from .design import Design
+
+WARM_UP = 2.0
+TICKS_PER_SECOND = 5
+FILL_STEP = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one run gave: the headline figure, series of windows if there are any, and remarks."""
+
+    value: float
+    series: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    remarks: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    at: float
+    enqueued: int
+    completed: int
+    wal_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A fresh copy of a design's schema with `channels` channels, and the means to drive it."""
+
+    cluster: Cluster
+    design: Design
+    database: str
+    connection: psycopg.Connection
+    channels: int
+    stack: ExitStack
+
+    def clients(self, script: str, **options: int | float | None) -> pgbench.Clients:
+        started = pgbench.start(
+            self.cluster, self.database, self.design.script(script), channels=self.channels, **options
+        )
+        self.stack.callback(started.stop)
+        return started
+
+    def fill(self, messages: int) -> None:
+        """A backlog with statistics and on disk, so that the run pays for nothing but its own work."""
+        for _ in range(0, messages, FILL_STEP):
+            self.design.run_script(self.connection, "fill", messages=FILL_STEP, channels=self.channels)
+        self.connection.execute("VACUUM (ANALYZE)")
+
+    def checkpoint(self) -> None:
+        self.connection.execute("CHECKPOINT")
+
+    def tick(self, seconds: float) -> None:
+        """What a worker does beside its messages: move the floors."""
+        if self.design.has("tick"):
+            self.clients("tick", clients=1, seconds=seconds, rate=TICKS_PER_SECOND)
+
+    def sample(self) -> Sample:
+        at, enqueued, completed = self.design.run_script(self.connection, "progress").fetchone()
+        wal = self.connection.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()[0]
+        return Sample(at, enqueued, completed, int(wal))
+
+
+@contextmanager
+def fresh(cluster: Cluster, design: Design, channels: int) -> Iterator[Run]:
+    database = f"run_{design.name}"
+    cluster.create_database(database, template=design.template)
+    with ExitStack() as stack:
+        connection = stack.enter_context(cluster.connect(database))
+        # Counting must not take a second core from what is measured.
+        connection.execute("SET max_parallel_workers_per_gather = 0")
+        design.run_script(connection, "channels", channels=channels)
+        yield Run(cluster, design, database, connection, channels, stack)
+
+
+def rates(first: Sample, last: Sample) -> Figures:
+    seconds = last.at - first.at
+    completed = last.completed - first.completed
+    return Figures(
+        completed / seconds,
+        remarks={
+            "enqueued/s": (last.enqueued - first.enqueued) / seconds,
+            "WAL bytes per message": (last.wal_bytes - first.wal_bytes) / max(completed, 1),
+        },
+    )
+
+
+def mixed(cluster: Cluster, design: Design, *, channels: int, seconds: float, batch: int = 1) -> Figures:
+    """8 producers and 8 consumers at full speed; messages completed per second."""
+    with fresh(cluster, design, channels) as run:
+        run.checkpoint()
+        length = WARM_UP + seconds + 1
+        run.tick(length)
+        groups = [
+            run.clients("consume", clients=8, seconds=length, batch=batch),
+            run.clients("enqueue", clients=8, seconds=length),
+        ]
+        time.sleep(WARM_UP)
+        first = run.sample()
+        time.sleep(seconds)
+        last = run.sample()
+        for group in groups:
+            group.wait()
+        return rates(first, last)
+
+
+def drain(
+    cluster: Cluster, design: Design, *, channels: int, backlog: int, batch: int, clients: int, seconds: float
+) -> Figures:
+    """Take a backlog away; messages completed per second, until it is gone or the time is over."""
+    with fresh(cluster, design, channels) as run:
+        run.fill(backlog)
+        run.checkpoint()
+        run.tick(seconds + 1)
+        consumers = run.clients("consume", clients=clients, seconds=seconds + 1, batch=batch)
+        samples = [run.sample()]
+        # From the first sample with progress, so that connecting is not counted.
+        while samples[-1].completed < backlog and samples[-1].at - samples[0].at < seconds:
+            time.sleep(0.1)
+            now = run.sample()
+            if samples[0].completed == 0 and len(samples) == 1:
+                samples = [now]
+            else:
+                samples.append(now)
+        consumers.check()
+        consumers.stop()
+        # The last message falls somewhere between two samples: stop at the last one that saw work left.
+        whole = [sample for sample in samples if sample.completed < backlog]
+        return rates(whole[0], whole[-1])
+
+
+def single(cluster: Cluster, design: Design, script: str, *, clients: int, seconds: float) -> Figures:
+    """One statement after the other on one channel; microseconds per call as the client sees them."""
+    with fresh(cluster, design, channels=1) as run:
+        if design.has("plain_table"):
+            design.run_script(run.connection, "plain_table")
+        run.checkpoint()
+        before = run.sample().wal_bytes
+        outcome = run.clients(script, clients=clients, seconds=seconds).wait()
+        calls = outcome.tps * round(seconds)
+        return Figures(
+            clients / outcome.tps * 1e6,
+            remarks={"calls/s": outcome.tps, "WAL bytes per call": (run.sample().wal_bytes - before) / calls},
+        )

@@ -1,0 +1,1 @@
+SELECT pgqueue_tick();

@@ -1,0 +1,2 @@
+-- This design has no channels.
+SELECT %(channels)s::int;

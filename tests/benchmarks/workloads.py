@@ -1,0 +1,176 @@
+"""The contests: who is measured at what, against whom, and what the project promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from . import bulk
+from .cluster import Cluster
+from .contest import Contest, Target
+from .design import CHANNEL_ROW, PGQUEUE, RAW_FLOOR, Design
+from .measure import drain, mixed, single
+from .pinned import pinned
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how much; `sketches` are designs from outside that take part."""
+
+    cluster: Cluster
+    seconds: float
+    backlog: int
+    sketches: tuple[Design, ...] = ()
+
+    @property
+    def long(self) -> float:
+        """For effects that build up."""
+        return self.seconds * 6
+
+
+def designs(plan: Plan) -> list[Design]:
+    return [RAW_FLOOR, CHANNEL_ROW, PGQUEUE, *plan.sketches]
+
+
+def _mixed(plan: Plan) -> list[Contest]:
+    def contest(channels: int, at_least: float) -> Contest:
+        return Contest(
+            f"8 producers + 8 consumers, one message per call, {channels:,} channels",
+            "completed/s",
+            CHANNEL_ROW.name,
+            {
+                design.name: partial(mixed, plan.cluster, design, channels=channels, seconds=plan.seconds)
+                for design in designs(plan)
+            },
+            (Target(PGQUEUE.name, at_least=at_least),),
+        )
+
+    return [contest(1, 5.0), contest(1_000, 1.2)]
+
+
+def _mixed_batch(plan: Plan) -> list[Contest]:
+    return [
+        Contest(
+            f"8 producers + 8 consumers, batch 50, {channels:,} channels",
+            "completed/s",
+            RAW_FLOOR.name,
+            {
+                design.name: partial(mixed, plan.cluster, design, channels=channels, seconds=plan.seconds, batch=50)
+                for design in (RAW_FLOOR, PGQUEUE, *plan.sketches)
+            },
+        )
+        for channels in (1, 1_000)
+    ]
+
+
+def _drain(plan: Plan) -> list[Contest]:
+    def contest(channels: int, targets: tuple[Target, ...]) -> Contest:
+        run = partial(
+            drain, channels=channels, backlog=plan.backlog, batch=50, clients=4, seconds=max(20.0, plan.seconds)
+        )
+        return Contest(
+            f"drain of {plan.backlog:,}, batch 50, 4 consumers, {channels:,} channels",
+            "messages/s",
+            RAW_FLOOR.name,
+            {design.name: partial(run, plan.cluster, design) for design in (RAW_FLOOR, PGQUEUE, *plan.sketches)},
+            targets,
+        )
+
+    return [contest(1, (Target(PGQUEUE.name, at_least=0.6),)), contest(1_000, ())]
+
+
+def _drain_single(plan: Plan) -> list[Contest]:
+    return [
+        Contest(
+            f"drain, one message per call, 8 consumers, {channels:,} channels",
+            "messages/s",
+            CHANNEL_ROW.name,
+            {
+                design.name: partial(
+                    drain,
+                    plan.cluster,
+                    design,
+                    channels=channels,
+                    backlog=plan.backlog // 2,
+                    batch=1,
+                    clients=8,
+                    seconds=plan.seconds,
+                )
+                for design in designs(plan)
+            },
+        )
+        for channels in (1, 1_000)
+    ]
+
+
+def _enqueue(plan: Plan) -> list[Contest]:
+    def contest(clients: int) -> Contest:
+        run = partial(single, plan.cluster, clients=clients, seconds=plan.seconds)
+        return Contest(
+            f"enqueue one message, {clients} client{'s' if clients > 1 else ''}",
+            "µs",
+            "plain INSERT",
+            {
+                "plain INSERT": partial(run, PGQUEUE, "plain"),
+                "INSERT into the queue": partial(run, PGQUEUE, "insert"),
+                "pgqueue_enqueue": partial(run, PGQUEUE, "enqueue"),
+                CHANNEL_ROW.name: partial(run, CHANNEL_ROW, "enqueue"),
+            },
+            tuple(Target(name, at_most=1.5) for name in ("INSERT into the queue", "pgqueue_enqueue")),
+        )
+
+    return [contest(1), contest(8)]
+
+
+def _bulk(plan: Plan) -> list[Contest]:
+    run = partial(bulk.bulk, plan.cluster, rows=plan.backlog)
+    names = {
+        "COPY into the plain table": bulk.copy_into("plain_message"),
+        "COPY into the queue": bulk.copy_into("pgqueue_message"),
+        "INSERT of 1,000 rows": bulk.insert_into("pgqueue_message"),
+        "pgqueue_enqueue_many, 1,000 a call": bulk.call_enqueue_many,
+    }
+    return [
+        Contest(
+            f"enqueue {plan.backlog:,} messages in bulk, 1 client",
+            "rows/s",
+            "COPY into the plain table",
+            {name: partial(run, load) for name, load in names.items()},
+            tuple(Target(name, at_least=50_000, absolute=True) for name in list(names)[1:]),
+        )
+    ]
+
+
+def _pinned(plan: Plan) -> list[Contest]:
+    run = partial(pinned, plan.cluster, seconds=plan.long)
+    cases: dict[str, Callable] = {}
+    for pin, word in ((False, "free"), (True, "pinned")):
+        for design, channels, batch in (
+            (CHANNEL_ROW, 100, 1),
+            *((design, channels, 10) for design in (PGQUEUE, *plan.sketches) for channels in (1, 100)),
+        ):
+            name = f"{design.name}, {channels} channels, batch {batch}, {word}"
+            cases[name] = partial(run, design, channels=channels, batch=batch, pin=pin)
+        name = f"{PGQUEUE.name}, 100 limited channels, batch 10, {word}"
+        cases[name] = partial(run, PGQUEUE, channels=100, batch=10, pin=pin, limited=True)
+    return [
+        Contest(
+            f"1,500 messages/s offered for {plan.long:.0f} s, 4 consumers, xmin free or pinned",
+            "% of the first window's calls",
+            next(iter(cases)),
+            cases,
+            rounds=1,
+        )
+    ]
+
+
+WORKLOADS: dict[str, Callable[[Plan], list[Contest]]] = {
+    "mixed": _mixed,
+    "mixed-batch": _mixed_batch,
+    "drain": _drain,
+    "drain-single": _drain_single,
+    "enqueue": _enqueue,
+    "bulk": _bulk,
+    "pinned": _pinned,
+}
