@@ -1,0 +1,152 @@
+"""Checks of the settings; no database is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as Caution
+from django.db import connections, router
+
+from django_pgqueue.conf import DEFAULTS
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.models import Message
+
+Rule = tuple[str, Callable[[Any], bool]]
+
+DURATION: Rule = ("a timedelta longer than zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))
+RETENTION: Rule = ("a timedelta longer than zero, or None", lambda value: value is None or DURATION[1](value))
+COUNT: Rule = (
+    "a whole number of at least 1",
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+)
+FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
+ALIAS: Rule = ("a database alias or None", lambda value: value is None or isinstance(value, str))
+LISTEN_ALIAS: Rule = ("a database alias, None or False", lambda value: value is False or ALIAS[1](value))
+
+RULES: dict[str, Rule] = {
+    "DATABASE": ALIAS,
+    "LISTEN_DATABASE": LISTEN_ALIAS,
+    "ARCHIVE_RETENTION": RETENTION,
+    "DEAD_LETTER_RETENTION": RETENTION,
+}
+"""What the settings take whose default does not tell."""
+
+
+def check() -> list[CheckMessage]:
+    if messages := check_settings():
+        return messages
+    return [*check_databases(), *check_time_zones()]
+
+
+def blocks_database() -> bool:
+    """The settings do not name a PostgreSQL that the queue can use, so there is nothing to ask."""
+    return bool(check_settings()) or any(message.is_serious() for message in check_databases())
+
+
+def rule_of(name: str) -> Rule | None:
+    if name in RULES:
+        return RULES[name]
+    match DEFAULTS[name]:
+        case bool():
+            return FLAG
+        case int():
+            return COUNT
+        case timedelta():
+            return DURATION
+    return None
+
+
+def check_settings() -> list[CheckMessage]:
+    given = getattr(django_settings, "DJANGO_PGQUEUE", {})
+    if not isinstance(given, dict):
+        return [
+            Error(
+                f"DJANGO_PGQUEUE is not a dict but {type(given).__name__}.",
+                hint='Write it as DJANGO_PGQUEUE = {"LEASE": timedelta(seconds=15), …}.',
+                id="pgqueue.E001",
+            )
+        ]
+    messages: list[CheckMessage] = [
+        Error(
+            f"DJANGO_PGQUEUE has an unknown setting {name!r}.",
+            hint=f"Correct or remove it. Known settings: {', '.join(sorted(DEFAULTS))}.",
+            id="pgqueue.E002",
+        )
+        for name in sorted(set(given) - set(DEFAULTS), key=str)
+    ]
+    for name in sorted(set(given) & set(DEFAULTS)):
+        rule = rule_of(name)
+        if rule is not None and not rule[1](given[name]):
+            messages.append(
+                Error(
+                    f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, which is not {rule[0]}.",
+                    hint=f"Give it {rule[0]}; the default is {DEFAULTS[name]!r}.",
+                    id="pgqueue.E003",
+                )
+            )
+    for name in ("DATABASE", "LISTEN_DATABASE"):
+        if isinstance(given.get(name), str) and given[name] not in connections:
+            messages.append(
+                Error(
+                    f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, but DATABASES has no such alias.",
+                    hint=f"Use one of: {', '.join(connections)}.",
+                    id="pgqueue.E004",
+                )
+            )
+    return messages
+
+
+def check_databases() -> list[CheckMessage]:
+    database = alias(None)
+    if connections[database].vendor != "postgresql":
+        engine = connections[database].settings_dict["ENGINE"]
+        return [
+            Error(
+                f"The queue's database {database!r} is not PostgreSQL: its engine is {engine}.",
+                hint="Use the engine django.db.backends.postgresql for it, or name another alias in "
+                'DJANGO_PGQUEUE["DATABASE"] and route the app pgqueue there.',
+                id="pgqueue.E005",
+            )
+        ]
+    messages: list[CheckMessage] = []
+    if not uses_psycopg3():
+        messages.append(
+            Error(
+                f"The queue's database {database!r} is used through psycopg2.",
+                hint='Install psycopg 3, which Django prefers when it is there: pip install "psycopg[binary]>=3.2.10".',
+                id="pgqueue.E006",
+            )
+        )
+    routed = router.db_for_write(Message)
+    if routed != database:
+        messages.append(
+            Caution(
+                f'DJANGO_PGQUEUE["DATABASE"] is {database!r}, but the routers send Message to {routed!r}.',
+                hint="Let a router return the same alias for the app pgqueue: else Message.objects and migrate use the "
+                "other database.",
+                id="pgqueue.W001",
+            )
+        )
+    return messages
+
+
+def uses_psycopg3() -> bool:
+    from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
+    return is_psycopg3
+
+
+def check_time_zones() -> list[CheckMessage]:
+    if django_settings.USE_TZ:
+        return []
+    return [
+        Error(
+            "USE_TZ is False: dates of messages would have no time zone, and dequeue_at would be refused.",
+            hint="Set USE_TZ = True.",
+            id="pgqueue.E007",
+        )
+    ]

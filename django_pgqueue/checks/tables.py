@@ -1,0 +1,72 @@
+"""Checks of the tables: the archive's partitions, and storage that loses messages or is never cleaned."""
+
+from __future__ import annotations
+
+from django.core.checks import CheckMessage
+from django.core.checks import Warning as Caution
+
+from django_pgqueue.sql.call import call
+
+PARTITIONS = """
+SELECT d.name, d.day::date::text
+FROM (
+    SELECT w.name, (clock_timestamp() AT TIME ZONE 'UTC')::date + w.days AS day
+    FROM (VALUES ('today', 0), ('tomorrow', 1)) AS w (name, days)
+) AS d
+WHERE NOT EXISTS (
+    SELECT FROM pg_inherits AS i
+    JOIN pg_class AS c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass('pgqueue_archived_message')
+        AND (c.relname = 'pgqueue_archived_message_' || to_char(d.day, 'YYYYMMDD')
+            OR pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'))
+ORDER BY d.day
+"""
+STORAGE = """
+SELECT c.relname::text, c.relpersistence = 'u', coalesce('autovacuum_enabled=false' = ANY (c.reloptions), false)
+FROM pg_class AS c
+WHERE c.relname LIKE 'pgqueue\\_%%' AND c.relkind IN ('r', 'S') AND pg_table_is_visible(c.oid)
+ORDER BY c.relname
+"""
+
+
+def check(database: str) -> list[CheckMessage]:
+    return [*check_partitions(database), *check_storage(database)]
+
+
+def check_partitions(database: str) -> list[CheckMessage]:
+    prune = "Run manage.py sweepqueue, or SELECT pgqueue_prune(); running workers do it by themselves."
+    messages: list[CheckMessage] = []
+    for day, date in call(database, PARTITIONS):
+        if day == "today":
+            problem = (
+                f"The archive in database {database!r} has no partition for today ({date}): nothing can be completed."
+            )
+            messages.append(Caution(problem, hint=prune, id="pgqueue.W014"))
+        else:
+            problem = f"The archive in database {database!r} has no partition for tomorrow ({date})."
+            messages.append(Caution(problem, hint=prune, id="pgqueue.W015"))
+    return messages
+
+
+def check_storage(database: str) -> list[CheckMessage]:
+    rows = call(database, STORAGE)
+    messages: list[CheckMessage] = []
+    if unlogged := [name for name, is_unlogged, _ in rows if is_unlogged]:
+        messages.append(
+            Caution(
+                f"UNLOGGED in database {database!r}: {', '.join(unlogged)}. After a crash of the server they are "
+                "empty, with every message in them gone; a standby never has them.",
+                hint=f"ALTER TABLE {unlogged[0]} SET LOGGED; and so on for each.",
+                id="pgqueue.W016",
+            )
+        )
+    if neglected := [name for name, _, is_neglected in rows if is_neglected]:
+        messages.append(
+            Caution(
+                f"Autovacuum is switched off in database {database!r} for {', '.join(neglected)}: they grow for ever "
+                "and every verb gets slower.",
+                hint=f"ALTER TABLE {neglected[0]} RESET (autovacuum_enabled); and so on for each.",
+                id="pgqueue.W017",
+            )
+        )
+    return messages

@@ -1,0 +1,72 @@
+"""Drift of the triggers. ``pgtrigger ls`` compares a comment only; this compares what runs."""
+
+from __future__ import annotations
+
+import re
+
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
+
+from django_pgqueue.sql.call import call
+
+SQL = """
+SELECT t.tgname::text, c.relname::text, t.tgenabled::text, p.prosrc
+FROM pg_trigger AS t
+JOIN pg_class AS c ON c.oid = t.tgrelid
+JOIN pg_proc AS p ON p.oid = t.tgfoid
+WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid) AND t.tgname = ANY (%s::text[])
+"""
+RUNNING = {"O", "A"}  # 'R': on replicas only, 'D': disabled
+
+
+def expected() -> dict[tuple[str, str], tuple[str, str]]:
+    """(trigger, table) → (URI for pgtrigger's commands, body of its function), from the models."""
+    found = {}
+    for model in apps.get_app_config("pgqueue").get_models():
+        for trigger in getattr(model._meta, "triggers", []):
+            compiled = trigger.compile(model)
+            body = re.search(
+                rf"FUNCTION {compiled.sql.pgid}\(\)\s+RETURNS TRIGGER AS \$\$(.*?)\$\$", str(compiled.sql), re.S
+            )
+            if body is not None:
+                found[compiled.sql.pgid, model._meta.db_table] = (trigger.get_uri(model), body[1])
+    return found
+
+
+def check(database: str) -> list[CheckMessage]:
+    wanted = expected()
+    rows = call(database, SQL, ([name for name, _ in wanted],))
+    installed = {(name, table): (enabled, body) for name, table, enabled, body in rows}
+    messages: list[CheckMessage] = []
+    for (name, table), (uri, body) in wanted.items():
+        enabled, actual = installed.get((name, table), ("", None))
+        option = "" if database == "default" else f" --database {database}"
+        if actual is None:
+            messages.append(
+                Error(
+                    f"Trigger {name} of table {table} is missing in database {database!r}: messages or changed limits "
+                    "are not noticed.",
+                    hint=f"Install it: manage.py pgtrigger install {uri}{option}",
+                    id="pgqueue.E014",
+                )
+            )
+            continue
+        # pgtrigger's own template may be indented otherwise in another release of it.
+        if actual.split() != body.split():
+            messages.append(
+                Error(
+                    f"The function of trigger {name} of table {table} in database {database!r} is not this release's.",
+                    hint=f"Install the release's version: manage.py pgtrigger install {uri}{option}",
+                    id="pgqueue.E015",
+                )
+            )
+        if enabled not in RUNNING:
+            messages.append(
+                Error(
+                    f"Trigger {name} of table {table} is disabled in database {database!r}: messages or changed limits "
+                    "are not noticed.",
+                    hint=f"Enable it: manage.py pgtrigger enable {uri}{option}",
+                    id="pgqueue.E016",
+                )
+            )
+    return messages
