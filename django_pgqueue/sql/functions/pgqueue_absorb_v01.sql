@@ -2,7 +2,7 @@
 -- Caller: pgqueue_take and pgqueue_tick, with the floors that they have read. Returns true when it had to leave a lane to somebody else.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
 -- No wake-up is missed: an arrival is consumed only under the lock of its lane, and what becomes visible later is an arrival of its own.
-CREATE FUNCTION pgqueue_absorb(p_arrival_xid xid8, p_late_xids xid8[], p_lane_seq bigint)
+CREATE FUNCTION pgqueue_absorb(p_arrival_xid xid8, p_lane_seq bigint)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -14,36 +14,29 @@ DECLARE
     v_into_line boolean;
 BEGIN
     FOR v_news IN
-        WITH mine AS MATERIALIZED (
-            SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
-            FROM pgqueue_arrival AS a
-            WHERE a.xid >= p_arrival_xid
-            ORDER BY a.xid
-            LIMIT 50
-            FOR UPDATE SKIP LOCKED
-        ),
-        late AS MATERIALIZED (
-            SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
-            FROM pgqueue_arrival AS a
-            WHERE a.xid = ANY (p_late_xids) AND a.xid < p_arrival_xid
-            LIMIT 50
-            FOR UPDATE SKIP LOCKED
-        ),
-        news AS (
-            SELECT * FROM mine UNION ALL SELECT * FROM late
-        )
         SELECT n.channel_id,
             array_agg(n.place) AS places,
             bool_or(n.kind = 0) AS recheck,
-            (array_agg(n.floor_rank ORDER BY n.floor_rank, n.floor_at, n.floor_id))[1] AS floor_rank,
-            (array_agg(n.floor_at ORDER BY n.floor_rank, n.floor_at, n.floor_id))[1] AS floor_at,
-            (array_agg(n.floor_id ORDER BY n.floor_rank, n.floor_at, n.floor_id))[1] AS floor_id
-        FROM news AS n
+            -- The rows come in the order of their keys, with the keyless ones of kind 0 behind.
+            (array_agg(n.floor_rank))[1] AS floor_rank,
+            (array_agg(n.floor_at))[1] AS floor_at,
+            (array_agg(n.floor_id))[1] AS floor_id
+        FROM (
+            SELECT a.place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
+            FROM (
+                SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
+                FROM pgqueue_arrival AS a
+                WHERE a.xid >= p_arrival_xid
+                ORDER BY a.xid
+                LIMIT 50
+                FOR UPDATE SKIP LOCKED
+            ) AS a
+            ORDER BY a.channel_id, a.floor_rank, a.floor_at, a.floor_id
+        ) AS n
         GROUP BY n.channel_id
-        ORDER BY min(n.floor_at)
     LOOP
         SELECT l.* INTO v_lane FROM pgqueue_lane AS l
-        WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq AND l.parked_until IS NULL
+        WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq
         ORDER BY l.seq DESC LIMIT 1
         FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
@@ -58,21 +51,18 @@ BEGIN
             WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND NOT v_news.recheck
                 AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL
                 AND NOT EXISTS (
-                    SELECT FROM pgqueue_lane AS l
-                    WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq AND l.parked_until IS NULL);
+                    SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq);
             IF FOUND THEN
                 v_places := v_places || v_news.places;
                 CONTINUE;
             END IF;
+            -- A limited channel keeps its lane; parked for long, it stands below the floor.
             SELECT l.* INTO v_lane FROM pgqueue_lane AS l
-            WHERE l.channel_id = v_news.channel_id AND l.parked_until IS NOT NULL
+            WHERE l.channel_id = v_news.channel_id
             ORDER BY l.seq DESC LIMIT 1
             FOR UPDATE SKIP LOCKED;
             IF NOT FOUND THEN
-                IF EXISTS (
-                    SELECT FROM pgqueue_lane AS l
-                    WHERE l.channel_id = v_news.channel_id AND (l.seq >= p_lane_seq OR l.parked_until IS NOT NULL))
-                THEN
+                IF EXISTS (SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id) THEN
                     v_contended := true;
                     CONTINUE;
                 END IF;
@@ -105,7 +95,9 @@ BEGIN
         END IF;
         v_places := v_places || v_news.places;
     END LOOP;
-    DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
+    IF v_places <> '{}' THEN
+        DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
+    END IF;
     RETURN v_contended;
 END;
 $$;

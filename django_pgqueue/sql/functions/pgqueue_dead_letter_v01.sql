@@ -12,6 +12,8 @@ CREATE FUNCTION pgqueue_dead_letter(
 RETURNS SETOF bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -31,22 +33,21 @@ BEGIN
         WHERE m.id = a.id AND m.lease_token = a.token
         RETURNING m.*, a.reason, a.details
     ),
-    named AS (
-        SELECT s.*, c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited
-        FROM settled AS s
-        LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
-    ),
+    -- Left joins: a message must not vanish because somebody deleted its channel by hand.
     buried AS (
         INSERT INTO pgqueue_dead_letter (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff, created_at, dequeue_at,
             leased_at, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from)
-        SELECT n.id, coalesce(n.queue, ''), coalesce(n.name, ''), n.handler, n.payload, n.body, n.headers, n.priority, n.attempts,
+        SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority, n.attempts,
             n.max_attempts, n.backoff, n.created_at, n.dequeue_at, n.leased_at, v_now, left(coalesce(n.reason, 'rejected'), 200),
             n.details, n.state, n.errors, n.dedupe_key, n.worker, n.redriven_from
-        FROM named AS n
+        FROM settled AS n
+        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
-    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited) INTO v_done, v_limited
-    FROM named AS n;
+    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL)
+    INTO v_done, v_limited
+    FROM settled AS n
+    LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;

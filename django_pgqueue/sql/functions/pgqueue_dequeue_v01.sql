@@ -27,6 +27,8 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -34,7 +36,7 @@ AS $$
 DECLARE
     v_now timestamptz;
     v_ids bigint[];
-    v_contended boolean;
+    v_taken record;
     v_token uuid;
 BEGIN
     IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
@@ -44,9 +46,10 @@ BEGIN
     END IF;
     -- What another consumer holds this instant may be free the next: an empty answer would send the worker to sleep.
     FOR v_try IN 0..4 LOOP
-        SELECT t.ids, t.contended INTO v_ids, v_contended FROM pgqueue_take(p_queue, p_limit) AS t;
+        v_taken := pgqueue_take(p_queue, p_limit);
+        v_ids := v_taken.ids;
         EXIT WHEN v_ids <> '{}';
-        IF v_contended THEN
+        IF v_taken.contended THEN
             PERFORM pg_sleep(0.001 * (1 << v_try));
         ELSE
             EXIT WHEN pgqueue_promote(100) = 0;

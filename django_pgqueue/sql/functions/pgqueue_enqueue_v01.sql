@@ -16,9 +16,10 @@ CREATE FUNCTION pgqueue_enqueue(
     p_max_attempts integer DEFAULT 5,
     p_backoff interval DEFAULT NULL,
     p_dedupe_key text DEFAULT NULL,
-    p_create_channel boolean DEFAULT false
+    p_create_channel boolean DEFAULT false,
+    OUT id bigint,
+    OUT outcome text
 )
-RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
@@ -26,7 +27,6 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_dequeue_at timestamptz := coalesce(p_dequeue_at, v_now + coalesce(p_delay, '0'));
     v_channel record;
-    v_id bigint;
 BEGIN
     IF coalesce(p_handler, '') = '' OR length(p_handler) > 200 OR coalesce(p_priority, 99999) NOT BETWEEN -32767 AND 32767
         OR coalesce(p_max_attempts, 0) < 1 OR p_dequeue_at IS NOT NULL OR p_backoff IS NOT NULL OR p_dedupe_key IS NOT NULL
@@ -43,11 +43,11 @@ BEGIN
 
     -- The loop ends at the first pass, unless the duplicate was settled between the two statements.
     WHILE p_dedupe_key IS NOT NULL LOOP
-        SELECT m.id INTO v_id
+        SELECT m.id INTO id
         FROM pgqueue_message AS m
         WHERE m.channel_id = v_channel.id AND m.dedupe_key = p_dedupe_key;
         IF FOUND THEN
-            RETURN QUERY SELECT v_id, 'duplicate'::text;
+            outcome := 'duplicate';
             RETURN;
         END IF;
         EXIT WHEN v_channel.max_size IS NOT NULL AND v_channel.full_policy = 'drop'
@@ -58,9 +58,9 @@ BEGIN
             v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
             CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_dedupe_key)
         ON CONFLICT (channel_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
-        RETURNING pgqueue_message.id INTO v_id;
+        RETURNING pgqueue_message.id INTO id;
         IF FOUND THEN
-            RETURN QUERY SELECT v_id, 'created'::text;
+            outcome := 'created';
             RETURN;
         END IF;
     END LOOP;
@@ -68,7 +68,7 @@ BEGIN
     IF v_channel.max_size IS NOT NULL AND v_channel.full_policy = 'drop'
         AND pgqueue_reserve(v_channel.id, v_channel.max_size, 0) < 1
     THEN
-        RETURN QUERY SELECT NULL::bigint, 'dropped'::text;
+        outcome := 'dropped';
         RETURN;
     END IF;
     INSERT INTO pgqueue_message (
@@ -76,7 +76,7 @@ BEGIN
     VALUES (
         v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
         CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff)
-    RETURNING pgqueue_message.id INTO v_id;
-    RETURN QUERY SELECT v_id, 'created'::text;
+    RETURNING pgqueue_message.id INTO id;
+    outcome := 'created';
 END;
 $$;

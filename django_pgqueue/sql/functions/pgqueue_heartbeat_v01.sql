@@ -10,6 +10,8 @@ CREATE FUNCTION pgqueue_heartbeat(
 RETURNS SETOF bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$

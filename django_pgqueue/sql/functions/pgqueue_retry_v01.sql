@@ -14,6 +14,8 @@ CREATE FUNCTION pgqueue_retry(
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$

@@ -6,6 +6,8 @@ CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DE
 RETURNS TABLE (retried integer, poisoned integer, promoted integer, not_picked_up integer)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE

@@ -10,37 +10,37 @@ DECLARE
     v_floor record;
     v_lane record;
     v_may record;
-    v_turn record;
-    v_arrivals integer;
+    v_got bigint[];
     v_weights bigint := 1;
     v_quota integer;
-    v_count integer;
     v_rotate boolean;
 BEGIN
     ids := '{}';
     contended := false;
-    SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.parked_from INTO v_floor
-    FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
+    -- Where to look, and what is there, in one statement.
+    SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.parked_from,
+        (SELECT count(*) FROM (SELECT FROM pgqueue_arrival AS a WHERE a.xid >= f.arrival_xid LIMIT 17) AS n) AS arrivals,
+        f.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.xid = ANY (f.late_xids)) AS late,
+        EXISTS (
+            SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq) AS line,
+        EXISTS (
+            SELECT FROM pgqueue_lane AS l
+            WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= v_now) AS due
+    INTO v_floor
+    FROM (SELECT f.* FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS f;
 
-    SELECT count(*) INTO v_arrivals
-    FROM (SELECT FROM pgqueue_arrival AS a WHERE a.xid >= v_floor.arrival_xid LIMIT 17) AS n;
-    IF v_arrivals BETWEEN 1 AND 16 AND NOT EXISTS (
-        SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq)
-    THEN
+    IF v_floor.late THEN
+        PERFORM pgqueue_restamp(v_floor.late_xids);
+    ELSIF v_floor.arrivals BETWEEN 1 AND 16 AND NOT v_floor.line AND NOT v_floor.due THEN
         ids := pgqueue_take_arrived(p_queue, p_limit, v_floor.arrival_xid);
-        IF cardinality(ids) >= least(p_limit, v_arrivals) THEN
+        IF cardinality(ids) >= least(p_limit, v_floor.arrivals) THEN
             RETURN;
         END IF;
     END IF;
-    IF v_arrivals > 0
-        OR (v_floor.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.xid = ANY (v_floor.late_xids)))
-    THEN
-        contended := pgqueue_absorb(v_floor.arrival_xid, v_floor.late_xids, v_floor.lane_seq);
+    IF v_floor.arrivals > 0 OR v_floor.late THEN
+        contended := pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq);
     END IF;
-    IF EXISTS (
-        SELECT FROM pgqueue_lane AS l
-        WHERE l.queue = p_queue AND l.parked_until >= v_floor.parked_from AND l.parked_until <= v_now)
-    THEN
+    IF v_floor.due THEN
         PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, v_now, p_limit);
     END IF;
 
@@ -79,55 +79,37 @@ BEGIN
                 v_lane.release_interval, v_lane.release_burst, v_lane.next_at) AS a;
             v_quota := v_may.messages;
         END IF;
-        -- What is taken, and the new floor: the first message that is left, locked by others or not, as seen after the lane was locked.
-        SELECT g.ids, n.rank, n.dequeue_at, n.id INTO v_turn
+        v_got := ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            ORDER BY -m.priority, m.dequeue_at, m.id
+            LIMIT v_quota
+            FOR UPDATE SKIP LOCKED);
+        ids := ids || v_got;
+        IF v_lane.limited THEN
+            PERFORM pgqueue_leave_limited(v_lane.channel_id, v_lane.seq, v_now, v_got, v_may.room, v_may.next_at, v_may.lease_floor);
+            CONTINUE;
+        END IF;
+        -- Its new floor is the first message that is left, locked by others or not, as seen after the lane was locked.
+        v_rotate := v_got = '{}' OR v_lane.served + cardinality(v_got) >= v_lane.weight;
+        UPDATE pgqueue_lane AS l
+        SET seq = CASE WHEN v_rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+            served = CASE WHEN v_rotate THEN 0 ELSE l.served + cardinality(v_got) END,
+            floor_rank = n.rank,
+            floor_at = n.dequeue_at,
+            floor_id = n.id
         FROM (
-            SELECT ARRAY(
-                SELECT m.id FROM pgqueue_message AS m
-                WHERE m.channel_id = v_lane.channel_id AND m.status = 1
-                    AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-                ORDER BY -m.priority, m.dequeue_at, m.id
-                LIMIT v_quota
-                FOR UPDATE SKIP LOCKED) AS ids
-            OFFSET 0
-        ) AS g
-        LEFT JOIN LATERAL (
             SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-                AND m.id <> ALL (g.ids)
+                AND m.id <> ALL (v_got)
             ORDER BY -m.priority, m.dequeue_at, m.id
             LIMIT 1
-        ) AS n ON true;
-        ids := ids || v_turn.ids;
-        v_count := cardinality(v_turn.ids);
-
-        IF v_lane.limited THEN
-            UPDATE pgqueue_lane AS l
-            SET seq = nextval('pgqueue_lane_seq'),
-                served = 0,
-                floor_rank = coalesce(v_turn.rank, 32767),
-                floor_at = coalesce(v_turn.dequeue_at, 'infinity'),
-                floor_id = coalesce(v_turn.id, 0),
-                lease_floor = v_may.lease_floor,
-                next_at = v_may.next_at + v_count * coalesce(v_lane.release_interval, '0'),
-                parked_until = CASE
-                    WHEN v_turn.id IS NULL OR v_may.room <= v_count THEN 'infinity'
-                    WHEN v_may.next_at + (v_count - v_lane.release_burst + 1) * v_lane.release_interval > v_now
-                        THEN v_may.next_at + (v_count - v_lane.release_burst + 1) * v_lane.release_interval
-                END
-            WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
-        ELSIF v_turn.id IS NULL THEN
+        ) AS n
+        WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+        IF NOT FOUND THEN
             DELETE FROM pgqueue_lane AS l WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
-        ELSE
-            v_rotate := v_count = 0 OR v_lane.served + v_count >= v_lane.weight;
-            UPDATE pgqueue_lane AS l
-            SET seq = CASE WHEN v_rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
-                served = CASE WHEN v_rotate THEN 0 ELSE v_lane.served + v_count END,
-                floor_rank = v_turn.rank,
-                floor_at = v_turn.dequeue_at,
-                floor_id = v_turn.id
-            WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
         END IF;
     END LOOP;
 

@@ -9,6 +9,8 @@ CREATE FUNCTION pgqueue_tick(p_limit integer DEFAULT 1000)
 RETURNS integer
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
@@ -26,7 +28,10 @@ BEGIN
         RETURN 0;
     END IF;
     SELECT f.* INTO v_old FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
-    PERFORM pgqueue_absorb(v_old.arrival_xid, v_old.late_xids, v_old.lane_seq);
+    IF v_old.late_xids <> '{}' THEN
+        PERFORM pgqueue_restamp(v_old.late_xids);
+    END IF;
+    PERFORM pgqueue_absorb(v_old.arrival_xid, v_old.lane_seq);
 
     SELECT last_value INTO v_next_seq FROM pgqueue_lane_seq;
     v_xmax := pg_snapshot_xmax(pg_current_snapshot());

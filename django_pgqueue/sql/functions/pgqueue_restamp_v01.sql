@@ -1,0 +1,13 @@
+-- Gives the arrivals of transactions that committed late the xid of this one, so that they stand where everybody looks.
+-- Caller: pgqueue_take, pgqueue_tick. Rolled back, they are late again and the next caller finds them. Locks: arrivals, SKIP LOCKED.
+CREATE FUNCTION pgqueue_restamp(p_late_xids xid8[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE pgqueue_arrival AS a
+    SET xid = pg_current_xact_id()
+    WHERE a.ctid = ANY (ARRAY(
+        SELECT n.ctid FROM pgqueue_arrival AS n WHERE n.xid = ANY (p_late_xids) LIMIT 200 FOR UPDATE SKIP LOCKED));
+END;
+$$;
