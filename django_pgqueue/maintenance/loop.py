@@ -1,0 +1,100 @@
+"""The loop that keeps house beside a worker. Every worker runs one: the functions agree in the database on who does what."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import Error, connections
+
+from django_pgqueue.backoff import pause
+from django_pgqueue.conf import settings
+from django_pgqueue.maintenance import floors, pruner, sweeper
+
+logger = logging.getLogger("django_pgqueue.maintenance")
+
+
+@dataclass(slots=True)
+class Step:
+    """``interval``: the setting that says how often it runs."""
+
+    name: str
+    interval: str
+    run_once: Callable[[str], Any]
+    due_at: float = 0.0
+
+
+class MaintenanceLoop:
+    """``on_promoted``: called when scheduled or expired messages have become ready."""
+
+    def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
+        self._using = using
+        self._on_promoted = on_promoted
+        self._steps = [
+            Step("tick", "TICK_INTERVAL", floors.run_once),
+            Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
+            Step("prune", "PRUNE_INTERVAL", pruner.run_once),
+        ]
+        self._failures = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pgqueue-maintenance", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(5)
+
+    def run_due(self) -> float:
+        """Run the steps that are due. Returns the seconds until the next one is."""
+        for step in self._steps:
+            if step.due_at <= time.monotonic():
+                counts = step.run_once(self._using)
+                # Jitter, so that workers that started together do not all come at once.
+                step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * random.uniform(
+                    0.9, 1.1
+                )
+                if getattr(counts, "promoted", 0):
+                    self._on_promoted()
+                self._report(step, counts)
+        return max(0.0, min(step.due_at for step in self._steps) - time.monotonic())
+
+    def _report(self, step: Step, counts: Any) -> None:
+        if step.name != "tick":
+            found = {name: count for name in counts.__slots__ if (count := getattr(counts, name))}
+            if found:
+                text = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.items())
+                logger.info("%s: %s", step.name, text, extra={"event": step.name, **found})
+
+    def _run(self) -> None:
+        connection = connections[self._using] = connections[self._using].copy()
+        connection.settings_dict["OPTIONS"].pop("pool", None)
+        try:
+            rest = 0.0
+            while not self._stopped.wait(rest):
+                rest = self._attempt()
+        finally:
+            connections.close_all()
+
+    def _attempt(self) -> float:
+        try:
+            rest = self.run_due()
+        except Exception as error:
+            if not self._failures:
+                logger.error(
+                    "maintenance fails, trying on: %s", str(error).strip(), extra={"event": "maintenance_failed"}
+                )
+            self._failures += 1
+            if isinstance(error, Error):
+                connections[self._using].close()
+            return pause(self._failures)
+        if self._failures:
+            logger.info("maintenance works again", extra={"event": "maintenance_back"})
+            self._failures = 0
+        return rest

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import logging
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections
+
+from django_pgqueue import handlers
+from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.maintenance.loop import MaintenanceLoop
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.worker import Worker
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def seconds(*, zero: bool = False) -> Callable[[str], timedelta]:
+    def parse(text: str) -> timedelta:
+        number = float(text)
+        if not (number > 0 or (zero and number == 0)) or number > 86_400:
+            raise ArgumentTypeError(f"{text} is not a number of seconds between 0 and 86400")
+        return timedelta(seconds=number)
+
+    parse.__name__ = "seconds"
+    return parse
+
+
+class Command(BaseCommand):
+    help = "Runs the handlers of messages. SIGTERM and Ctrl-C end it cleanly, a second one at once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--queue", action="append", dest="queues", metavar="NAME", help="repeatable (default: default)"
+        )
+        parser.add_argument(
+            "--concurrency", type=positive, default=4, help="handlers at the same time (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--batch", type=positive, default=50, help="most messages of one dequeue (default: %(default)s)"
+        )
+        until = parser.add_mutually_exclusive_group()
+        until.add_argument("--once", action="store_true", help="one dequeue, then exit")
+        until.add_argument("--drain", action="store_true", help="until nothing is ready, then exit")
+        parser.add_argument(
+            "--lease", type=seconds(), help="seconds that a silent worker keeps its messages (default: setting LEASE)"
+        )
+        parser.add_argument(
+            "--no-listen", action="store_true", help="poll only, for instance behind a transaction pooler"
+        )
+        parser.add_argument(
+            "--poll-interval", type=seconds(), help="seconds between looks when idle (default: setting POLL_INTERVAL)"
+        )
+        parser.add_argument(
+            "--shutdown-timeout", type=seconds(zero=True), default=timedelta(seconds=30),
+            help="seconds that running handlers get to end (default: 30)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--database", help="alias of the queue's database (default: setting DATABASE, or the routers)"
+        )
+
+    def handle(self, *, verbosity: int, **given: Any) -> None:
+        using = alias(given["database"])
+        if using not in connections:
+            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        check_pool(using, given["concurrency"])
+        configure_logging(verbosity)
+        handlers.autodiscover()
+        options = WorkerOptions(
+            using=using,
+            queues=tuple(dict.fromkeys(given["queues"] or ["default"])),
+            concurrency=given["concurrency"],
+            batch=min(given["batch"], 10_000),
+            lease=given["lease"] or settings.LEASE,
+            poll_interval=given["poll_interval"] or settings.POLL_INTERVAL,
+            shutdown_timeout=given["shutdown_timeout"],
+            listen=None
+            if given["no_listen"] or settings.LISTEN_DATABASE is False
+            else settings.LISTEN_DATABASE or using,
+            once=given["once"],
+            drain=given["drain"],
+        )
+        worker = Worker(options, companion=lambda wake: MaintenanceLoop(using, on_promoted=wake))
+        if not worker.run():
+            sys.exit(1)
+
+
+def check_pool(using: str, concurrency: int) -> None:
+    pool = connections[using].settings_dict["OPTIONS"].get("pool")
+    if not pool:
+        return
+    sizes = {} if pool is True else pool
+    size = sizes.get("max_size") or sizes.get("min_size", 4)
+    if size < concurrency:
+        raise CommandError(
+            f"The connection pool of DATABASES[{using!r}] holds {size} connections, fewer than --concurrency {concurrency}: "
+            f'handlers would wait for each other. Set OPTIONS["pool"]["max_size"] to at least {concurrency}.'
+        )
+
+
+def configure_logging(verbosity: int) -> None:
+    """Show the worker's log on stderr, unless the project has configured it."""
+    logger = logging.getLogger("django_pgqueue")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))

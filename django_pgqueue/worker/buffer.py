@@ -1,0 +1,101 @@
+"""The buffer: messages that are leased to this worker and not started yet, and how many more it may take."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from django_pgqueue.delivery import Delivery
+
+# A message shall not wait longer than this in memory: another worker might have started it.
+LONGEST_WAIT = 0.2
+INERTIA = 0.9
+
+
+class Buffer:
+    """Between the producer and the slots. It holds what keeps the slots busy for a moment, measured by the pace of the handlers.
+
+    ``wake``: called when there is room for more. ``group``: how many messages like this one may be taken together.
+    """
+
+    def __init__(
+        self, concurrency: int, batch: int, *, wake: Callable[[], None], group: Callable[[Delivery], int]
+    ) -> None:
+        self.concurrency = concurrency
+        self.batch = batch
+        self.running = 0
+        self._wake = wake
+        self._group = group
+        self._seconds: float | None = None
+        self._closed = False
+        self._waiting: deque[Delivery] = deque()
+        self._changed = threading.Condition()
+
+    def room(self) -> int:
+        """How many messages to dequeue now: 0 as long as enough are here, so that dequeues come in batches."""
+        with self._changed:
+            return self._room()
+
+    def _room(self) -> int:
+        prefetch = min(self.batch, int(self.concurrency * LONGEST_WAIT / self._seconds)) if self._seconds else 0
+        wanted = self.concurrency + prefetch
+        room = wanted - len(self._waiting) - self.running
+        return min(room, self.batch) if room > 0 and (not self._waiting or room >= wanted // 2) else 0
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        with self._changed:
+            self._waiting.extend(deliveries)
+            self._changed.notify_all()
+
+    def take(self) -> list[Delivery] | None:
+        """The next message, or a group of them; blocks until there is one; None when the buffer is closed."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            taken = [self._waiting.popleft()]
+            size = self._group(taken[0])
+            if size > 1:
+                # No more than this slot's share: a group must not leave the other slots without work.
+                size = min(size, 1 + len(self._waiting) // self.concurrency)
+                while len(taken) < size and self._waiting and self._waiting[0].handler == taken[0].handler:
+                    taken.append(self._waiting.popleft())
+            self.running += len(taken)
+            room = self._room()
+        if room:
+            self._wake()
+        return taken
+
+    def finished(self, count: int, seconds: float) -> None:
+        with self._changed:
+            self.running -= count
+            each = seconds / count
+            self._seconds = max(1e-6, each if self._seconds is None else INERTIA * self._seconds + (1 - INERTIA) * each)
+            room = self._room()
+            if not self.running:
+                self._changed.notify_all()
+        if room:
+            self._wake()
+
+    def drop(self, ids: set[int]) -> set[int]:
+        """Forget messages that are not ours any more; returns those that had not been started."""
+        with self._changed:
+            dropped = {delivery.id for delivery in self._waiting if delivery.id in ids}
+            if dropped:
+                self._waiting = deque(delivery for delivery in self._waiting if delivery.id not in dropped)
+        return dropped
+
+    def close(self) -> list[Delivery]:
+        """Start nothing more; returns what was not started."""
+        with self._changed:
+            self._closed = True
+            left = list(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        return left
+
+    def wait_until_idle(self, timeout: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: not self.running and not self._waiting, timeout)

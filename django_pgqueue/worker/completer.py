@@ -1,0 +1,168 @@
+"""The completer: collects outcomes for a few milliseconds and writes them down in batches. No outcome is lost silently."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+
+from django.db import DatabaseError, connections
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
+from django_pgqueue.lifecycle.prune import prune
+from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate
+from django_pgqueue.worker.executor import Execution, failed
+from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.ledger import Ledger
+from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.settle import batches, known_completed, settle
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+ROLE = "completer"
+COLLECT = 0.003
+LARGEST = 500
+# So often may a statement fail on a server that answers, before its messages are settled one by one.
+PATIENCE = 3
+
+
+class Completer:
+    """``on_settled``: called after each batch; a slot of a limited channel may have come free."""
+
+    def __init__(
+        self,
+        using: str,
+        *,
+        keeper: LeaseKeeper,
+        ledger: Ledger,
+        outage: Outage,
+        on_settled: Callable[[], None],
+        crashed: Crashed,
+    ) -> None:
+        self._using = using
+        self._keeper = keeper
+        self._ledger = ledger
+        self._outage = outage
+        self._on_settled = on_settled
+        self._outcomes: SimpleQueue[Execution | None] = SimpleQueue()
+        self._gave_up = threading.Event()
+        self._thread = Role("completer", self._run, crashed=crashed)
+
+    def put(self, execution: Execution) -> None:
+        self._outcomes.put(execution)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Write down what is there; give up after ``timeout`` seconds. Returns whether everything is written."""
+        self._outcomes.put(None)
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self._gave_up.set()
+            self._thread.join(5)
+        return not self._gave_up.is_set()
+
+    def _run(self) -> None:
+        dedicate(self._using)
+        running = True
+        while running:
+            collected, running = self._collect()
+            self.run_once(collected)
+
+    def _collect(self) -> tuple[list[Execution], bool]:
+        found = [self._outcomes.get()]
+        until = time.monotonic() + COLLECT
+        while found[-1] is not None and len(found) < LARGEST:
+            try:
+                found.append(self._outcomes.get(timeout=max(0.0, until - time.monotonic())))
+            except Empty:
+                break
+        executions = [execution for execution in found if execution is not None]
+        return executions, found[-1] is not None
+
+    def run_once(self, executions: list[Execution]) -> None:
+        """Settle the executions, whatever they are, however long it takes."""
+        for batch in batches(executions):
+            try:
+                self._settle(batch)
+            except Exception as error:
+                self._keeper.release(self._deliveries(batch))
+                ids = [execution.delivery.id for execution in batch]
+                logger.exception(
+                    "gave up writing the outcomes of %s: %s. Their leases will expire.",
+                    ids,
+                    error,
+                    extra={"event": "outcome_lost"},
+                )
+        if executions:
+            self._on_settled()
+
+    def _settle(self, batch: list[Execution]) -> None:
+        failures = 0
+        interrupted = False
+
+        def write() -> dict[int, str] | None:
+            nonlocal failures, interrupted
+            self._keeper.settling(self._deliveries(batch))
+            try:
+                return settle(batch, skip_lost=True, using=self._using)
+            except PartitionMissing:
+                prune(using=self._using)
+                return settle(batch, skip_lost=True, using=self._using)
+            except TRANSIENT:
+                # It may have been committed all the same. While we try again, the leases must live.
+                interrupted = True
+                self._keeper.settling(self._deliveries(batch), now=False)
+                failures += connections[self._using].is_usable()
+                if failures >= PATIENCE and len(batch) > 1:
+                    return None
+                raise
+
+        try:
+            settled = self._outage.patiently(ROLE, write, sleep=self._gave_up.wait, on=TRANSIENT)
+        except (PgQueueError, DatabaseError) as error:
+            if isinstance(error, TRANSIENT):
+                raise
+            self._refused(batch, error)
+            return
+        if settled is None:
+            self._one_by_one(batch)
+            return
+        self._written(batch, settled, interrupted=interrupted)
+
+    def _written(self, batch: list[Execution], settled: dict[int, str], *, interrupted: bool) -> None:
+        missing = [execution.delivery for execution in batch if execution.delivery.id not in settled]
+        if missing and interrupted:
+            settled = settled | known_completed(missing, self._using)
+            missing = [delivery for delivery in missing if delivery.id not in settled]
+        self._keeper.release(execution.delivery for execution in batch if execution.delivery.id in settled)
+        for event in dict.fromkeys(settled.values()):
+            self._ledger.settled(
+                event, [execution for execution in batch if settled.get(execution.delivery.id) == event]
+            )
+        # Those that the lease keeper has missed already are reported already.
+        self._ledger.lost(self._keeper.release(missing), effects="its outcome is not written, somebody else handles it")
+
+    def _one_by_one(self, batch: list[Execution]) -> None:
+        for execution in batch:
+            self.run_once([execution])
+
+    def _refused(self, batch: list[Execution], error: Exception) -> None:
+        """The database does not take this outcome (a result that is not JSON, a wrong type): that is the handler's failure."""
+        if len(batch) > 1:
+            self._one_by_one(batch)
+            return
+        execution = batch[0]
+        if isinstance(execution.error, dict) and execution.error.get("type", "").endswith("HandlerError"):
+            raise error
+        problem = HandlerError(f"The outcome {type(execution.outcome).__name__} cannot be written down: {error}")
+        problem.__cause__ = error
+        self.run_once([failed(execution.delivery, problem, seconds=execution.seconds)])
+
+    @staticmethod
+    def _deliveries(batch: Iterable[Execution]) -> list[Delivery]:
+        return [execution.delivery for execution in batch]

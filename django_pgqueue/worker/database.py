@@ -1,0 +1,109 @@
+"""The worker's connections, and what it does while the database is away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from django.db import Error, InterfaceError, InternalError, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_pgqueue.backoff import pause
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+# What a lost, refused or restarting server, a failover to a replica, a deadlock or a timeout look like.
+TRANSIENT = (OperationalError, InterfaceError, InternalError)
+
+T = TypeVar("T")
+
+
+def without_pool(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+    """A copy of the connection that is a session of its own, outside of the pool."""
+    copy = connection.copy()
+    copy.settings_dict["OPTIONS"].pop("pool", None)
+    return copy
+
+
+def dedicate(using: str) -> BaseDatabaseWrapper:
+    """Give this thread a connection of its own: one that it keeps all the time would only starve the pool."""
+    connections[using] = connection = without_pool(connections[using])
+    without_query_log(connection)
+    return connection
+
+
+def without_query_log(connection: BaseDatabaseWrapper) -> None:
+    """With DEBUG, Django formats every statement for ``connection.queries``, which nobody reads in a worker."""
+    if not logging.getLogger("django.db.backends").isEnabledFor(logging.DEBUG):
+        connection.make_debug_cursor = connection.make_cursor
+
+
+def tidy() -> None:
+    """After a message: close what is broken, was left in a transaction or is too old, and give pooled connections back."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            continue
+        if connection.settings_dict["OPTIONS"].get("pool"):
+            connection.close()
+            continue
+        if not connection.settings_dict["CONN_MAX_AGE"]:
+            # "Close after each request" is not meant for a worker, which would connect for each message.
+            connection.close_at = None
+        connection.close_if_unusable_or_obsolete()
+
+
+class Outage:
+    """Says once that the database is away, whichever role notices it first, and once that it is back."""
+
+    def __init__(self, using: str, name: str) -> None:
+        self.using = using
+        self._extra = {"worker": name}
+        self._lock = threading.Lock()
+        self._failing: set[str] = set()
+
+    def began(self, role: str, error: BaseException) -> None:
+        with self._lock:
+            first = not self._failing
+            self._failing.add(role)
+        if first:
+            text = str(error).strip()
+            logger.error(
+                "the database does not answer, trying on (%s): %s",
+                role,
+                text,
+                extra={**self._extra, "event": "database_lost"},
+            )
+
+    def ended(self, role: str) -> None:
+        if role not in self._failing:
+            return
+        with self._lock:
+            self._failing.discard(role)
+            last = not self._failing
+        if last:
+            logger.info("the database answers again", extra={**self._extra, "event": "database_back"})
+
+    def patiently(
+        self,
+        role: str,
+        function: Callable[[], T],
+        *,
+        sleep: Callable[[float], bool],
+        on: tuple[type[Exception], ...] = (Error,),
+    ) -> T | None:
+        """What ``function`` returns, however often it takes. ``sleep(seconds)`` returns True to give up: then None."""
+        failures = 0
+        while True:
+            try:
+                answer = function()
+            except on as error:
+                self.began(role, error)
+                connections[self.using].close()
+                if sleep(pause(failures)):
+                    return None
+                failures += 1
+            else:
+                self.ended(role)
+                return answer

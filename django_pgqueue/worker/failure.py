@@ -1,0 +1,71 @@
+"""Exceptions as JSON: what is kept with a message about an attempt that failed. No locals: they may hold secrets."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+
+LONGEST_MESSAGE = 2_000
+LONGEST_TRACEBACK = 10_000
+LONGEST_CHAIN = 10
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """Type, message and traceback of an exception, fit for jsonb and of bounded length."""
+    return {
+        "type": type_name(error),
+        "message": clean(message_of(error), LONGEST_MESSAGE),
+        "traceback": clean("\n".join(lines(error)), LONGEST_TRACEBACK),
+    }
+
+
+def type_name(error: BaseException) -> str:
+    kind = type(error)
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # a broken __str__ must not hide the failure
+        return "(the exception cannot be shown as text)"
+
+
+def clean(text: str, longest: int) -> str:
+    """The text without what PostgreSQL refuses (NUL, lone surrogates), the middle cut out if it is too long."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]}\n… {len(text) - longest} characters left out …\n{text[-(longest // 2) :]}"
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def lines(error: BaseException) -> Iterator[str]:
+    for link, introduction in chain(error):
+        yield "Traceback (most recent call last):"
+        for frame, line in traceback.walk_tb(link.__traceback__):
+            # The first frame is the executor's own.
+            if frame.f_globals.get("__name__") != "django_pgqueue.worker.executor":
+                yield f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}'
+        yield f"{type_name(link)}: {message_of(link)}"
+        if introduction:
+            yield f"\n{introduction}\n"
+
+
+def chain(error: BaseException) -> list[tuple[BaseException, str]]:
+    """The exception and what led to it, oldest first, each with the words that lead to the next."""
+    found: list[tuple[BaseException, str]] = [(error, "")]
+    seen = {id(error)}
+    while len(found) < LONGEST_CHAIN:
+        last = found[-1][0]
+        if last.__cause__ is not None:
+            earlier, words = last.__cause__, "The above exception was the direct cause of the following exception:"
+        elif last.__context__ is not None and not last.__suppress_context__:
+            earlier, words = last.__context__, "During handling of the above exception, another exception occurred:"
+        else:
+            break
+        if id(earlier) in seen:
+            break
+        seen.add(id(earlier))
+        found.append((earlier, words))
+    return found[::-1]

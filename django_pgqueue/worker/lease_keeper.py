@@ -1,0 +1,110 @@
+"""The lease keeper: heartbeats everything that this worker holds, started or not, until it is settled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.heartbeat import heartbeat
+from django_pgqueue.sql.call import call
+from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.role import Crashed, Role
+
+ROLE = "lease keeper"
+# A heartbeat must never wait behind one message that a hanging transaction has locked: the other leases would run out.
+LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '1s', false)"
+
+
+@dataclass(slots=True)
+class Lease:
+    delivery: Delivery
+    beat_at: float
+    settling: bool = False
+
+
+class LeaseKeeper:
+    """``on_lost``: told about leases that this worker does not hold any more."""
+
+    def __init__(
+        self,
+        using: str,
+        lease: timedelta,
+        *,
+        outage: Outage,
+        on_lost: Callable[[list[Delivery]], None],
+        crashed: Crashed,
+    ) -> None:
+        self._using = using
+        self._lease = lease
+        self._every = lease.total_seconds() / 3
+        self._outage = outage
+        self._on_lost = on_lost
+        self._held: dict[int, Lease] = {}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread = Role("lease-keeper", self._run, crashed=crashed)
+
+    def hold(self, deliveries: Iterable[Delivery], since: float) -> None:
+        """``since``: time.monotonic() before the leases were taken."""
+        with self._lock:
+            for delivery in deliveries:
+                self._held[delivery.id] = Lease(delivery, since)
+
+    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
+        """Their settlement is under way: a heartbeat would wait for it, and take its success for a lost lease."""
+        with self._lock:
+            for delivery in deliveries:
+                lease = self._held.get(delivery.id)
+                if lease is not None:
+                    lease.settling = now
+
+    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Forget them; returns those that were held until now."""
+        with self._lock:
+            return [delivery for delivery in deliveries if self._held.pop(delivery.id, None) is not None]
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def run_once(self) -> int:
+        """Beat for all leases that are due. Returns how many are held on."""
+        now = time.monotonic()
+        with self._lock:
+            due = [lease for lease in self._held.values() if not lease.settling and lease.beat_at + self._every <= now]
+        if not due:
+            return 0
+        held = heartbeat([lease.delivery for lease in due], lease=self._lease, skip_lost=True, using=self._using)
+        with self._lock:
+            for lease in due:
+                lease.beat_at = now
+            # Settled in the meantime is not lost.
+            lost = [
+                lease.delivery
+                for lease in due
+                if lease.delivery.id not in held and not lease.settling and self._held.get(lease.delivery.id) is lease
+            ]
+        if lost:
+            self._on_lost(self.release(lost))
+        return len(held)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        connection = dedicate(self._using)
+
+        def beat() -> None:
+            if connection.connection is None:
+                call(self._using, LOCK_TIMEOUT)
+            self.run_once()
+
+        while not self._stopped.wait(self._every / 4):
+            self._outage.patiently(ROLE, beat, sleep=self._stopped.wait)

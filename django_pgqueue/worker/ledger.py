@@ -1,0 +1,100 @@
+"""The ledger: counts, logs and signals what became of each message, after it was written down."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from django.dispatch import Signal
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.outcomes import Complete, DeadLetter, Defer
+from django_pgqueue.signals import message_completed, message_dead_lettered, message_deferred, message_retried
+from django_pgqueue.worker.executor import Execution
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+SIGNALS: dict[str, Signal] = {
+    "completed": message_completed,
+    "deferred": message_deferred,
+    "retried": message_retried,
+    "dead_lettered": message_dead_lettered,
+}
+LEVELS = {"retried": logging.WARNING, "dead_lettered": logging.ERROR}
+
+
+class Ledger:
+    def __init__(self, using: str, worker: str) -> None:
+        self.using = using
+        self.worker = worker
+        self.started_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._totals: Counter[str] = Counter()
+
+    def totals(self) -> dict[str, int]:
+        with self._lock:
+            return {
+                event: self._totals[event]
+                for event in ("completed", "deferred", "retried", "dead_lettered", "lease_lost")
+            }
+
+    def settled(self, event: str, executions: list[Execution]) -> None:
+        with self._lock:
+            self._totals[event] += len(executions)
+        level = LEVELS.get(event, logging.DEBUG)
+        if logger.isEnabledFor(level):
+            for execution in executions:
+                logger.log(
+                    level,
+                    "%s: %s",
+                    event,
+                    story(execution),
+                    extra=self._keys(event, execution.delivery, execution.seconds),
+                )
+        signal = SIGNALS[event]
+        if signal.receivers:
+            for execution in executions:
+                reason = {"reason": reason_of(execution)} if event == "dead_lettered" else {}
+                # send_robust logs what a receiver raises: an observer must not undo what is settled.
+                signal.send_robust(sender=Delivery, delivery=execution.delivery, using=self.using, **reason)
+
+    def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
+        """The leases expired and were given away, or the messages were settled by somebody else. ``effects``: what that means."""
+        for delivery in deliveries:
+            with self._lock:
+                self._totals["lease_lost"] += 1
+            logger.warning(
+                "the lease of %s #%d (attempt %d) is lost: %s",
+                delivery.handler, delivery.id, delivery.attempt, effects, extra=self._keys("lease_lost", delivery),
+            )  # fmt: skip
+
+    def _keys(self, event: str, delivery: Delivery, seconds: float = 0.0) -> dict[str, Any]:
+        return {
+            "event": event,
+            "queue": delivery.queue,
+            "channel": delivery.channel,
+            "message_id": delivery.id,
+            "attempt": delivery.attempt,
+            "worker": self.worker,
+            "duration_ms": round(seconds * 1000, 3),
+        }
+
+
+def reason_of(execution: Execution) -> str:
+    return execution.outcome.reason if isinstance(execution.outcome, DeadLetter) else execution.reason
+
+
+def story(execution: Execution) -> str:
+    """One line for the log."""
+    delivery, outcome = execution.delivery, execution.outcome
+    what = f"{delivery.handler} #{delivery.id} (attempt {delivery.attempt} of {delivery.max_attempts})"
+    if isinstance(outcome, Complete | Defer):
+        return what
+    if isinstance(outcome, DeadLetter):
+        return f"{what}, {outcome.reason}"
+    error = execution.error or {}
+    return f"{what}, {error.get('type', '')}: {error.get('message', '')[:500]}"

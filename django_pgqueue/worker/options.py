@@ -1,0 +1,34 @@
+"""How a worker was asked to run."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import uuid4
+
+
+def worker_name() -> str:
+    return f"{socket.gethostname()[:100]}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """``using``: alias of the queue's database. ``batch``: most messages of one dequeue, and most that wait in memory.
+
+    ``lease``, ``poll_interval``, ``shutdown_timeout``: how long a silent worker keeps its messages, an idle one sleeps, a stopping one
+    waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``once``: one dequeue; ``drain``: until nothing is ready.
+    """
+
+    using: str
+    queues: tuple[str, ...] = ("default",)
+    concurrency: int = 4
+    batch: int = 50
+    lease: timedelta = timedelta(seconds=15)
+    poll_interval: timedelta = timedelta(seconds=1)
+    shutdown_timeout: timedelta = timedelta(seconds=30)
+    listen: str | None = None
+    once: bool = False
+    drain: bool = False
+    name: str = field(default_factory=worker_name)

@@ -1,0 +1,155 @@
+"""The producer: dequeues for the free slots, and sleeps when there is nothing to do."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.dequeue import dequeue
+from django_pgqueue.lifecycle.wait import wait
+from django_pgqueue.models import Message
+from django_pgqueue.worker.buffer import Buffer
+from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.role import Crashed, Role
+
+ROLE = "producer"
+DRAIN_INTERVAL = 0.05
+
+
+class Producer:
+    """``hold``: takes the leases into care before anybody works on them. ``held``: how many are not settled. ``done``: nothing is left
+    (``drain``, ``once``).
+    """
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        buffer: Buffer,
+        hold: Callable[[list[Delivery], float], None],
+        held: Callable[[], int],
+        done: Callable[[], None],
+        outage: Outage,
+        crashed: Crashed,
+    ) -> None:
+        self._buffer = buffer
+        self._options = options
+        self._poll = options.poll_interval.total_seconds()
+        self._hold = hold
+        self._held = held
+        self._done = done
+        self._outage = outage
+        self._turn = 0
+        self._announced_until = 0.0
+        self._stopped = False
+        self._wake = threading.Event()
+        self._thread = Role("producer", self._run, crashed=crashed)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float = 10) -> None:
+        self._stopped = True
+        self._wake.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        dedicate(self._options.using)
+        while not self._stopped:
+            self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
+        self._outage.patiently(ROLE, lambda: self._announce(timedelta(0)), sleep=lambda seconds: True)
+
+    def run_once(self) -> int:
+        """Fill the buffer, or sleep until something happens. Returns how many messages were dequeued."""
+        # Cleared before the look: what arrives after it, wakes us.
+        self._wake.clear()
+        quiet = self._held() == 0
+        room = self._options.batch if self._options.once else self._buffer.room()
+        found = self.look(room) if room else 0
+        if self._options.once:
+            self._finish_once()
+        elif self._options.drain:
+            self._drain(found, quiet=quiet)
+        elif found:
+            self._awake(found)
+        elif room:
+            self._fall_asleep(room)
+        else:
+            self._wake.wait(self._poll)
+        return found
+
+    def look(self, room: int) -> int:
+        """Dequeue up to ``room`` messages, from each queue in turn."""
+        queues = self._options.queues
+        found = 0
+        for step in range(len(queues)):
+            queue = queues[(self._turn + step) % len(queues)]
+            since = time.monotonic()
+            deliveries = dequeue(
+                queue, room - found, lease=self._options.lease, worker=self._options.name, using=self._options.using
+            )
+            if deliveries:
+                self._hold(deliveries, since)
+                self._buffer.put(deliveries)
+                found += len(deliveries)
+            if found >= room:
+                break
+        self._turn += 1
+        return found
+
+    def _fall_asleep(self, room: int) -> None:
+        now = time.monotonic()
+        if self._options.listen is not None and self._announced_until < now + self._poll:
+            period = 2 * self._poll + 1
+            self._announce(timedelta(seconds=period))
+            self._announced_until = now + period
+            # Whoever enqueued before the announcement could not know that we want to be woken.
+            if self.look(room):
+                return
+        self._wake.wait(self._poll * random.uniform(0.8, 1.0))
+
+    def _awake(self, found: int) -> None:
+        # A trickle is served best by one who is known to sleep; in a flood, enqueuers need not notify.
+        if self._announced_until and found > 1:
+            self._announce(timedelta(0))
+            self._announced_until = 0.0
+
+    def _announce(self, period: timedelta) -> None:
+        if self._options.listen is not None and (period or self._announced_until):
+            wait(self._options.name, self._options.queues, period, using=self._options.using)
+
+    def _finish_once(self) -> None:
+        while self._held() and not self._stopped:
+            self._wake.wait(DRAIN_INTERVAL)
+            self._wake.clear()
+        self._stopped = True
+        self._done()
+
+    def _drain(self, found: int, *, quiet: bool) -> None:
+        if found:
+            return
+        if quiet and not self._ready():
+            self._stopped = True
+            self._done()
+        else:
+            self._wake.wait(DRAIN_INTERVAL)
+
+    def _ready(self) -> bool:
+        """Is anything left that will run by itself: messages whose channel is at a limit right now?"""
+        ready = Message.objects.using(self._options.using).filter(status=Message.Status.READY)
+        return ready.filter(channel__queue__in=self._options.queues, channel__paused_at=None).exists()
+
+    def _sleep(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._stopped and (left := deadline - time.monotonic()) > 0:
+            self._wake.wait(left)
+            self._wake.clear()
+        return self._stopped

@@ -1,0 +1,28 @@
+"""A role of the worker: a thread that closes its connections, and that does not die unnoticed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from django.db import connections
+
+Crashed = Callable[[str, BaseException], None]
+
+
+class Role(threading.Thread):
+    """``crashed``: told about what ended ``work`` before its time."""
+
+    # Daemons, because the process must be able to end while one of them hangs.
+    def __init__(self, name: str, work: Callable[[], None], *, crashed: Crashed) -> None:
+        super().__init__(name=f"pgqueue-{name}", daemon=True)
+        self._work = work
+        self._crashed = crashed
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # whatever it is, a worker without this role is none
+            self._crashed(self.name, error)
+        finally:
+            connections.close_all()

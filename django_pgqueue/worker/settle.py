@@ -1,0 +1,78 @@
+"""From outcomes to the verbs that write them down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.complete import complete
+from django_pgqueue.lifecycle.dead_letter import dead_letter
+from django_pgqueue.lifecycle.defer import defer
+from django_pgqueue.lifecycle.retry import retry
+from django_pgqueue.models import ArchivedMessage
+from django_pgqueue.outcomes import KEEP, Complete, DeadLetter, Defer, Retry
+from django_pgqueue.worker.executor import Execution
+
+
+def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
+    """Executions that one call can settle, in the order of ids, which is the lock order."""
+    found: dict[tuple[str, ...], list[Execution]] = {}
+    for execution in executions:
+        found.setdefault(kind(execution), []).append(execution)
+    return [sorted(batch, key=lambda execution: execution.delivery.id) for batch in found.values()]
+
+
+def kind(execution: Execution) -> tuple[str, ...]:
+    match execution.outcome:
+        case Complete():
+            return ("complete",)
+        case Retry():
+            return ("retry", execution.reason)
+        case Defer(until, delay, state):
+            return ("defer", repr(until), repr(delay), repr(state))
+        case DeadLetter(reason, details):
+            return ("dead_letter", reason, repr(details))
+        case other:
+            assert_never(other)
+
+
+def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
+    """Write one batch down. Returns what became of each message: completed, deferred, retried or dead_lettered; lost ones are left out.
+
+    Raises LeaseLost unless ``skip_lost``; PartitionMissing; InvalidMessage for an outcome that cannot be stored.
+    """
+    deliveries = [execution.delivery for execution in batch]
+    match batch[0].outcome:
+        case Complete():
+            results = [execution.outcome.result for execution in batch]  # type: ignore[union-attr]
+            given = results if any(result is not None for result in results) else None
+            return dict.fromkeys(complete(deliveries, results=given, skip_lost=skip_lost, using=using), "completed")
+        case Retry():
+            errors = [execution.error or {} for execution in batch]
+            delays = [execution.outcome.after for execution in batch]  # type: ignore[union-attr]
+            given = delays if any(delay is not None for delay in delays) else None
+            return dict(
+                retry(deliveries, errors=errors, delays=given, reason=batch[0].reason, skip_lost=skip_lost, using=using)
+            )
+        case Defer(until, delay, state):
+            given = defer(deliveries, until=until, delay=delay, state=state, skip_lost=skip_lost, using=using)
+            return dict.fromkeys(given, "deferred")
+        case DeadLetter(reason, details):
+            dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
+            return dict.fromkeys(dead, "dead_lettered")
+        case other:
+            assert_never(other)
+
+
+def give_back(deliveries: list[Delivery], using: str) -> set[int]:
+    """Return messages that were not started: to be delivered again at once, their attempt does not count."""
+    ordered = sorted(deliveries, key=lambda delivery: delivery.id)
+    return defer(ordered, state=KEEP, skip_lost=True, using=using)
+
+
+def known_completed(deliveries: list[Delivery], using: str) -> dict[int, str]:
+    """Which of them are in the archive as completed by exactly this delivery: the connection broke after the commit."""
+    attempts = {delivery.id: delivery.attempt for delivery in deliveries}
+    found = ArchivedMessage.objects.using(using).filter(id__in=attempts, outcome=ArchivedMessage.Outcome.COMPLETED)
+    return {pk: "completed" for pk, attempt in found.values_list("id", "attempts") if attempts[pk] == attempt}

@@ -1,0 +1,184 @@
+"""The worker: wires the roles together, and takes them apart in the order that loses nothing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.worker.atomic import Atomic
+from django_pgqueue.worker.buffer import Buffer
+from django_pgqueue.worker.completer import Completer
+from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.executor import execute
+from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.ledger import Ledger
+from django_pgqueue.worker.listener import Listener
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.producer import Producer
+from django_pgqueue.worker.registration import Registration
+from django_pgqueue.worker.role import Role
+from django_pgqueue.worker.settle import give_back
+from django_pgqueue.worker.shutdown import Shutdown
+from django_pgqueue.worker.slots import Slots
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+# For the last settlements, after the handlers have ended.
+SETTLE_TIMEOUT = 10.0
+
+
+class Companion(Protocol):
+    """Something that runs beside the worker, as long as the worker does: the maintenance loop."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Worker:
+    """Serves its queues until it is asked to stop, once, or until they are empty.
+
+    ``companion``: makes what runs beside it, given a function that wakes the producer.
+    """
+
+    def __init__(
+        self, options: WorkerOptions, *, companion: Callable[[Callable[[], None]], Companion] | None = None
+    ) -> None:
+        self.options = options
+        self.ledger = Ledger(options.using, options.name)
+        self.shutdown = Shutdown()
+        self._crashes: list[str] = []
+        self._outage = Outage(options.using, options.name)
+        using, outage, crashed = options.using, self._outage, self._crashed
+        self._keeper = LeaseKeeper(using, options.lease, outage=outage, on_lost=self._lost, crashed=crashed)
+        self._completer = Completer(
+            using, keeper=self._keeper, ledger=self.ledger, outage=outage, on_settled=self._wake, crashed=crashed
+        )
+        self._atomic = Atomic(using, keeper=self._keeper, ledger=self.ledger, put=self._completer.put)
+        self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, group=lambda delivery: 1)
+        self._slots = Slots(self._buffer, perform=self._perform, abandon=self._keeper.release)
+        self._producer = Producer(
+            options,
+            buffer=self._buffer,
+            hold=self._keeper.hold,
+            held=self._keeper.__len__,
+            done=lambda: self.shutdown.request("nothing left to do"),
+            outage=outage,
+            crashed=crashed,
+        )
+        self._companions: Sequence[Companion] = [Registration(options, outage=outage, crashed=crashed)]
+        if options.listen is not None:
+            self._companions.append(
+                Listener(
+                    options.listen, options.queues, worker=options.name, outage=outage, wake=self._wake, crashed=crashed
+                )
+            )
+        if companion is not None:
+            self._companions.append(companion(self._wake))
+
+    def run(self) -> bool:
+        """Work until the end. Returns whether it was a clean one: all handlers ended, all outcomes written, no role crashed."""
+        self.shutdown.install()
+        try:
+            self._start()
+            reason = self.shutdown.wait()
+            clean = self._stop(reason)
+        finally:
+            self.shutdown.restore()
+            self.shutdown.close()
+        return clean and not self._crashes
+
+    def stop(self) -> None:
+        """Ask it to stop; from any thread."""
+        self.shutdown.request("asked to stop")
+
+    def _start(self) -> None:
+        options = self.options
+        logger.info(
+            "worker %s serves %s: concurrency %d, batch %d, lease %s, %s, %d handlers",
+            options.name, ", ".join(options.queues), options.concurrency, options.batch, options.lease,
+            "LISTEN" if options.listen is not None else f"polling every {options.poll_interval}", len(handlers.names()),
+            extra={"event": "worker_started", "worker": options.name, "queue": ",".join(options.queues)},
+        )  # fmt: skip
+        if not handlers.names():
+            logger.warning(
+                "no handler is registered: every message will be dead-lettered as rejected. Put functions with @handler into "
+                "handlers.py of an installed app.",
+                extra={"event": "no_handlers", "worker": options.name},
+            )
+        self._keeper.start()
+        self._completer.start()
+        self._slots.start()
+        for companion in self._companions:
+            companion.start()
+        self._producer.start()
+
+    def _stop(self, reason: str) -> bool:
+        extra = {"event": "worker_stopping", "worker": self.options.name}
+        logger.info("stopping: %s", reason, extra=extra)
+        deadline = time.monotonic() + self.options.shutdown_timeout.total_seconds()
+        self._producer.stop()
+        self._give_back(self._buffer.close())
+        idle = self._buffer.wait_until_idle(max(0.0, deadline - time.monotonic()))
+        if not idle:
+            logger.error(
+                "%d handler(s) did not end within %s; their leases will expire", self._buffer.running, self.options.shutdown_timeout,
+                extra=extra,
+            )  # fmt: skip
+        written = self._completer.stop(max(SETTLE_TIMEOUT, deadline - time.monotonic()))
+        self._slots.join(5 if idle else 0)
+        for companion in self._companions:
+            companion.stop()
+        # Last of all: until here, everything that is held stays held.
+        self._keeper.stop()
+        seconds = time.monotonic() - self.ledger.started_at
+        totals = self.ledger.totals()
+        counts = ", ".join(f"{count} {event.replace('_', ' ')}" for event, count in totals.items())
+        extra = {"event": "worker_stopped", "worker": self.options.name, "duration_ms": round(seconds * 1000), **totals}
+        logger.info("worker %s stopped after %.1f s: %s", self.options.name, seconds, counts, extra=extra)
+        return idle and written
+
+    def _give_back(self, waiting: list[Delivery]) -> None:
+        if not waiting:
+            return
+
+        def work() -> None:
+            dedicate(self.options.using)
+            self._outage.patiently(
+                "shutdown",
+                lambda: give_back(waiting, self.options.using),
+                sleep=lambda seconds: time.sleep(seconds) or False,
+            )
+            logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})
+
+        # On a thread of its own: the main thread answers signals, and must not wait for a database that is away.
+        thread = Role("give-back", work, crashed=self._crashed)
+        thread.start()
+        thread.join(SETTLE_TIMEOUT)
+        self._keeper.release(waiting)
+
+    def _perform(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            handler = handlers.find(delivery.handler)
+            if handler is not None and handler.atomic:
+                self._atomic.run(handler, delivery)
+            else:
+                self._completer.put(execute(handler and handler.function, delivery))
+
+    def _wake(self) -> None:
+        self._producer.wake()
+
+    def _lost(self, lost: list[Delivery]) -> None:
+        dropped = self._buffer.drop({delivery.id for delivery in lost})
+        self.ledger.lost((d for d in lost if d.id in dropped), effects="it had not been started")
+        self.ledger.lost(
+            (d for d in lost if d.id not in dropped), effects="its handler runs on, its outcome will not count"
+        )
+
+    def _crashed(self, role: str, error: BaseException) -> None:
+        self._crashes.append(role)
+        logger.critical("%s crashed; the worker stops", role, exc_info=error, extra={"event": "role_crashed"})
+        self.shutdown.request(f"{role} crashed")
