@@ -13,7 +13,13 @@ QUEUE: Final = "flights"
 ONE_AT_A_TIME: Final = "FL"
 RATED: Final = "AS"
 WEIGHTED: Final = "DL"
-UNLIMITED: dict[str, Any] = {"max_concurrency": None, "max_size": None, "release_interval": None, "release_burst": 1, "weight": 1}
+UNLIMITED: dict[str, Any] = {
+    "max_concurrency": None,
+    "max_size": None,
+    "release_interval": None,
+    "release_burst": 1,
+    "weight": 1,
+}
 LIMITS: dict[str, dict[str, Any]] = {
     ONE_AT_A_TIME: {"max_concurrency": 1},
     RATED: {"release_interval": timedelta(milliseconds=100), "release_burst": 5},
@@ -24,7 +30,7 @@ LIMITS: dict[str, dict[str, Any]] = {
 def open_channels(carriers: Iterable[str]) -> None:
     """Create the channels, or put them back to where the demo begins."""
     for carrier in carriers:
-        # Limits are lifted and set again, so that the engine looks again at a lane whose leases went away with the old messages.
+        # Limits are lifted and set again: it makes the engine look again at a lane whose leases went away in the reset.
         channel_set(carrier, QUEUE, **UNLIMITED)
         channel_resume(carrier, QUEUE)
         if carrier in LIMITS:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from django.db.models import F
-from django.db.models.functions import Greatest
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from django_pgqueue import DeadLetter, Delivery, handler
 from flights.channels import QUEUE
@@ -11,21 +11,49 @@ from flights.models import AircraftLog, Departure, RouteStatistics
 
 
 @handler("flights.depart", queue=QUEUE, atomic=True)
-def depart(delivery: Delivery) -> None:
-    """Keep the aircraft log and the route statistics. ``atomic``: what is written here and the completion commit together, once."""
-    departure = Departure.objects.get(pk=delivery.payload["departure"])
-    if departure.departed_at is None:
-        raise DeadLetter("never_departed", {"flight": str(departure)})
-    AircraftLog.objects.create(
-        departure=departure, plane_id=departure.plane_id, miles=departure.distance, air_time=departure.air_time
+def depart_one(delivery: Delivery) -> DeadLetter | None:
+    return depart([delivery]).get(delivery.id)
+
+
+def depart(deliveries: Sequence[Delivery]) -> dict[int, DeadLetter]:
+    """Keep the aircraft log and the route statistics; refuse what never departed.
+
+    ``batch``: many messages in one call, so that the ORM is asked once for all of them. ``atomic``: what is written
+    here and the completion of the messages commit together, exactly once.
+    """
+    departures = Departure.objects.in_bulk(delivery.payload["departure"] for delivery in deliveries)
+    flown = []
+    refused = {}
+    for delivery in deliveries:
+        departure = departures[delivery.payload["departure"]]
+        if departure.departed_at is None:
+            refused[delivery.id] = DeadLetter("never_departed", {"flight": str(departure)})
+        else:
+            flown.append(departure)
+    AircraftLog.objects.bulk_create(
+        AircraftLog(
+            departure=departure, plane_id=departure.plane_id, miles=departure.distance, air_time=departure.air_time
+        )
+        for departure in flown
     )
-    route = {"carrier_id": departure.carrier_id, "origin_id": departure.origin_id, "dest_id": departure.dest_id}
-    add = {
-        "departures": F("departures") + 1,
-        "delay": F("delay") + departure.departure_delay,
-        "max_delay": Greatest("max_delay", departure.departure_delay),
-        "distance": F("distance") + departure.distance,
-    }
-    if not RouteStatistics.objects.filter(**route).update(**add):
-        RouteStatistics.objects.bulk_create([RouteStatistics(**route, max_delay=departure.departure_delay)], ignore_conflicts=True)
-        RouteStatistics.objects.filter(**route).update(**add)
+    count(flown)
+    return refused
+
+
+def count(flown: Iterable[Departure]) -> None:
+    """Add the departures to the statistics of their routes."""
+    by_route: dict[str, list[Departure]] = defaultdict(list)
+    for departure in flown:
+        by_route[departure.route].append(departure)
+    # In one order, here and below: then two workers may wait for each other, but never both at once.
+    keys = sorted(by_route)
+    RouteStatistics.objects.bulk_create(
+        (RouteStatistics.empty(by_route[key][0]) for key in keys), ignore_conflicts=True
+    )
+    routes = list(RouteStatistics.objects.select_for_update().filter(pk__in=keys).order_by("pk"))
+    for route in routes:
+        for departure in by_route[route.pk]:
+            route.add(departure)
+    RouteStatistics.objects.bulk_create(
+        routes, update_conflicts=True, unique_fields=["route"], update_fields=RouteStatistics.SUMS
+    )

@@ -1,6 +1,8 @@
-"""What the file says (airlines, airports, planes, departures), and what the handler makes of it (aircraft log, route statistics)."""
+"""What the file says (airlines, airports, planes, departures), and what the handler makes of it (log, statistics)."""
 
 from __future__ import annotations
+
+from typing import Self
 
 from django.db import models
 
@@ -65,6 +67,10 @@ class Departure(models.Model):
     def __str__(self) -> str:
         return f"{self.carrier_id}{self.number} {self.origin_id}-{self.dest_id} {self.scheduled_at:%Y-%m-%d %H:%M}"
 
+    @property
+    def route(self) -> str:
+        return f"{self.carrier_id} {self.origin_id}-{self.dest_id}"
+
 
 class AircraftLog(models.Model):
     """An entry for each departure that flew. The key allows one a departure: a message that ran twice would fail."""
@@ -86,18 +92,37 @@ class AircraftLog(models.Model):
 class RouteStatistics(models.Model):
     """Sums over the departures of a carrier on a route that flew."""
 
+    SUMS = ["departures", "delay", "max_delay", "distance"]
+
+    route = models.CharField(max_length=10, primary_key=True, help_text="Carrier, origin and destination: UA EWR-IAH.")
     carrier = models.ForeignKey(Airline, models.PROTECT, db_index=False)
     origin = models.ForeignKey(Airport, models.PROTECT, related_name="+", db_index=False)
     dest = models.ForeignKey(Airport, models.PROTECT, related_name="+", db_index=False, verbose_name="destination")
     departures = models.PositiveIntegerField(default=0)
-    delay = models.BigIntegerField("total delay", default=0, help_text="Minutes of departure delay; early ones count against.")
+    delay = models.BigIntegerField("total delay", default=0, help_text="Minutes; early departures count against it.")
     max_delay = models.IntegerField(help_text="Minutes.")
     distance = models.PositiveBigIntegerField("total distance", default=0, help_text="Miles.")
 
     class Meta:
-        ordering = ["carrier", "origin", "dest"]
-        constraints = [models.UniqueConstraint(fields=["carrier", "origin", "dest"], name="flights_route")]
+        ordering = ["route"]
         verbose_name_plural = "route statistics"
 
     def __str__(self) -> str:
-        return f"{self.carrier_id} {self.origin_id}-{self.dest_id}"
+        return self.route
+
+    @classmethod
+    def empty(cls, departure: Departure) -> Self:
+        """The row to begin with; ``departure`` is not counted yet."""
+        return cls(
+            route=departure.route,
+            carrier_id=departure.carrier_id,
+            origin_id=departure.origin_id,
+            dest_id=departure.dest_id,
+            max_delay=departure.departure_delay,
+        )
+
+    def add(self, departure: Departure) -> None:
+        self.departures += 1
+        self.delay += departure.departure_delay
+        self.max_delay = max(self.max_delay, departure.departure_delay)
+        self.distance += departure.distance

@@ -18,7 +18,8 @@ from typing import Any
 MISSING = "NA"
 TOTAL = 336_776
 COLUMNS = (
-    "carrier", "flight", "tailnum", "origin", "dest", "time_hour", "minute", "dep_time", "dep_delay", "arr_delay", "air_time", "distance",
+    "carrier", "flight", "tailnum", "origin", "dest", "time_hour", "minute", "dep_time", "dep_delay", "arr_delay",
+    "air_time", "distance",
 )  # fmt: skip
 
 
@@ -28,7 +29,7 @@ class DataMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A line of flights.csv. Delays and ``air_time`` in minutes, ``distance`` in miles; None: it never happened, or nobody knows."""
+    """A line of flights.csv. Times in minutes, ``distance`` in miles; None: it never happened, or nobody knows."""
 
     line: int
     carrier: str
@@ -53,7 +54,7 @@ def flights(limit: int | None = None) -> Iterator[Flight]:
 
 
 def table(name: str) -> Iterator[dict[str, str]]:
-    """``airlines``, ``airports`` or ``planes``: the rows of the file, with "" for what is not known. Raises DataMissing."""
+    """The rows of ``airlines``, ``airports`` or ``planes``, with "" for what is not known. Raises DataMissing."""
     with (_folder() / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             yield {column: "" if value == MISSING else value for column, value in row.items()}

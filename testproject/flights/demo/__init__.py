@@ -1,0 +1,1 @@
+"""``manage.py demo``: load → work → report → check."""

@@ -1,0 +1,92 @@
+"""The steps of the demo, each with what it says about itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from django.db import connection
+
+from flights import source
+from flights.channels import open_channels
+from flights.demo import check, report, work
+from flights.demo.output import Output, number
+from flights.demo.progress import Progress
+from flights.loading import BLOCK, Loader, blocks, load_reference, reset
+from flights.models import Airline
+
+SINGLY = 100
+LOCK = 7_205_000
+
+
+class AlreadyRunning(Exception):
+    """Another demo works on this database."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Two demos at once would reset each other. The lock goes with the session, however the session ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
+        if cursor.fetchone() != (True,):
+            raise AlreadyRunning("Another demo is running on this database.")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+
+
+def enqueue(out: Output, flights: int) -> tuple[Counter[str], bool]:
+    """Write departures with their messages. Returns messages by carrier, and whether a rollback left nothing."""
+    reset()
+    load_reference()
+    open_channels(Airline.objects.values_list("pk", flat=True))
+    loader = Loader()
+    departures = source.flights(flights)
+    for flight in islice(departures, min(SINGLY, (flights + 1) // 2)):
+        loader.load_one(flight)
+    singly = loader.enqueued.total()
+    out.line(f"{number(singly)} in a transaction each: create() and enqueue()")
+    out.line(f"{number(flights - singly)} in transactions of {BLOCK}: bulk_create() and enqueue_many()")
+    clean = True
+    progress = Progress(out.stdout, flights)
+    for place, block in enumerate(blocks(departures)):
+        if place == 0:
+            rollback = loader.load_and_roll_back(block)
+            clean = rollback.clean
+            out.rollback(len(block), rollback)
+            progress = Progress(out.stdout, flights - singly)
+        loader.load_block(block)
+        progress.show(loader.enqueued.total() - singly)
+    progress.finish(loader.enqueued.total() - singly)
+    return loader.enqueued, clean
+
+
+def work_off(out: Output, messages: int, workers: int, concurrency: int) -> None:
+    """Let real workers do what there is to do."""
+    out.line(" ".join(work.command(concurrency)) + (f"   ({workers} of them)" if workers > 1 else ""))
+    progress = Progress(out.stdout, messages)
+    work.drain(workers, concurrency, lambda left: progress.show(messages - left))
+    progress.finish(messages - work.left())
+
+
+def tell(out: Output, enqueued: Counter[str], workers: int) -> bool:
+    """Print what happened. Returns whether all limits held."""
+    carriers = report.carriers()
+    out.carriers(enqueued, carriers)
+    out.throughput(*report.throughput(), workers)
+    limits = report.limits(carriers)
+    if limits:
+        out.title("Limits")
+        out.limits(limits)
+    return all(limit.held is not False for limit in limits)
+
+
+def compare(out: Output, flights: int) -> bool:
+    """Print the comparison with the file. Returns whether everything matches."""
+    checks = check.check(source.flights(flights))
+    out.checks(checks)
+    return all(check.matches for check in checks)

@@ -1,0 +1,66 @@
+"""Starts real workers, and waits until they have drained the queue."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from django.conf import settings
+
+from django_pgqueue.models import Message
+from flights.channels import QUEUE
+
+# Looking costs time that is the worker's: the next look waits for so many times what the last one took.
+PATIENCE = 20
+
+
+class WorkerFailed(Exception):
+    """A worker ended with an error; its last words."""
+
+
+def command(concurrency: int) -> list[str]:
+    """As one would type it, but for the interpreter and the path."""
+    return ["manage.py", "runqueueworker", "--queue", QUEUE, "--concurrency", str(concurrency), "--drain"]
+
+
+def drain(workers: int, concurrency: int, show: Callable[[int], None]) -> None:
+    """Run the workers to the end; ``show`` is told how many messages are left. Raises WorkerFailed."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(worker(concurrency)) for _ in range(workers)]
+        while any(process.poll() is None for process in running):
+            started = time.monotonic()
+            show(left())
+            time.sleep(max(0.1, PATIENCE * (time.monotonic() - started)))
+
+
+@contextmanager
+def worker(concurrency: int) -> Iterator[subprocess.Popen[bytes]]:
+    script, *arguments = command(concurrency)
+    with TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(settings.PROJECT) / script), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait()
+        if process.returncode != 0:
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise WorkerFailed(f"The worker ended with status {process.returncode}: {lines[-1]}")
+
+
+def left() -> int:
+    return Message.objects.filter(channel__queue=QUEUE).count()
