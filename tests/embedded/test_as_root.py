@@ -6,7 +6,7 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,16 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.fixture
+def _more_groups() -> Iterator[None]:
+    before = os.getgroups()
+    os.setgroups([0, 4])
+    yield
+    os.setgroups(before)
+
+
 @pytest.mark.parametrize("binaries", ["auto", "wheel"])
+@pytest.mark.usefixtures("_more_groups")
 def test_the_server_runs_as_nobody_on_data_that_only_nobody_can_read(make: Make, folder: Path, binaries: str):
     cluster = make(user="nobody", binaries=binaries)
     cluster.start()

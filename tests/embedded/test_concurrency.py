@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from django_pgqueue.embedded import Cluster
+from django_pgqueue.embedded.home import locked
 from tests.embedded.conftest import query
 
 Make = Callable[..., Cluster]
@@ -55,3 +57,23 @@ def test_a_process_killed_while_it_holds_the_lock_blocks_nobody(in_python: InPyt
     holder.kill()
     holder.communicate()
     assert make().start() is True
+
+
+def test_who_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(folder: Path):
+    entered = threading.Event()
+
+    def wait_and_enter() -> None:
+        with locked(folder):
+            entered.set()
+
+    removed, new = locked(folder), locked(folder)
+    removed.__enter__()
+    waiter = threading.Thread(target=wait_and_enter)
+    waiter.start()
+    (folder / "lock").unlink()
+    new.__enter__()
+    removed.__exit__(None, None, None)
+    assert not entered.wait(0.5)
+    new.__exit__(None, None, None)
+    assert entered.wait(10)
+    waiter.join()

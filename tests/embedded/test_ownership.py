@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,23 @@ def test_a_killed_server_is_started_again_with_all_that_was_committed(make: Make
     assert query(cluster, "SELECT n FROM kept") == 42
 
 
+def test_a_process_of_a_killed_server_that_still_lives_is_waited_for(make: Make, folder: Path):
+    cluster = make()
+    cluster.start()
+    postmaster = cluster.status().pid
+    straggler = next(pid for pid in processes_in(folder / "data") if pid != postmaster)
+    os.kill(straggler, signal.SIGSTOP)
+    os.kill(postmaster, signal.SIGKILL)
+    while process_exists(postmaster):
+        time.sleep(0.001)
+    with ThreadPoolExecutor() as threads:
+        started = threads.submit(cluster.start)
+        time.sleep(1)
+        assert not started.done()
+        os.kill(straggler, signal.SIGCONT)
+        assert started.result(timeout=60) is True
+
+
 def test_an_empty_or_torn_postmaster_pid_is_nothing(make: Make, folder: Path):
     cluster = make()
     cluster.start()
@@ -159,13 +177,15 @@ def kill_and_wait(cluster: Cluster) -> None:
     pid = cluster.status().pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    data = cluster.folder / "data"
-    while any(works_in(process, data) for process in Path("/proc").glob("[0-9]*")):
+    while processes_in(cluster.folder / "data"):
         time.sleep(0.02)
 
 
-def works_in(process: Path, folder: Path) -> bool:
-    try:
-        return os.path.samefile(process / "cwd", folder)
-    except OSError:
-        return False
+def processes_in(folder: Path) -> list[int]:
+    def works_in_it(process: Path) -> bool:
+        try:
+            return os.path.samefile(process / "cwd", folder)
+        except OSError:
+            return False
+
+    return sorted(int(process.name) for process in Path("/proc").glob("[0-9]*") if works_in_it(process))
