@@ -18,10 +18,7 @@ demo: $(READY)  ## real flights through the queue (FLIGHTS=all takes all 336,776
 
 admin: $(READY)  ## the admin of the demo project in a browser (PORT=8000)
 	@$(MANAGE) migrate --verbosity 0
-	@$(MANAGE) shell --verbosity 0 --command "from django.contrib.auth.models import User; \
-	  User.objects.filter(username='admin').exists() or User.objects.create_superuser('admin', password='admin')"
-	@echo "http://127.0.0.1:$(PORT)/admin/   user admin, password admin   (Ctrl-C ends it)"
-	@$(MANAGE) runserver --verbosity 0 127.0.0.1:$(PORT)
+	@$(MANAGE) demoadmin --port $(PORT)
 
 test: $(READY)  ## the whole test suite, on a throw-away server
 	$(if $(SQL_TESTS),$(PYTHON) -m pytest --pg=other $(SQL_TESTS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 
 from django.db import connection
 
@@ -52,16 +52,16 @@ def enqueue(out: Output, flights: int) -> tuple[Counter[str], bool]:
     out.line(f"{number(singly)} in a transaction each: create() and enqueue()")
     out.line(f"{number(flights - singly)} in transactions of {BLOCK}: bulk_create() and enqueue_many()")
     clean = True
+    rest = list(islice(departures, BLOCK))
+    if rest:
+        rollback = loader.load_and_roll_back(rest)
+        clean = rollback.clean
+        out.rollback(len(rest), rollback)
     progress = Progress(out.stdout, flights)
-    for place, block in enumerate(blocks(departures)):
-        if place == 0:
-            rollback = loader.load_and_roll_back(block)
-            clean = rollback.clean
-            out.rollback(len(block), rollback)
-            progress = Progress(out.stdout, flights - singly)
+    for block in blocks(chain(rest, departures)):
         loader.load_block(block)
-        progress.show(loader.enqueued.total() - singly)
-    progress.finish(loader.enqueued.total() - singly)
+        progress.show(loader.enqueued.total())
+    progress.finish(loader.enqueued.total())
     return loader.enqueued, clean
 
 
