@@ -12,7 +12,8 @@ OLDEST = 15
 SQL = """
 SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
     current_setting('fsync')::boolean, current_setting('full_page_writes')::boolean,
-    current_setting('synchronous_commit'), current_setting('autovacuum')::boolean AND current_setting('track_counts')::boolean
+    current_setting('synchronous_commit'),
+    current_setting('autovacuum')::boolean AND current_setting('track_counts')::boolean
 """
 
 

@@ -1,0 +1,9 @@
+"""The queue in Django's admin. On an AdminSite of your own: ``site.register(Channel, ChannelAdmin)`` and so on."""
+
+from django_pgqueue.admin.archived_message import ArchivedMessageAdmin
+from django_pgqueue.admin.channel import ChannelAdmin
+from django_pgqueue.admin.dead_letter import DeadLetterAdmin
+from django_pgqueue.admin.message import MessageAdmin
+from django_pgqueue.admin.worker import WorkerAdmin
+
+__all__ = ["ArchivedMessageAdmin", "ChannelAdmin", "DeadLetterAdmin", "MessageAdmin", "WorkerAdmin"]

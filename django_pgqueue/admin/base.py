@@ -1,0 +1,103 @@
+"""What all admin pages of the queue share: they read where the queue writes, and never count or load a whole table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import ChangeList
+from django.db import models, transaction
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+
+from django_pgqueue.admin.paginator import CappedPaginator
+from django_pgqueue.exceptions import PgQueueError
+from django_pgqueue.lifecycle.database import alias
+
+MAX_BIGINT = 2**63 - 1
+
+
+class LeanChangeList(ChangeList):
+    """A list that leaves the big columns where they are."""
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> models.QuerySet[Any]:
+        return super().get_queryset(request, exclude_parameters).defer(*self.model_admin.big_columns)
+
+
+class QueueAdmin(admin.ModelAdmin):
+    paginator = CappedPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    big_columns: tuple[str, ...] = ()
+    exact_search: tuple[str, ...] = ()
+    """Text fields that a search must match exactly; a number is looked for among the ids too."""
+
+    class Media:
+        css = {"all": ["django_pgqueue/admin.css"]}
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return LeanChangeList
+
+    def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
+        # A read replica would show a message as missing that was enqueued a moment ago.
+        return super().get_queryset(request).using(alias(None))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: models.QuerySet[Any], search_term: str
+    ) -> tuple[models.QuerySet[Any], bool]:
+        term = search_term.strip()
+        if not term or not self.exact_search:
+            return super().get_search_results(request, queryset, search_term)
+        found = models.Q()
+        for field in self.exact_search:
+            found |= models.Q((field, term))
+        if term.isascii() and term.isdigit() and int(term) <= MAX_BIGINT:
+            found |= models.Q(pk=int(term))
+        return queryset.filter(found), False
+
+    def url(self, page: str, *args: object, **query: object) -> str | None:
+        """The address of a page of this admin site, if it is registered there."""
+        try:
+            address = reverse(f"admin:pgqueue_{page}", args=args, current_app=self.admin_site.name)
+        except NoReverseMatch:
+            return None
+        return f"{address}?{urlencode(query)}" if query else address
+
+    def link(self, text: object, page: str, *args: object, **query: object) -> str:
+        address = self.url(page, *args, **query)
+        return format_html('<a href="{}">{}</a>', address, text) if address else str(text)
+
+    def log(self, request: HttpRequest, objects: Iterable[models.Model], text: str) -> None:
+        LogEntry.objects.log_actions(request.user.pk, list(objects), CHANGE, text)
+
+    def apply(
+        self, request: HttpRequest, objects: Iterable[models.Model], act: Callable[[Any], str], *, using: str
+    ) -> list[models.Model]:
+        """``act`` on each, and log its text, both or neither. What the queue refuses is told. Returns what was done."""
+        done = []
+        for item in objects:
+            try:
+                with transaction.atomic(using=using):
+                    self.log(request, [item], act(item))
+            except PgQueueError as error:
+                self.message_user(request, f"{item}: {error}", messages.ERROR)
+            else:
+                done.append(item)
+        return done
+
+
+class ReadOnlyAdmin(QueueAdmin):
+    """The functions alone write these tables."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False

@@ -1,0 +1,256 @@
+"""Channels: limits are edited, the rest is done by actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import LeanChangeList, QueueAdmin
+from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
+from django_pgqueue.admin.live_counts import live_counts
+from django_pgqueue.lifecycle.channel_pause import channel_pause
+from django_pgqueue.lifecycle.channel_release import channel_release
+from django_pgqueue.lifecycle.channel_resume import channel_resume
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.purge import purge
+from django_pgqueue.models import Channel, Message
+
+PURGE_BATCH = 10_000
+MOST_PURGE_BATCHES = 20
+"""Per channel and request: producers may be faster than a purge, and a request must end."""
+
+
+class ChannelForm(forms.ModelForm):
+    """Says what a limit may be in the form's words; the table's constraints would say it in their own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("max_concurrency", "max_size", "release_burst", "weight"):
+            if field := self.fields.get(name):
+                field.validators.append(MinValueValidator(1))
+                field.widget.attrs["min"] = 1
+        if weight := self.fields.get("weight"):
+            weight.validators.append(MaxValueValidator(1000))
+            weight.widget.attrs["max"] = 1000
+
+    def clean_release_interval(self) -> Any:
+        interval = self.cleaned_data["release_interval"]
+        if interval is not None and interval.total_seconds() <= 0:
+            raise forms.ValidationError(_("Give a time longer than zero, or leave it empty for no limit."))
+        return interval
+
+
+class ChannelChangeList(LeanChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        channels = list(self.result_list)
+        counts = live_counts([channel.pk for channel in channels], using=alias(None))
+        for channel in channels:
+            channel.live = counts[channel.pk]
+        self.result_list = channels
+
+
+@admin.register(Channel)
+class ChannelAdmin(QueueAdmin):
+    form = ChannelForm
+    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown"]
+    list_filter = [QueueFilter, ChannelStateFilter]
+    list_per_page = 50
+    search_fields = ["name"]
+    sortable_by = ["name_shown", "queue"]
+    actions = ["pause", "resume", "purge", "release"]
+    limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LeanChangeList]:
+        return ChannelChangeList
+
+    def get_fieldsets(self, request: HttpRequest, obj: Channel | None = None) -> Any:
+        fieldsets = [(None, {"fields": ["queue", "name"]}), (_("Limits"), {"fields": self.limits})]
+        if obj is not None:
+            now = ["live_messages", "paused_at", "pause_reason", "released_at", "created_at"]
+            fieldsets.append((_("Now"), {"fields": now}))
+        return fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Channel | None = None) -> list[str]:
+        if obj is None:
+            return []
+        return ["queue", "name", "live_messages", "paused_at", "pause_reason", "released_at", "created_at"]
+
+    def save_model(self, request: HttpRequest, obj: Channel, form: forms.ModelForm, change: bool) -> None:
+        # Only what was edited: somebody may have paused the channel since the form was opened.
+        obj.save(using=alias(None), update_fields=form.changed_data if change else None)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
+        """Never: a channel is released, drains, and is then removed by pgqueue_prune."""
+        return False
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.pause_channel")
+
+    def has_purge_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.purge_channel")
+
+    @admin.display(description=_("name"), ordering="name")
+    def name_shown(self, channel: Channel) -> str:
+        return rendering.name(channel.name)
+
+    @admin.display(description=_("state"))
+    def state(self, channel: Channel) -> str:
+        if channel.released_at:
+            return rendering.badge(_("released"), "late")
+        if channel.paused_at:
+            reason = channel.pause_reason
+            clipped = reason if len(reason) <= 80 else f"{reason[:80]}…"
+            return format_html('{} <span class="quiet">{}</span>', rendering.badge(_("paused"), "late"), clipped)
+        return rendering.badge(_("open"), "good")
+
+    def count(self, channel: Channel, status: int, number: int) -> str:
+        if int(number) == 0:
+            return format_html('<span class="pgqueue-number quiet">{}</span>', str(number))
+        link = self.link(str(number), "message_changelist", channel=channel.pk, status__exact=int(status))
+        return format_html('<span class="pgqueue-number">{}</span>', link)
+
+    @admin.display(description=_("ready"))
+    def ready(self, channel: Channel) -> str:
+        return self.count(channel, Message.Status.READY, channel.live.ready)
+
+    @admin.display(description=_("leased"))
+    def leased(self, channel: Channel) -> str:
+        return self.count(channel, Message.Status.LEASED, channel.live.leased)
+
+    @admin.display(description=_("scheduled"))
+    def scheduled(self, channel: Channel) -> str:
+        return self.count(channel, Message.Status.SCHEDULED, channel.live.scheduled)
+
+    @admin.display(description=_("limits"), empty_value="-")
+    def limits_shown(self, channel: Channel) -> str | None:
+        limits = []
+        if channel.max_concurrency is not None:
+            limits.append(_("%d at once") % channel.max_concurrency)
+        if channel.max_size is not None:
+            limits.append(_("holds %d") % channel.max_size)
+        if channel.release_interval is not None:
+            limits.append(_("1 per %s") % rendering.duration(channel.release_interval))
+        if channel.release_interval is not None and channel.release_burst > 1:
+            limits.append(_("burst %d") % channel.release_burst)
+        if channel.weight > 1:
+            limits.append(_("weight %d") % channel.weight)
+        return format_html('<span class="pgqueue-limits">{}</span>', ", ".join(limits)) if limits else None
+
+    @admin.display(description=_("live messages"))
+    def live_messages(self, channel: Channel) -> str:
+        counts = live_counts([channel.pk], using=alias(None))[channel.pk]
+        text = _("%(ready)s ready, %(leased)s leased, %(scheduled)s scheduled")
+        return self.link(
+            text % {"ready": counts.ready, "leased": counts.leased, "scheduled": counts.scheduled},
+            "message_changelist",
+            channel=channel.pk,
+        )
+
+    @admin.action(description=_("Pause selected channels"), permissions=["pause"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
+        form = ReasonForm(request.POST if is_confirmed(request) else None)
+        if not form.is_valid():
+            return confirm(
+                self,
+                request,
+                queryset,
+                action="pause",
+                title=_("Pause channels"),
+                consequence=_("Nothing more of these channels is delivered until you resume them. Enqueue goes on."),
+                button=_("Pause"),
+                form=form,
+            )
+        reason = form.cleaned_data["reason"]
+
+        def act(channel: Channel) -> str:
+            channel_pause(channel.name, channel.queue, reason=reason, using=queryset.db)
+            return _("Paused: %s") % reason
+
+        done = self.apply(request, queryset, act, using=queryset.db)
+        self.tell(request, ngettext("%d channel is paused.", "%d channels are paused.", len(done)), len(done))
+        return None
+
+    @admin.action(description=_("Resume selected channels"), permissions=["pause"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Channel]) -> None:
+        def act(channel: Channel) -> str:
+            channel_resume(channel.name, channel.queue, using=queryset.db)
+            return _("Resumed.")
+
+        done = self.apply(request, queryset.exclude(paused_at=None), act, using=queryset.db)
+        self.tell(request, ngettext("%d channel is resumed.", "%d channels are resumed.", len(done)), len(done))
+
+    @admin.action(description=_("Purge selected channels"), permissions=["purge"])
+    def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
+        if not is_confirmed(request):
+            return confirm(
+                self,
+                request,
+                queryset,
+                action="purge",
+                title=_("Purge channels"),
+                consequence=_(
+                    "All ready and scheduled messages of these channels go to the archive as purged, without being "
+                    "handled. What is leased now stays with its worker."
+                ),
+                button=_("Purge"),
+            )
+        removed: dict[int, int] = {}
+        more = False
+
+        def act(channel: Channel) -> str:
+            nonlocal more
+            count = 0
+            for _batch in range(MOST_PURGE_BATCHES):
+                batch = purge(channel.name, channel.queue, limit=PURGE_BATCH, using=queryset.db)
+                count += batch
+                if batch < PURGE_BATCH:
+                    break
+            else:
+                more = True
+            removed[channel.pk] = count
+            return _("Purged %d messages.") % count
+
+        done = self.apply(request, queryset, act, using=queryset.db)
+        total = sum(removed[channel.pk] for channel in done)
+        self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
+        if more:
+            self.message_user(request, _("There are more: purge again."), messages.WARNING)
+        return None
+
+    @admin.action(description=_("Release selected channels"), permissions=["change"])
+    def release(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
+        if not is_confirmed(request):
+            return confirm(
+                self,
+                request,
+                queryset,
+                action="release",
+                title=_("Release channels"),
+                consequence=_(
+                    "These channels take no new messages: enqueue fails for them. What is there is delivered without "
+                    "their limits, then the channels are removed."
+                ),
+                button=_("Release"),
+            )
+
+        def act(channel: Channel) -> str:
+            channel_release(channel.name, channel.queue, using=queryset.db)
+            return _("Released.")
+
+        done = self.apply(request, queryset.filter(released_at=None), act, using=queryset.db)
+        self.tell(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))
+        return None
+
+    def tell(self, request: HttpRequest, text: str, count: int) -> None:
+        self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)

@@ -1,0 +1,60 @@
+"""What a message carries, as it is shown on the page of a live, archived or dead one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import ReadOnlyAdmin
+
+
+class ContentAdmin(ReadOnlyAdmin):
+    list_select_related = False
+    ordering = ["-id"]
+    sortable_by = ["id"]
+    big_columns = ("payload", "body", "headers", "state", "errors")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # A body may be large, on the page of one message too: the preview asks for what it shows.
+        return super().get_queryset(request).defer("body")
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        # Looked at, not searched: without an index each guess in the address would read the whole table.
+        return lookup.split("__")[0] not in self.big_columns and super().lookup_allowed(lookup, value, request)
+
+    def or_dash(self, text: str | None) -> str:
+        """On the page of one object, the admin would write None."""
+        return self.get_empty_value_display() if text is None else text
+
+    @admin.display(description=_("channel"))
+    def channel_shown(self, item: Any) -> str:
+        return rendering.name(f"{item.queue}/{item.channel}")
+
+    @admin.display(description=_("payload"))
+    def payload_shown(self, item: Any) -> str:
+        return rendering.pretty_json(item.payload)
+
+    @admin.display(description=_("headers"))
+    def headers_shown(self, item: Any) -> str:
+        return self.or_dash(rendering.pretty_json_or_none(item.headers))
+
+    @admin.display(description=_("saved state"))
+    def state_shown(self, item: Any) -> str:
+        return self.or_dash(rendering.pretty_json_or_none(item.state))
+
+    @admin.display(description=_("body"))
+    def body_shown(self, item: Any) -> str:
+        return self.or_dash(rendering.body_preview(item))
+
+    @admin.display(description=_("errors"))
+    def errors_shown(self, item: Any) -> str:
+        return self.or_dash(rendering.attempts(item.errors))
+
+    @admin.display(description=_("attempts"))
+    def attempts_of(self, item: Any) -> str:
+        return _("%(attempts)d of %(most)d") % {"attempts": item.attempts, "most": item.max_attempts}

@@ -1,0 +1,31 @@
+"""Pages of a table that may be large: counting stops at a limit."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.core.paginator import Paginator
+from django.utils.functional import cached_property
+
+
+class CappedCount(int):
+    """A count that stopped at its limit: "10,000+"."""
+
+    def __str__(self) -> str:
+        # With USE_THOUSAND_SEPARATOR Django groups the characters from the right, as if all were digits: only a prefix
+        # survives that.
+        return f">{int(self)}" if settings.USE_THOUSAND_SEPARATOR else f"{int(self):,}+"
+
+
+class CappedPaginator(Paginator):
+    """Counts no further than ``limit``; what lies behind is for search and filters to find."""
+
+    limit = 10_000
+
+    @cached_property
+    def count(self) -> int:
+        return capped_count(self.object_list, self.limit)
+
+
+def capped_count(queryset: object, limit: int) -> int:
+    found = queryset.order_by()[: limit + 1].count()  # type: ignore[attr-defined]
+    return CappedCount(limit) if found > limit else found

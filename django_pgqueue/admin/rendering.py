@@ -1,0 +1,156 @@
+"""Values as HTML. What comes from a message is somebody else's text: it goes through format_html, never around it."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model
+from django.db.models.functions import Length, Substr
+from django.template.defaultfilters import filesizeformat
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+LONGEST_TEXT = 100_000
+PREVIEW_BYTES = 512
+PRINTABLE = set(string.printable) - set("\x0b\x0c")
+
+
+def pre(text: str) -> str:
+    """Preformatted text; the end of a very long one is left out, and that is said."""
+    if len(text) <= LONGEST_TEXT:
+        return format_html('<pre class="pgqueue-text">{}</pre>', text)
+    left_out = _("… the rest of %(length)s characters is left out.") % {"length": f"{len(text):,}"}
+    return format_html('<pre class="pgqueue-text">{}</pre><p class="help">{}</p>', text[:LONGEST_TEXT], left_out)
+
+
+def pretty_json(value: Any) -> str:
+    return pre(json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder))
+
+
+def pretty_json_or_none(value: Any) -> str | None:
+    return None if value is None else pretty_json(value)
+
+
+def body_preview(item: Model) -> str | None:
+    """Size of the body and its first bytes, as text if that is what they are. The rest is not loaded."""
+    rows = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
+    size, start = rows.values_list(Length("body"), Substr("body", 1, PREVIEW_BYTES)).get()
+    if size is None:
+        return None
+    return format_html(
+        "{}{}",
+        format_html("<p>{} ({})</p>", filesizeformat(size), ngettext("%d byte", "%d bytes", size) % size),
+        pre(readable(bytes(start)) + (" …" if size > PREVIEW_BYTES else "")),
+    )
+
+
+def readable(data: bytes) -> str:
+    """UTF-8 text as it is, a character that is cut off at the end left out; anything else as a hex dump."""
+    for cut in range(4):
+        try:
+            text = data[: len(data) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+        if all(character in PRINTABLE or character.isprintable() for character in text):
+            return text
+        break
+    return "\n".join(hex_line(data, offset) for offset in range(0, len(data), 16))
+
+
+def hex_line(data: bytes, offset: int) -> str:
+    part = data[offset : offset + 16]
+    text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+    return f"{offset:08x}  {part.hex(' '):47}  {text}"
+
+
+def attempts(errors: Any) -> str | None:
+    """The failed attempts, newest first. What is not the list that pgqueue_retry writes is shown as it is."""
+    if errors is None:
+        return None
+    if not isinstance(errors, list) or not all(isinstance(error, Mapping) for error in errors):
+        return pretty_json(errors)
+    return format_html(
+        '<ol class="pgqueue-attempts">{}</ol>',
+        format_html_join("", "<li>{}</li>", ((attempt(e),) for e in reversed(errors))),
+    )
+
+
+def attempt(error: Mapping[str, Any]) -> str:
+    rest = {
+        key: value
+        for key, value in error.items()
+        if key not in ("attempt", "at", "worker", "type", "message", "traceback")
+    }
+    where = [moment(error["at"]) if "at" in error else "", error.get("worker") or ""]
+    head = format_html(
+        "<strong>{}</strong> <span>{}</span>",
+        _("Attempt %s") % error.get("attempt", "?"),
+        " · ".join(str(part) for part in where if part),
+    )
+    return format_html("{}{}{}", head, problem(error), pretty_json(rest) if rest else "")
+
+
+def problem(error: Mapping[str, Any]) -> str:
+    """An exception as ``{"type", "message", "traceback"}``."""
+    line = ": ".join(str(error[key]) for key in ("type", "message") if error.get(key))
+    traceback = error.get("traceback")
+    return format_html(
+        "{}{}",
+        format_html('<p class="pgqueue-problem">{}</p>', line) if line else "",
+        format_html("<details><summary>{}</summary>{}</details>", _("Traceback"), pre(str(traceback)))
+        if traceback
+        else "",
+    )
+
+
+def details(value: Any) -> str | None:
+    """Details of a dead letter: an exception, if they are one."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not {"type", "message"} & set(value):
+        return pretty_json(value)
+    rest = {key: item for key, item in value.items() if key not in ("type", "message", "traceback")}
+    return format_html("{}{}", problem(value), pretty_json(rest) if rest else "")
+
+
+def moment(text: Any) -> str:
+    """A time that a JSON value holds, as the reader's local time."""
+    try:
+        parsed = parse_datetime(str(text))
+    except ValueError:
+        parsed = None
+    if parsed is None or timezone.is_naive(parsed):
+        return str(text)
+    return date_format(timezone.localtime(parsed), "DATETIME_FORMAT")
+
+
+def duration(value: timedelta) -> str:
+    """A duration in its two largest units: 3 d 4 h, 2 min 5 s, 0.25 s."""
+    seconds = value.total_seconds()
+    if abs(seconds) < 10:
+        return f"{seconds:.3g} s"
+    units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")]
+    parts, left = [], round(abs(seconds))
+    for size, unit in units:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+    return ("-" if seconds < 0 else "") + " ".join(part for part in parts[:2] if part)
+
+
+def name(text: object) -> str:
+    """A name that may be long and without spaces."""
+    return format_html('<span class="pgqueue-name">{}</span>', text)
+
+
+def badge(text: object, kind: str) -> str:
+    return format_html('<span class="pgqueue-badge pgqueue-{}">{}</span>', kind, text)
