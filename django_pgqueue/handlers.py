@@ -12,7 +12,7 @@ from django.utils.module_loading import autodiscover_modules
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import UnknownHandler
 
-Function = Callable[[Delivery], Any]
+Function = Callable[[Delivery], Any] | Callable[[list[Delivery]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Handler:
     queue: str = "default"
     max_attempts: int | None = None
     backoff: timedelta | None = None
+    batch: int | None = None
 
 
 _registry: dict[str, Handler] = {}
@@ -37,13 +38,24 @@ def handler(
     queue: str = "default",
     max_attempts: int | None = None,
     backoff: timedelta | None = None,
+    batch: int | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
-    ``atomic``: the function and the completion of its message run in one transaction on the queue's database; a lost lease rolls
-    all of it back. ``queue``, ``max_attempts``, ``backoff`` (base of the exponential back-off): defaults for messages that are
-    enqueued for this handler.
+    It answers with nothing (done) or an outcome: Complete, Defer, Retry, DeadLetter, returned or raised. Any other exception is a
+    Retry.
+
+    ``atomic``: the function and the settlement of its message run in one transaction on the queue's database; a lost lease rolls
+    all of it back. What is returned commits together with what was written; what is raised, and Retry in any case, rolls it back.
+    ``queue``, ``max_attempts``, ``backoff`` (base of the exponential back-off): defaults for messages that are enqueued for this
+    handler.
+
+    ``batch``: the function takes a list of up to so many deliveries, in one transaction if it is ``atomic``. It answers with
+    nothing (all are done) or a dict of outcomes by message id. When it raises, or one message of an atomic batch is to be retried,
+    it is called again for each message alone: one bad message does not fail the others.
     """
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch of the handler {name!r} is {batch}: it must be at least 1.")
 
     def register(function: Function) -> Function:
         known = _registry.get(name)
@@ -52,7 +64,7 @@ def handler(
                 f"Two handlers are called {name!r}: {known.function.__module__}.{known.function.__qualname__} and "
                 f"{function.__module__}.{function.__qualname__}. Rename one."
             )
-        _registry[name] = Handler(name, function, atomic, queue, max_attempts, backoff)
+        _registry[name] = Handler(name, function, atomic, queue, max_attempts, backoff, batch)
         return function
 
     return register

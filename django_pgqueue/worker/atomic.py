@@ -1,75 +1,100 @@
-"""Atomic handlers: what a handler writes and the completion of its message become true together, or not at all.
+"""Atomic handlers: what a handler writes and the settlement of its messages become true together, or not at all.
 
-What a handler returns is settled in its transaction, together with its writes: None, Complete, Defer, DeadLetter.
+What a handler returns is settled in its transaction, together with its writes: nothing, Complete, Defer, DeadLetter.
 What it raises, and a Retry in any case, rolls its writes back; then the outcome is written by itself.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import LeaseLost, PartitionMissing
 from django_pgqueue.handlers import Handler
+from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import Retry
-from django_pgqueue.worker.executor import Execution, execute, failed
+from django_pgqueue.worker.executor import Execution, failed, run
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
-from django_pgqueue.worker.settle import settle
-
-logger = logging.getLogger("django_pgqueue.worker")
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.settle import batches, settle
 
 
 class Atomic:
     """``put``: takes the outcomes that are not settled in the handler's transaction."""
 
-    def __init__(self, using: str, *, keeper: LeaseKeeper, ledger: Ledger, put: Callable[[Execution], None]) -> None:
-        self._using = using
+    def __init__(
+        self, options: WorkerOptions, *, keeper: LeaseKeeper, ledger: Ledger, put: Callable[[Execution], None]
+    ) -> None:
+        self._using = options.using
+        self._lease = options.lease
         self._keeper = keeper
         self._ledger = ledger
         self._put = put
 
-    def run(self, handler: Handler, delivery: Delivery, *, repairs: int = 1) -> None:
+    def run(self, handler: Handler, deliveries: list[Delivery], *, repairs: int = 1) -> None:
+        """Run the handler for the deliveries in one transaction; when that fails, for each of them alone."""
         started = time.monotonic()
-        committed: list[bool] = []
         try:
-            with transaction.atomic(using=self._using):
-                # The first hook of the transaction: it tells a failed commit from a failed hook of the handler.
-                transaction.on_commit(lambda: committed.append(True), using=self._using)
-                execution = execute(handler.function, delivery)
-                keep = not execution.raised and not isinstance(execution.outcome, Retry)
-                if keep:
-                    self._keeper.settling([delivery])
-                    settled = settle([execution], skip_lost=False, using=self._using)
-                else:
-                    transaction.set_rollback(True, using=self._using)
-        except LeaseLost:
-            self._ledger.lost(self._keeper.release([delivery]), effects="what the handler wrote is rolled back")
-            return
+            executions, settled = self._transact(handler, deliveries)
         except PartitionMissing as error:
-            self._keeper.settling([delivery], now=False)
+            self._keeper.settling(deliveries, now=False)
             if repairs:
                 prune(using=self._using)
-                self.run(handler, delivery, repairs=repairs - 1)
+                self.run(handler, deliveries, repairs=repairs - 1)
             else:
-                self._put(failed(delivery, error, seconds=time.monotonic() - started))
+                self._failed(handler, deliveries, error, started)
+            return
+        except LeaseLost as error:
+            self._keeper.settling(deliveries, now=False)
+            lost = [delivery for delivery in deliveries if delivery.id in error.ids]
+            self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
+            self._one_by_one(handler, [delivery for delivery in deliveries if delivery.id not in error.ids])
             return
         except Exception as error:
-            if not committed:
-                self._keeper.settling([delivery], now=False)
-                self._put(failed(delivery, error, seconds=time.monotonic() - started))
-                return
-            logger.exception(
-                "an on_commit hook of %s #%d failed; the message is settled", delivery.handler, delivery.id
-            )
-        if not keep:
-            self._put(execution)
+            self._keeper.settling(deliveries, now=False)
+            self._failed(handler, deliveries, error, started)
             return
-        self._keeper.release([delivery])
-        for event in settled.values():
-            self._ledger.settled(event, [execution])
+        if settled is not None:
+            self._keeper.release(deliveries)
+            for event in dict.fromkeys(settled.values()):
+                self._ledger.settled(event, [execution for execution in executions if settled[execution.delivery.id] == event])
+        elif len(executions) == 1:
+            self._put(executions[0])
+        else:
+            self._one_by_one(handler, deliveries)
+
+    def _transact(self, handler: Handler, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
+        """One transaction. Returns the executions and what became of each message; None for the latter if all is rolled back."""
+        with transaction.atomic(using=self._using):
+            executions = run(handler.function, deliveries, batch=handler.batch is not None)
+            if any(execution.raised or isinstance(execution.outcome, Retry) for execution in executions):
+                transaction.set_rollback(True, using=self._using)
+                return executions, None
+            self._keeper.settling(deliveries)
+            settled: dict[int, str] = {}
+            together = batches(executions)
+            if len(together) > 1:
+                # Locks all messages in the order of ids, before the parts would do it in an order of their own.
+                ordered = sorted(deliveries, key=lambda delivery: delivery.id)
+                heartbeat(ordered, lease=self._lease, using=self._using)
+            for batch in together:
+                settled |= settle(batch, skip_lost=False, using=self._using)
+            # A hook that raises is logged by Django. It must not look like a failed commit, nor keep the other hooks from running.
+            connection = connections[self._using]
+            connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in connection.run_on_commit]
+        return executions, settled
+
+    def _failed(self, handler: Handler, deliveries: list[Delivery], error: Exception, started: float) -> None:
+        if len(deliveries) == 1:
+            self._put(failed(deliveries[0], error, seconds=time.monotonic() - started))
+        else:
+            self._one_by_one(handler, deliveries)
+
+    def _one_by_one(self, handler: Handler, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            self.run(handler, [delivery])

@@ -8,25 +8,27 @@ from collections.abc import Callable, Iterable
 
 from django_pgqueue.delivery import Delivery
 
-# A message shall not wait longer than this in memory: another worker might have started it.
+# Seconds. A message shall not wait longer than this in memory: another worker might have started it.
 LONGEST_WAIT = 0.2
+# So many dequeues fit into memory.
+LARGEST = 4
 INERTIA = 0.9
 
 
 class Buffer:
     """Between the producer and the slots. It holds what keeps the slots busy for a moment, measured by the pace of the handlers.
 
-    ``wake``: called when there is room for more. ``group``: how many messages like this one may be taken together.
+    ``wake``: called when there is room for more. ``together``: how many messages like this one its handler takes in one call.
     """
 
     def __init__(
-        self, concurrency: int, batch: int, *, wake: Callable[[], None], group: Callable[[Delivery], int]
+        self, concurrency: int, batch: int, *, wake: Callable[[], None], together: Callable[[Delivery], int]
     ) -> None:
         self.concurrency = concurrency
         self.batch = batch
         self.running = 0
         self._wake = wake
-        self._group = group
+        self._together = together
         self._seconds: float | None = None
         self._closed = False
         self._waiting: deque[Delivery] = deque()
@@ -38,7 +40,7 @@ class Buffer:
             return self._room()
 
     def _room(self) -> int:
-        prefetch = min(self.batch, int(self.concurrency * LONGEST_WAIT / self._seconds)) if self._seconds else 0
+        prefetch = min(LARGEST * self.batch, int(self.concurrency * LONGEST_WAIT / self._seconds)) if self._seconds else 0
         wanted = self.concurrency + prefetch
         room = wanted - len(self._waiting) - self.running
         return min(room, self.batch) if room > 0 and (not self._waiting or room >= wanted // 2) else 0
@@ -49,19 +51,17 @@ class Buffer:
             self._changed.notify_all()
 
     def take(self) -> list[Delivery] | None:
-        """The next message, or a group of them; blocks until there is one; None when the buffer is closed."""
+        """The next message, or a batch of one handler; blocks until there is one; None when the buffer is closed."""
         with self._changed:
             while not self._waiting:
                 if self._closed:
                     return None
                 self._changed.wait()
             taken = [self._waiting.popleft()]
-            size = self._group(taken[0])
-            if size > 1:
-                # No more than this slot's share: a group must not leave the other slots without work.
-                size = min(size, 1 + len(self._waiting) // self.concurrency)
-                while len(taken) < size and self._waiting and self._waiting[0].handler == taken[0].handler:
-                    taken.append(self._waiting.popleft())
+            # No more than this slot's share: a batch must not leave the other slots without work.
+            size = min(self._together(taken[0]), 1 + len(self._waiting) // self.concurrency)
+            while len(taken) < size and self._waiting[0].handler == taken[0].handler:
+                taken.append(self._waiting.popleft())
             self.running += len(taken)
             room = self._room()
         if room:

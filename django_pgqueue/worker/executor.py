@@ -48,6 +48,32 @@ def execute(function: Callable[[Delivery], Any] | None, delivery: Delivery) -> E
     return judge(delivery, COMPLETE if answer is None else answer, seconds=time.monotonic() - started)
 
 
+def run(function: Callable[..., Any] | None, deliveries: list[Delivery], *, batch: bool) -> list[Execution]:
+    """Run the function for the deliveries: in one call, if it takes a ``batch``, or for the one delivery."""
+    if batch and function is not None:
+        return execute_batch(function, deliveries)
+    return [execute(function, delivery) for delivery in deliveries]
+
+
+def execute_batch(function: Callable[[list[Delivery]], Any], deliveries: list[Delivery]) -> list[Execution]:
+    """Run the function of a handler with ``batch``. What it raises is the outcome of each message."""
+    started = time.monotonic()
+    try:
+        answers = function(list(deliveries))
+    except BaseException as error:
+        each = (time.monotonic() - started) / len(deliveries)
+        if isinstance(error, Outcome):
+            return [judge(delivery, error, raised=True, seconds=each) for delivery in deliveries]
+        return [failed(delivery, error, seconds=each) for delivery in deliveries]
+    each = (time.monotonic() - started) / len(deliveries)
+    if answers is None:
+        return [Execution(delivery, COMPLETE, seconds=each) for delivery in deliveries]
+    if not isinstance(answers, Mapping) or not answers.keys() <= {delivery.id for delivery in deliveries}:
+        return [failed(delivery, nonsense(delivery, answers, batch=True), seconds=each) for delivery in deliveries]
+    chosen = [(delivery, answers.get(delivery.id)) for delivery in deliveries]
+    return [judge(delivery, COMPLETE if answer is None else answer, seconds=each) for delivery, answer in chosen]
+
+
 def judge(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
     match answer:
         case Retry():
@@ -62,12 +88,14 @@ def failed(delivery: Delivery, error: BaseException, *, reason: str = "failed", 
     return Execution(delivery, Retry(), describe(error), reason, raised=True, seconds=seconds)
 
 
-def nonsense(delivery: Delivery, answer: Any) -> HandlerError:
+def nonsense(delivery: Delivery, answer: Any, *, batch: bool = False) -> HandlerError:
     kind = type(answer).__name__
     hint = "Return None, or Complete(result=…), Defer, Retry or DeadLetter."
+    if batch:
+        hint = "It takes a batch: return None, or a dict of outcomes by the ids of its messages."
     if inspect.iscoroutine(answer):
         answer.close()
         hint = "It is an async function: call it through asgiref.sync.async_to_sync."
     elif isinstance(answer, type) and issubclass(answer, Outcome):
         kind, hint = f"the class {answer.__name__}", f"Return an instance: {answer.__name__}(…)."
-    return HandlerError(f"The handler {delivery.handler!r} returned {kind}, which is not an outcome.", hint=hint)
+    return HandlerError(f"The handler {delivery.handler!r} returned {kind}, which says nothing about its message.", hint=hint)

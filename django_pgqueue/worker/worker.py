@@ -13,7 +13,7 @@ from django_pgqueue.worker.atomic import Atomic
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.completer import Completer
 from django_pgqueue.worker.database import Outage, dedicate
-from django_pgqueue.worker.executor import execute
+from django_pgqueue.worker.executor import run
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.listener import Listener
@@ -29,6 +29,11 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 # For the last settlements, after the handlers have ended.
 SETTLE_TIMEOUT = 10.0
+
+
+def _together(delivery: Delivery) -> int:
+    handler = handlers.find(delivery.handler)
+    return 1 if handler is None else handler.batch or 1
 
 
 class Companion(Protocol):
@@ -57,8 +62,8 @@ class Worker:
         self._completer = Completer(
             using, keeper=self._keeper, ledger=self.ledger, outage=outage, on_settled=self._wake, crashed=crashed
         )
-        self._atomic = Atomic(using, keeper=self._keeper, ledger=self.ledger, put=self._completer.put)
-        self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, group=lambda delivery: 1)
+        self._atomic = Atomic(options, keeper=self._keeper, ledger=self.ledger, put=self._completer.put)
+        self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, together=_together)
         self._slots = Slots(self._buffer, perform=self._perform, abandon=self._keeper.release)
         self._producer = Producer(
             options,
@@ -161,12 +166,17 @@ class Worker:
         self._keeper.release(waiting)
 
     def _perform(self, deliveries: list[Delivery]) -> None:
-        for delivery in deliveries:
-            handler = handlers.find(delivery.handler)
-            if handler is not None and handler.atomic:
-                self._atomic.run(handler, delivery)
-            else:
-                self._completer.put(execute(handler and handler.function, delivery))
+        handler = handlers.find(deliveries[0].handler)
+        if handler is not None and handler.atomic:
+            self._atomic.run(handler, deliveries)
+            return
+        function = handler and handler.function
+        batch = handler is not None and handler.batch is not None
+        executions = run(function, deliveries, batch=batch)
+        if len(deliveries) > 1 and any(execution.raised for execution in executions):
+            executions = [run(function, [delivery], batch=True)[0] for delivery in deliveries]
+        for execution in executions:
+            self._completer.put(execution)
 
     def _wake(self) -> None:
         self._producer.wake()
