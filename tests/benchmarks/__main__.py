@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
 
 def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
     facts = machine.facts()
-    backlog = 30_000 if chosen.quick else 200_000
+    backlog = 100_000 if chosen.quick else 200_000
     with throw_away() as cluster:
         facts["PostgreSQL"] = f"{cluster.version()}, {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
         plan = Plan(cluster, chosen.seconds, backlog, tuple(map(from_folder, chosen.sketch)))

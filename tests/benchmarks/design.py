@@ -64,23 +64,29 @@ def from_folder(folder: Path) -> Design:
     return Design(folder.name, folder, from_file(folder / "install.sql"))
 
 
-def manage(cluster: Cluster, database: str, *command: str) -> None:
-    """A management command of the benchmark's project, in a process of its own."""
+def manage(cluster: Cluster, database: str, *command: str) -> subprocess.Popen[str]:
+    """Start a management command of the benchmark's project, in a process of its own."""
     environment = {
         **os.environ,
         "DATABASE_URL": cluster.url(database),
         "DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings",
         "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "django", *command], env=environment, cwd=ROOT, capture_output=True, text=True
+    return subprocess.Popen(
+        [sys.executable, "-m", "django", *command],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
 
 
 def migrate(cluster: Cluster, database: str) -> None:
-    manage(cluster, database, "migrate", "--verbosity", "0")
+    process = manage(cluster, database, "migrate", "--verbosity", "0")
+    _, errors = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"migrate failed:\n{errors[-3000:]}")
 
 
 PGQUEUE = Design("pgqueue", HERE / "scripts" / "pgqueue", migrate)

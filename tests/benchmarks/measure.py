@@ -16,6 +16,7 @@ from .design import Design
 WARM_UP = 2.0
 TICKS_PER_SECOND = 5
 FILL_STEP = 10_000
+SAMPLE_EVERY = 0.2  # seconds; a sample counts the archive, which costs some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ class Run:
 
     def fill(self, messages: int) -> None:
         """A backlog with statistics and on disk, so that the run pays for nothing but its own work."""
-        for _ in range(0, messages, FILL_STEP):
-            self.design.run_script(self.connection, "fill", messages=FILL_STEP, channels=self.channels)
+        for first in range(0, messages, FILL_STEP):
+            step = min(FILL_STEP, messages - first)
+            self.design.run_script(self.connection, "fill", messages=step, channels=self.channels)
         self.connection.execute("VACUUM (ANALYZE)")
 
     def checkpoint(self) -> None:
@@ -88,13 +90,10 @@ def fresh(cluster: Cluster, design: Design, channels: int) -> Iterator[Run]:
 def rates(first: Sample, last: Sample) -> Figures:
     seconds = last.at - first.at
     completed = last.completed - first.completed
-    return Figures(
-        completed / seconds,
-        remarks={
-            "enqueued/s": (last.enqueued - first.enqueued) / seconds,
-            "WAL bytes per message": (last.wal_bytes - first.wal_bytes) / max(completed, 1),
-        },
-    )
+    remarks = {"WAL bytes per message": (last.wal_bytes - first.wal_bytes) / max(completed, 1)}
+    if last.enqueued > first.enqueued:
+        remarks["enqueued/s"] = (last.enqueued - first.enqueued) / seconds
+    return Figures(completed / seconds, remarks=remarks)
 
 
 def mixed(cluster: Cluster, design: Design, *, channels: int, seconds: float, batch: int = 1) -> Figures:
@@ -125,20 +124,24 @@ def drain(
         run.checkpoint()
         run.tick(seconds + 1)
         consumers = run.clients("consume", clients=clients, seconds=seconds + 1, batch=batch)
-        samples = [run.sample()]
-        # From the first sample with progress, so that connecting is not counted.
-        while samples[-1].completed < backlog and samples[-1].at - samples[0].at < seconds:
-            time.sleep(0.1)
-            now = run.sample()
-            if samples[0].completed == 0 and len(samples) == 1:
-                samples = [now]
-            else:
-                samples.append(now)
+        figures = watch(run, backlog, seconds)
         consumers.check()
-        consumers.stop()
-        # The last message falls somewhere between two samples: stop at the last one that saw work left.
-        whole = [sample for sample in samples if sample.completed < backlog]
-        return rates(whole[0], whole[-1])
+        return figures
+
+
+def watch(run: Run, backlog: int, seconds: float) -> Figures:
+    """Follow others taking the backlog away, from the first completion on, so that starting up is not counted."""
+    deadline = time.monotonic() + seconds
+    samples = [run.sample()]
+    while samples[-1].completed < backlog and time.monotonic() < deadline:
+        time.sleep(SAMPLE_EVERY)
+        now = run.sample()
+        samples = [*samples, now] if samples[-1].completed else [now]
+    # The last message falls somewhere between two samples: stop at the last one that saw work left.
+    whole = [sample for sample in samples if 0 < sample.completed < backlog]
+    if len(whole) < 2:
+        raise RuntimeError(f"{samples[-1].completed} of {backlog} messages done: too few samples in between")
+    return rates(whole[0], whole[-1])
 
 
 def single(cluster: Cluster, design: Design, script: str, *, clients: int, seconds: float) -> Figures:

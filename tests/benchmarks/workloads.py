@@ -11,7 +11,8 @@ from .cluster import Cluster
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, RAW_FLOOR, Design
 from .measure import drain, mixed, single
-from .pinned import pinned
+from .pinned import OFFERED, pinned
+from .worker import drain_by_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +145,36 @@ def _bulk(plan: Plan) -> list[Contest]:
 
 def _pinned(plan: Plan) -> list[Contest]:
     run = partial(pinned, plan.cluster, seconds=plan.long)
-    cases: dict[str, Callable] = {}
-    for pin, word in ((False, "free"), (True, "pinned")):
-        for design, channels, batch in (
-            (CHANNEL_ROW, 100, 1),
-            *((design, channels, 10) for design in (PGQUEUE, *plan.sketches) for channels in (1, 100)),
-        ):
-            name = f"{design.name}, {channels} channels, batch {batch}, {word}"
-            cases[name] = partial(run, design, channels=channels, batch=batch, pin=pin)
-        name = f"{PGQUEUE.name}, 100 limited channels, batch 10, {word}"
-        cases[name] = partial(run, PGQUEUE, channels=100, batch=10, pin=pin, limited=True)
+    cases = [(CHANNEL_ROW, 100, 1, False), (PGQUEUE, 1, 10, False), (PGQUEUE, 100, 10, False), (PGQUEUE, 100, 10, True)]
+    cases += [(sketch, channels, 10, False) for sketch in plan.sketches for channels in (1, 100)]
     return [
         Contest(
-            f"1,500 messages/s offered for {plan.long:.0f} s, 4 consumers, xmin free or pinned",
-            "% of the first window's calls",
-            next(iter(cases)),
-            cases,
+            f"{design.name}, {OFFERED:,} messages/s for {plan.long:.0f} s, {channels} {'limited ' if limited else ''}"
+            f"channels, 4 consumers, batch {batch}",
+            "calls/s at the end",
+            "xmin free",
+            {
+                "xmin free": partial(run, design, channels=channels, batch=batch, limited=limited, pin=False),
+                "xmin pinned": partial(run, design, channels=channels, batch=batch, limited=limited, pin=True),
+            },
             rounds=1,
+        )
+        for design, channels, batch, limited in cases
+    ]
+
+
+def _worker(plan: Plan) -> list[Contest]:
+    messages = plan.backlog // 10
+    run = partial(drain_by_worker, plan.cluster, messages=messages)
+    return [
+        Contest(
+            f"one worker process, {messages:,} messages, handler without work, 16 channels",
+            "messages/s",
+            "outside a transaction",
+            {
+                "outside a transaction": partial(run, handler="benchmark.noop"),
+                "atomic=True": partial(run, handler="benchmark.atomic_noop"),
+            },
         )
     ]
 
@@ -173,4 +187,5 @@ WORKLOADS: dict[str, Callable[[Plan], list[Contest]]] = {
     "enqueue": _enqueue,
     "bulk": _bulk,
     "pinned": _pinned,
+    "worker": _worker,
 }
