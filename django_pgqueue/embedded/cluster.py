@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -117,8 +118,12 @@ class Cluster:
     @_in_one_line
     def status(self) -> Status:
         home = homes.locate(self.folder)
-        if home is None:
+        try:
+            return self._status(home) if home else Status("absent", self.folder)
+        except FileNotFoundError:  # destroyed at this moment
             return Status("absent", self.folder)
+
+    def _status(self, home: Home) -> Status:
         account, state, running = self._account(home), home.load(), self._running()
         return Status(
             "running" if running else "stopped",
@@ -175,10 +180,13 @@ class Cluster:
         home = homes.locate(self.folder)
         if home is None:
             return None
-        self._account(home)  # explains whose the data is, when it is not ours to read
-        found = postmaster.read(home.data)
+        try:
+            self._account(home)  # explains whose the data is, when it is not ours to read
+            found, state = postmaster.read(home.data), home.load()
+        except FileNotFoundError:  # destroyed at this moment
+            return None
         # Until it is ready the command line on disk is that of the server before.
-        if found and found.ready and not found.started_as(home.load().cluster_name):
+        if found and found.ready and not found.started_as(state.cluster_name) and found.alive():
             raise EmbeddedError(
                 f"The server (pid {found.pid}) on {home.data} was started by somebody else: they must stop it first."
             )
@@ -228,22 +236,9 @@ class Cluster:
             "cluster_name": state.cluster_name,
         }
         options = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in fixed.items())
-        command = [
-            binaries.program("pg_ctl"),
-            "start",
-            "-D",
-            home.data,
-            "-l",
-            home.log,
-            "-w",
-            "-t",
-            str(PATIENCE),
-            "-s",
-            "-o",
-            options,
-        ]
+        pg_ctl = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(PATIENCE)]
         before = home.log.stat().st_size
-        started = account.run(command)
+        started = account.run([*pg_ctl, "-D", home.data, "-l", home.log, "-o", options])
         if started.returncode != 0:
             reason = _fatal_line(home.log, before) or last_line(started.stderr)
             raise EmbeddedError(f"{binaries} did not start: {reason} (log: {home.log})")
@@ -276,7 +271,7 @@ class Cluster:
         ):
             file.unlink(missing_ok=True)
         for folder in (home.path, self.folder):
-            if folder.exists() and not any(folder.iterdir()):
+            with suppress(OSError):  # not empty: somebody keeps things there, or starts again already
                 folder.rmdir()
 
 

@@ -120,21 +120,22 @@ def create(asked: Path, account: Account) -> Home:
 def locked(asked: Path, *, patience: float = 150.0) -> Iterator[None]:
     """One process at a time starts, stops or destroys; the kernel frees the lock of one that dies."""
     check_path(asked)
-    if not asked.exists():
-        asked.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
     lock, deadline = asked / "lock", time.monotonic() + patience
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        asked.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
         try:
-            _give_to_owner_of_folder(lock)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # destroyed between these two lines
+        try:
             _lock_until(descriptor, deadline, lock)
             # `destroy` removes the file: a lock on a removed file protects nothing.
-            if lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat()):
+            if _is_file(lock, descriptor):
+                _give_to_owner_of_folder(lock)
                 yield
                 return
         finally:
             os.close(descriptor)
-        asked.mkdir(parents=True, exist_ok=True)
 
 
 def check_path(path: Path) -> None:
@@ -171,6 +172,13 @@ def _lock_until(descriptor: int, deadline: float, lock: Path) -> None:
                     f"Another process has been starting or stopping the server for long (it holds {lock})."
                 ) from None
             time.sleep(0.05)
+
+
+def _is_file(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _fits(folder: Path) -> bool:
