@@ -1,0 +1,217 @@
+"""C4: whoever lost a lease changes nothing. Two sessions settle the same message; a settlement whose answer was lost is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from django.db import connection
+
+from django_pgqueue import complete, heartbeat
+from django_pgqueue import dequeue as dequeue_deliveries
+from django_pgqueue.exceptions import LeaseLost
+from tests.concurrency.helpers import (
+    Lease, Session, dequeue, drain, enqueue, fill, make_channel, one, retry, settle, together, waits,
+)  # fmt: skip
+
+SETTLE: dict[str, Callable[[Session, list[Lease]], object]] = {
+    "complete": lambda session, leases: settle(session, leases),
+    "defer": lambda session, leases: settle(session, leases, "defer"),
+    "retry": lambda session, leases: retry(session, leases),
+    "dead_letter": lambda session, leases: settle(session, leases, "dead_letter", ["refused"] * len(leases)),
+    "heartbeat": lambda session, leases: settle(session, leases, "heartbeat"),
+}
+
+
+@pytest.fixture
+def expired(session: Session) -> list[Lease]:
+    enqueue(session, max_attempts=9)
+    leases = dequeue(session, lease="1 microsecond")
+    session.execute("SELECT pg_sleep(0.001)")
+    return leases
+
+
+def sweep(session: Session) -> int:
+    return one(session, "SELECT retried FROM pgqueue_sweep()")
+
+
+def homes(session: Session) -> tuple[int, int, int]:
+    """Live, archived, dead."""
+    return tuple(
+        one(session, f"SELECT count(*) FROM pgqueue_{table}") for table in ("message", "archived_message", "dead_letter")
+    )
+
+
+@pytest.mark.parametrize("verb", SETTLE)
+def test_a_swept_lease_settles_nothing(session: Session, expired: list[Lease], verb: str) -> None:
+    assert sweep(session) == 1
+
+    with pytest.raises(psycopg.Error) as lost:
+        SETTLE[verb](session, expired)
+
+    assert lost.value.sqlstate == "PGQ02"
+    assert homes(session) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("verb", SETTLE)
+def test_a_settlement_under_way_wins_over_the_sweep(session: Session, business: Session, expired: list[Lease], verb: str) -> None:
+    SETTLE[verb](business, expired)
+
+    assert sweep(session) == 0
+    business.commit()
+    assert sweep(session) == 0
+
+
+@pytest.mark.parametrize("verb", SETTLE)
+def test_a_sweep_under_way_wins_over_a_settlement(
+    session: Session, business: Session, connect: Callable[..., Session], expired: list[Lease], verb: str
+) -> None:
+    worker = connect(autocommit=True)
+    assert sweep(business) == 1
+
+    def commit() -> None:
+        waits(session, worker)
+        business.commit()
+
+    with pytest.raises(psycopg.Error) as lost:
+        together(lambda: SETTLE[verb](worker, expired), commit)
+
+    assert lost.value.sqlstate == "PGQ02"
+    assert homes(session) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("verb", SETTLE)
+def test_a_sweep_that_is_rolled_back_takes_no_lease(
+    session: Session, business: Session, connect: Callable[..., Session], expired: list[Lease], verb: str
+) -> None:
+    worker = connect(autocommit=True)
+    assert sweep(business) == 1
+
+    def rollback() -> None:
+        waits(session, worker)
+        business.rollback()
+
+    together(lambda: SETTLE[verb](worker, expired), rollback)
+
+
+@pytest.mark.parametrize("verb", SETTLE)
+def test_the_old_holder_cannot_touch_the_new_lease(session: Session, expired: list[Lease], verb: str) -> None:
+    sweep(session)
+    session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp()")
+    renewed = dequeue(session)
+    assert [lease.attempts for lease in renewed] == [2]
+
+    with pytest.raises(psycopg.Error) as lost:
+        SETTLE[verb](session, expired)
+
+    assert lost.value.sqlstate == "PGQ02"
+    assert settle(session, renewed) == [renewed[0].id]
+
+
+@pytest.mark.parametrize("first", SETTLE)
+@pytest.mark.parametrize("second", SETTLE)
+def test_two_settlements_of_one_lease(
+    session: Session, business: Session, connect: Callable[..., Session], first: str, second: str
+) -> None:
+    enqueue(session)
+    leases = dequeue(session)
+    worker = connect(autocommit=True)
+    SETTLE[first](business, leases)
+
+    def commit() -> None:
+        waits(session, worker)
+        business.commit()
+
+    def late() -> str | None:
+        try:
+            SETTLE[second](worker, leases)
+        except psycopg.Error as error:
+            return error.sqlstate
+        return None
+
+    answer, _ = together(late, commit)
+
+    assert answer == (None if first == "heartbeat" else "PGQ02")
+    assert sum(homes(session)) == 1
+
+
+def test_a_completion_whose_answer_was_lost_is_repeated(session: Session, connect: Callable[..., Session]) -> None:
+    fill(session, "default", 3)
+    leases = dequeue(session, 3)
+    worker = connect()
+    settle(worker, leases)
+    # COMMIT is sent, and nobody is there any more to read the answer.
+    worker.pgconn.send_query(b"COMMIT")
+    worker.pgconn.flush()
+    wait_until(session, "SELECT count(*) = 3 FROM pgqueue_archived_message")
+    worker.close()
+
+    with pytest.raises(psycopg.Error) as lost:
+        settle(session, leases)
+    assert lost.value.sqlstate == "PGQ02"
+    assert settle(session, leases, "complete", None, True) == []
+
+    assert homes(session) == (0, 3, 0)
+
+
+def test_a_completion_that_did_not_reach_its_commit_is_repeated(session: Session, connect: Callable[..., Session]) -> None:
+    fill(session, "default", 3)
+    leases = dequeue(session, 3)
+    worker = connect()
+    settle(worker, leases)
+    session.execute("SELECT pg_terminate_backend(%s, 5000)", [worker.info.backend_pid])
+    with pytest.raises(psycopg.OperationalError):
+        worker.commit()
+
+    assert len(settle(session, leases)) == 3
+
+    assert homes(session) == (0, 3, 0)
+
+
+def wait_until(session: Session, sql: str) -> None:
+    for _ in range(1000):
+        if one(session, sql):
+            return
+        session.execute("SELECT pg_sleep(0.005)")
+    raise AssertionError(sql)
+
+
+def test_one_lost_lease_of_a_batch(session: Session) -> None:
+    fill(session, "default", 3)
+    leases = dequeue(session, 3)
+    retry(session, leases[1:2], delay="1 hour")
+
+    with pytest.raises(psycopg.Error) as lost:
+        settle(session, leases)
+
+    assert lost.value.diag.message_detail == str(leases[1].id)
+    assert homes(session) == (3, 0, 0)
+    assert sorted(settle(session, leases, "complete", None, True)) == [leases[0].id, leases[2].id]
+
+
+def test_batches_of_the_same_leases_in_opposite_order_do_not_deadlock(session: Session, connect: Callable[..., Session]) -> None:
+    """The lease keeper and the completer of a worker work on the same messages, each in an order of its own."""
+    make_channel(session, "a")
+    fill(session, "a", 9)
+    deliveries = dequeue_deliveries(limit=9)
+    middle = connect()
+    middle.execute("SELECT id FROM pgqueue_message WHERE id = %s FOR UPDATE", [deliveries[4].id])
+
+    def in_thread(verb: Callable[..., object], batch: list) -> str | None:
+        try:
+            verb(batch)
+        except LeaseLost:
+            return "lost"
+        finally:
+            connection.close()
+        return None
+
+    def release() -> None:
+        wait_until(session, "SELECT count(*) >= 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        middle.rollback()
+
+    together(lambda: in_thread(complete, deliveries[::-1]), lambda: in_thread(heartbeat, deliveries), release)
+
+    assert homes(session) == (0, 9, 0)
+    assert drain(session) == []

@@ -1,0 +1,201 @@
+"""No missed wake-up: whatever two sessions do to a channel at one moment, what is ready is delivered to whoever asks afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.concurrency.helpers import (
+    Session, column, dequeue, drain, enqueue, enqueue_many, fill, make_channel, one, settle, tick, together, waits,
+)  # fmt: skip
+
+
+def free_line(session: Session, count: int, *, size: int = 12) -> None:
+    """`count` lanes in the line with more messages than a batch takes."""
+    names = [f"filler{place:03}" for place in range(count)]
+    for name in names:
+        make_channel(session, name)
+    enqueue_many(session, names * size)
+    tick(session, 3)
+    assert one(session, "SELECT count(*) FROM pgqueue_lane WHERE parked_until IS NULL") == count
+
+
+@pytest.mark.parametrize("limit", ["pause", "max_concurrency", "release_interval"])
+def test_a_limit_that_is_lifted_while_the_line_is_walked(
+    session: Session, connect: Callable[..., Session], limit: str
+) -> None:
+    """A dequeue that has read the limit before it was lifted must not park the lane for ever after it was lifted."""
+    free_line(session, 12)
+    limited = {"max_concurrency": {"max_concurrency": 1}, "release_interval": {"release_interval": "1 hour"}, "pause": {}}[limit]
+    make_channel(session, "last", **limited)
+    fill(session, "last", 3)
+    if limit == "pause":
+        session.execute("SELECT pgqueue_channel_pause('last')")
+    else:
+        while "last" not in [lease.channel for lease in dequeue(session, 1)]:
+            pass
+        make_channel(session, "last", weight=2)  # news: it is worth another look
+    tick(session, 2)
+    assert one(session, "SELECT channel_id FROM pgqueue_lane WHERE parked_until IS NULL ORDER BY seq DESC LIMIT 1") == one(
+        session, "SELECT id FROM pgqueue_channel WHERE name = 'last'"
+    )
+    # Who moves a lane to the tail now stands still: at the first of the lanes, after reading the limits of all.
+    holder, walker = connect(autocommit=False), connect(autocommit=True)
+    holder.execute("ALTER SEQUENCE pgqueue_lane_seq OWNED BY NONE")
+
+    def lift() -> None:
+        waits(session, walker)
+        if limit == "pause":
+            session.execute("SELECT pgqueue_channel_resume('last')")
+        else:
+            make_channel(session, "last", **{limit: None})
+        tick(session)  # folds the news: the lane is in the line, nothing is to be done
+        holder.rollback()
+
+    together(lambda: dequeue(walker, 52), lift)  # four of each lane
+
+    drain(session)
+    ready = "SELECT c.name FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id WHERE m.status = 1"
+    assert column(session, ready) == []
+
+
+def test_a_limit_that_comes_while_a_completion_is_open(session: Session, business: Session) -> None:
+    """Whoever settles has not seen the limit, whoever dequeues has not seen the settlement: the lane must not be parked for good."""
+    make_channel(session, "a")
+    fill(session, "a", 3)
+    leases = dequeue(session, 1)
+    settle(business, leases)  # no limit yet: it frees no place
+    make_channel(session, "a", max_concurrency=1)
+    assert dequeue(session, 1) == []  # the lease is still there: parked
+    business.commit()
+
+    session.execute("SELECT * FROM pgqueue_sweep()")
+
+    assert len(drain(session)) == 2
+
+
+@pytest.mark.parametrize("verb", ["defer", "dead_letter"])
+def test_a_limit_that_comes_while_another_settlement_is_open(session: Session, business: Session, verb: str) -> None:
+    make_channel(session, "a")
+    fill(session, "a", 3)
+    leases = dequeue(session, 1)
+    settle(business, leases, verb, *([["refused"]] if verb == "dead_letter" else []))
+    make_channel(session, "a", max_concurrency=1)
+    assert dequeue(session, 1) == []
+    business.commit()
+
+    session.execute("SELECT * FROM pgqueue_sweep()")
+
+    assert len(drain(session)) == (3 if verb == "defer" else 2)
+
+
+def test_messages_that_arrive_while_their_lane_is_deleted(session: Session, business: Session, other: Session) -> None:
+    make_channel(session, "a")
+    fill(session, "a", 1)
+    tick(session)  # a lane with one message
+    assert len(dequeue(business, 1)) == 1  # deletes the lane, not committed
+    enqueue(session, "a")
+    drain(other)
+    fill(session, "a", 2)
+    drain(other)
+    tick(session)
+    business.commit()
+
+    drain(session)
+    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE status = 1") == 0
+
+
+def test_a_rolled_back_dequeue_gives_everything_back(session: Session, business: Session, other: Session) -> None:
+    """Arrivals that it folded, lanes that it made or deleted, messages that it took straight from an arrival."""
+    make_channel(session, "a")
+    make_channel(session, "b", max_concurrency=2)
+    enqueue(session, "a")
+    assert len(dequeue(business, 1)) == 1  # straight from the arrival
+    business.rollback()
+    enqueue_many(session, ["a", "b"] * 5)
+    assert len(dequeue(business, 20)) == 8
+    business.rollback()
+    session.execute("SELECT pgqueue_tick()")
+    assert len(dequeue(business, 20)) == 8
+    drain(other)
+    business.rollback()
+
+    drain(session)
+
+    assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
+
+
+def test_a_rolled_back_enqueue_leaves_no_trace(session: Session, business: Session) -> None:
+    make_channel(session, "a", max_concurrency=1)
+    enqueue(business, "a")
+    business.rollback()
+    fill(session, "a", 2)
+
+    assert len(drain(session)) == 2
+
+
+def test_an_earlier_message_that_commits_later(session: Session, business: Session) -> None:
+    """Its key is below the floor of the lane by then."""
+    make_channel(session, "a")
+    first = enqueue(business, "a")
+    fill(session, "a", 5)
+    dequeue(session, 1)
+    dequeue(session, 1)
+    business.commit()
+
+    assert dequeue(session, 1)[0].id == first
+    assert len(drain(session)) == 3
+
+
+def test_a_more_urgent_message_while_the_lane_is_held(session: Session, business: Session) -> None:
+    make_channel(session, "a", max_concurrency=10)
+    fill(session, "a", 3)
+    dequeue(business, 1)  # holds the lane
+    urgent = enqueue(session, "a", priority=9)
+    assert dequeue(session, 1) == []
+    business.commit()
+
+    assert dequeue(session, 1)[0].id == urgent
+
+
+def test_a_place_that_comes_free_while_the_lane_is_being_parked(session: Session, business: Session, other: Session) -> None:
+    make_channel(session, "a", max_concurrency=1)
+    fill(session, "a", 3)
+    leases = dequeue(session, 1)
+    make_channel(session, "a", weight=2)  # into the line again
+    tick(session)
+    assert dequeue(business, 1) == []  # looks at the lane and parks it, not committed
+    settle(other, leases)
+    tick(session)
+    business.commit()
+
+    assert len(drain(session)) == 2
+
+
+def test_promoted_messages_of_an_open_transaction(session: Session, business: Session) -> None:
+    make_channel(session, "a")
+    enqueue(session, "a", delay="10 ms")
+    session.execute("SELECT pg_sleep(0.02)")
+    assert one(business, "SELECT pgqueue_tick()") == 1
+    assert dequeue(session, 1) == []
+    business.rollback()
+
+    assert len(drain(session)) == 1
+
+
+def test_a_stale_arrival_does_no_harm(session: Session, business: Session, other: Session) -> None:
+    """The message was taken by another way before its arrival was folded."""
+    make_channel(session, "a")
+    fill(session, "a", 10)
+    tick(session)
+    dequeue(business, 1)  # holds the lane
+    enqueue(session, "a")
+    assert len(dequeue(other, 20)) == 10  # also the new one? it comes through the shared way
+    business.commit()
+
+    drain(session)
+
+    assert column(session, "SELECT status FROM pgqueue_message") == [2] * 11
+    assert one(session, "SELECT count(*) FROM pgqueue_arrival") == 0
+    assert one(session, "SELECT count(*) FROM pgqueue_lane") == 0
