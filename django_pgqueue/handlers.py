@@ -42,17 +42,18 @@ def handler(
 ) -> Callable[[Function], Function]:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
-    It answers with nothing (done) or an outcome: Complete, Defer, Retry, DeadLetter, returned or raised. Any other exception is a
-    Retry.
+    It answers with nothing (done) or an outcome: Complete, Defer, Retry, DeadLetter, returned or raised. Any other
+    exception is a Retry.
 
-    ``atomic``: the function and the settlement of its message run in one transaction on the queue's database; a lost lease rolls
-    all of it back. What is returned commits together with what was written; what is raised, and Retry in any case, rolls it back.
-    ``queue``, ``max_attempts``, ``backoff`` (base of the exponential back-off): defaults for messages that are enqueued for this
-    handler.
+    ``atomic``: the function and the settlement of its message run in one transaction on the queue's database; a lost
+    lease rolls all of it back. What is returned commits together with what was written; what is raised, and Retry in
+    any case, rolls it back. ``queue``, ``max_attempts``, ``backoff`` (base of the exponential back-off): defaults for
+    messages that are enqueued for this handler.
 
-    ``batch``: the function takes a list of up to so many deliveries, in one transaction if it is ``atomic``. It answers with
-    nothing (all are done) or a dict of outcomes by message id. When it raises, or one message of an atomic batch is to be retried,
-    it is called again for each message alone: one bad message does not fail the others.
+    ``batch``: the function takes a list of up to so many deliveries, in one transaction if it is ``atomic``. It answers
+    with nothing (all are done) or a dict of outcomes by message id. When it raises, or one message of an atomic batch
+    is to be retried, it is called again for each message alone: one bad message does not fail the others. Let it lock
+    rows in a fixed order: batches run beside each other.
     """
     if batch is not None and batch < 1:
         raise ValueError(f"batch of the handler {name!r} is {batch}: it must be at least 1.")
@@ -75,7 +76,8 @@ def get(name: str) -> Handler:
         return _registry[name]
     except KeyError:
         raise UnknownHandler(
-            f"No handler is called {name!r}.", hint="Define it in handlers.py of an installed app, and restart the workers."
+            f"No handler is called {name!r}.",
+            hint="Define it in handlers.py of an installed app, and restart the workers.",
         ) from None
 
 

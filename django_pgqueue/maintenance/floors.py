@@ -1,4 +1,4 @@
-"""The floors: kept close to what is live, so that no scan walks what is dead; and scheduled messages that are due become ready."""
+"""The tick: keeps the floors close to what is live, and makes scheduled messages ready that are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop that keeps house beside a worker. Every worker runs one: the functions agree in the database on who does what."""
+"""The loop that keeps house beside a worker. Every worker runs one: in the database they agree on who does what."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import LeaseLost, PartitionMissing
@@ -22,6 +22,8 @@ from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.settle import batches, settle
+
+REPAIRS = 5
 
 
 class Atomic:
@@ -36,15 +38,14 @@ class Atomic:
         self._ledger = ledger
         self._put = put
 
-    def run(self, handler: Handler, deliveries: list[Delivery], *, repairs: int = 1) -> None:
+    def run(self, handler: Handler, deliveries: list[Delivery], *, repairs: int = REPAIRS) -> None:
         """Run the handler for the deliveries in one transaction; when that fails, for each of them alone."""
         started = time.monotonic()
         try:
             executions, settled = self._transact(handler, deliveries)
         except PartitionMissing as error:
             self._keeper.settling(deliveries, now=False)
-            if repairs:
-                prune(using=self._using)
+            if repairs and self._repaired(repairs):
                 self.run(handler, deliveries, repairs=repairs - 1)
             else:
                 self._failed(handler, deliveries, error, started)
@@ -61,15 +62,14 @@ class Atomic:
             return
         if settled is not None:
             self._keeper.release(deliveries)
-            for event in dict.fromkeys(settled.values()):
-                self._ledger.settled(event, [execution for execution in executions if settled[execution.delivery.id] == event])
+            self._ledger.record(executions, settled)
         elif len(executions) == 1:
             self._put(executions[0])
         else:
             self._one_by_one(handler, deliveries)
 
     def _transact(self, handler: Handler, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
-        """One transaction. Returns the executions and what became of each message; None for the latter if all is rolled back."""
+        """One transaction. Returns the executions, and what became of each message: None if all is rolled back."""
         with transaction.atomic(using=self._using):
             executions = run(handler.function, deliveries, batch=handler.batch is not None)
             if any(execution.raised or isinstance(execution.outcome, Retry) for execution in executions):
@@ -84,10 +84,19 @@ class Atomic:
                 heartbeat(ordered, lease=self._lease, using=self._using)
             for batch in together:
                 settled |= settle(batch, skip_lost=False, using=self._using)
-            # A hook that raises is logged by Django. It must not look like a failed commit, nor keep the other hooks from running.
+            # Robust: a hook that raises must not look like a failed commit, nor keep the other hooks from running.
             connection = connections[self._using]
             connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in connection.run_on_commit]
         return executions, settled
+
+    def _repaired(self, repairs: int) -> bool:
+        """Make the archive's partition, or let the pruner who is at it come to an end."""
+        try:
+            if not prune(using=self._using).partitions_made:
+                time.sleep(0.1 * (REPAIRS - repairs))
+        except Error:
+            return False
+        return True
 
     def _failed(self, handler: Handler, deliveries: list[Delivery], error: Exception, started: float) -> None:
         if len(deliveries) == 1:

@@ -16,9 +16,10 @@ INERTIA = 0.9
 
 
 class Buffer:
-    """Between the producer and the slots. It holds what keeps the slots busy for a moment, measured by the pace of the handlers.
+    """Between the producer and the slots. It holds what keeps the slots busy for a moment, by the pace of the handlers.
 
-    ``wake``: called when there is room for more. ``together``: how many messages like this one its handler takes in one call.
+    ``wake``: called when there is room for more. ``together``: how many messages like this one its handler takes in
+    one call.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class Buffer:
             return self._room()
 
     def _room(self) -> int:
-        prefetch = min(LARGEST * self.batch, int(self.concurrency * LONGEST_WAIT / self._seconds)) if self._seconds else 0
+        prefetch = (
+            min(LARGEST * self.batch, int(self.concurrency * LONGEST_WAIT / self._seconds)) if self._seconds else 0
+        )
         wanted = self.concurrency + prefetch
         room = wanted - len(self._waiting) - self.running
         return min(room, self.batch) if room > 0 and (not self._waiting or room >= wanted // 2) else 0

@@ -1,16 +1,16 @@
-"""The completer: collects outcomes for a few milliseconds and writes them down in batches. No outcome is lost silently."""
+"""The completer: collects outcomes for a few milliseconds and writes them down in batches. None is lost silently."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from django.db import DatabaseError, connections
 
-from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate
@@ -23,6 +23,8 @@ from django_pgqueue.worker.settle import batches, known_completed, settle
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "completer"
+# Errors that pass: another pruner may be about to make the partition.
+PASSING = (*TRANSIENT, PartitionMissing)
 COLLECT = 0.003
 LARGEST = 500
 # So often may a statement fail on a server that answers, before its messages are settled one by one.
@@ -90,7 +92,7 @@ class Completer:
             try:
                 self._settle(batch)
             except Exception as error:
-                self._keeper.release(self._deliveries(batch))
+                self._keeper.release(execution.delivery for execution in batch)
                 ids = [execution.delivery.id for execution in batch]
                 logger.exception(
                     "gave up writing the outcomes of %s: %s. Their leases will expire.",
@@ -107,28 +109,30 @@ class Completer:
 
         def write() -> dict[int, str] | None:
             nonlocal failures, interrupted
-            self._keeper.settling(self._deliveries(batch))
+            self._keeper.settling(deliveries)
             try:
-                return settle(batch, skip_lost=True, using=self._using)
-            except PartitionMissing:
-                prune(using=self._using)
-                return settle(batch, skip_lost=True, using=self._using)
-            except TRANSIENT:
+                try:
+                    return settle(batch, skip_lost=True, using=self._using)
+                except PartitionMissing:
+                    prune(using=self._using)
+                    return settle(batch, skip_lost=True, using=self._using)
+            except PASSING:
                 # It may have been committed all the same. While we try again, the leases must live.
                 interrupted = True
-                self._keeper.settling(self._deliveries(batch), now=False)
+                self._keeper.settling(deliveries, now=False)
                 failures += connections[self._using].is_usable()
                 if failures >= PATIENCE and len(batch) > 1:
                     return None
                 raise
 
+        deliveries = [execution.delivery for execution in batch]
         try:
-            settled = self._outage.patiently(ROLE, write, sleep=self._gave_up.wait, on=TRANSIENT)
+            settled = self._outage.patiently(ROLE, write, sleep=self._gave_up.wait, on=PASSING)
         except (PgQueueError, DatabaseError) as error:
-            if isinstance(error, TRANSIENT):
-                raise
             self._refused(batch, error)
             return
+        if self._gave_up.is_set() and settled is None:
+            raise TimeoutError("the database did not come back in time")
         if settled is None:
             self._one_by_one(batch)
             return
@@ -137,13 +141,11 @@ class Completer:
     def _written(self, batch: list[Execution], settled: dict[int, str], *, interrupted: bool) -> None:
         missing = [execution.delivery for execution in batch if execution.delivery.id not in settled]
         if missing and interrupted:
-            settled = settled | known_completed(missing, self._using)
+            find = partial(known_completed, missing, self._using)
+            settled = settled | (self._outage.patiently(ROLE, find, sleep=self._gave_up.wait) or {})
             missing = [delivery for delivery in missing if delivery.id not in settled]
         self._keeper.release(execution.delivery for execution in batch if execution.delivery.id in settled)
-        for event in dict.fromkeys(settled.values()):
-            self._ledger.settled(
-                event, [execution for execution in batch if settled.get(execution.delivery.id) == event]
-            )
+        self._ledger.record(batch, settled)
         # Those that the lease keeper has missed already are reported already.
         self._ledger.lost(self._keeper.release(missing), effects="its outcome is not written, somebody else handles it")
 
@@ -152,7 +154,7 @@ class Completer:
             self.run_once([execution])
 
     def _refused(self, batch: list[Execution], error: Exception) -> None:
-        """The database does not take this outcome (a result that is not JSON, a wrong type): that is the handler's failure."""
+        """The database does not take this outcome (a result that is not JSON, a wrong type): the handler's failure."""
         if len(batch) > 1:
             self._one_by_one(batch)
             return
@@ -162,7 +164,3 @@ class Completer:
         problem = HandlerError(f"The outcome {type(execution.outcome).__name__} cannot be written down: {error}")
         problem.__cause__ = error
         self.run_once([failed(execution.delivery, problem, seconds=execution.seconds)])
-
-    @staticmethod
-    def _deliveries(batch: Iterable[Execution]) -> list[Delivery]:
-        return [execution.delivery for execution in batch]

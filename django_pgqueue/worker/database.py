@@ -41,17 +41,20 @@ def without_query_log(connection: BaseDatabaseWrapper) -> None:
 
 
 def tidy() -> None:
-    """After a message: close what is broken, was left in a transaction or is too old, and give pooled connections back."""
+    """After a message: close what is broken, left in a transaction or too old, and give pooled connections back."""
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block:
-            continue
-        if connection.settings_dict["OPTIONS"].get("pool"):
-            connection.close()
             continue
         if not connection.settings_dict["CONN_MAX_AGE"]:
             # "Close after each request" is not meant for a worker, which would connect for each message.
             connection.close_at = None
-        connection.close_if_unusable_or_obsolete()
+        try:
+            if connection.settings_dict["OPTIONS"].get("pool"):
+                connection.close()
+            else:
+                connection.close_if_unusable_or_obsolete()
+        except Error:
+            logger.debug("a broken connection did not close", exc_info=True)
 
 
 class Outage:
@@ -70,7 +73,7 @@ class Outage:
         if first:
             text = str(error).strip()
             logger.error(
-                "the database does not answer, trying on (%s): %s",
+                "the database fails, trying on (%s): %s",
                 role,
                 text,
                 extra={**self._extra, "event": "database_lost"},
@@ -83,7 +86,7 @@ class Outage:
             self._failing.discard(role)
             last = not self._failing
         if last:
-            logger.info("the database answers again", extra={**self._extra, "event": "database_back"})
+            logger.info("the database works again", extra={**self._extra, "event": "database_back"})
 
     def patiently(
         self,

@@ -1,4 +1,4 @@
-"""The executor runs a handler and turns whatever happens into a value. It knows no database; somebody else writes the value down."""
+"""The executor: runs a handler and turns whatever happens into a value. Somebody else writes the value down."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ COMPLETE = Complete()
 class Execution:
     """What came of a delivery.
 
-    ``error`` describes what went wrong (for Retry); ``reason``: of the dead letter when the attempts are used up; ``raised``: the
-    outcome left the handler as an exception.
+    ``error`` describes what went wrong (for Retry); ``reason``: of the dead letter when the attempts are used up;
+    ``raised``: the outcome left the handler as an exception.
     """
 
     delivery: Delivery
@@ -33,7 +33,7 @@ class Execution:
 
 
 def execute(function: Callable[[Delivery], Any] | None, delivery: Delivery) -> Execution:
-    """Run the handler's function, None for an unknown handler. Never raises, not even SystemExit: that is the message's failure."""
+    """Run the handler's function, None for an unknown one. Never raises: even SystemExit is the message's failure."""
     started = time.monotonic()
     if function is None:
         hint = "Define it in handlers.py of an installed app, and restart the workers."
@@ -43,7 +43,7 @@ def execute(function: Callable[[Delivery], Any] | None, delivery: Delivery) -> E
         answer = function(delivery)
     except Outcome as outcome:
         return judge(delivery, outcome, raised=True, seconds=time.monotonic() - started)
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:
         return failed(delivery, error, seconds=time.monotonic() - started)
     return judge(delivery, COMPLETE if answer is None else answer, seconds=time.monotonic() - started)
 
@@ -98,4 +98,6 @@ def nonsense(delivery: Delivery, answer: Any, *, batch: bool = False) -> Handler
         hint = "It is an async function: call it through asgiref.sync.async_to_sync."
     elif isinstance(answer, type) and issubclass(answer, Outcome):
         kind, hint = f"the class {answer.__name__}", f"Return an instance: {answer.__name__}(…)."
-    return HandlerError(f"The handler {delivery.handler!r} returned {kind}, which says nothing about its message.", hint=hint)
+    return HandlerError(
+        f"The handler {delivery.handler!r} returned {kind}, which says nothing about its message.", hint=hint
+    )

@@ -42,7 +42,8 @@ def clean(text: str, longest: int) -> str:
 
 def lines(error: BaseException) -> Iterator[str]:
     for link, introduction in chain(error):
-        yield "Traceback (most recent call last):"
+        if link.__traceback__ is not None:
+            yield "Traceback (most recent call last):"
         for frame, line in traceback.walk_tb(link.__traceback__):
             # The first frame is the executor's own.
             if frame.f_globals.get("__name__") != "django_pgqueue.worker.executor":

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django.db import OperationalError
+
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.sql.call import call
@@ -15,8 +17,9 @@ from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.role import Crashed, Role
 
 ROLE = "lease keeper"
+LOCK_NOT_AVAILABLE = "55P03"
 # A heartbeat must never wait behind one message that a hanging transaction has locked: the other leases would run out.
-LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '1s', false)"
+LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '200ms', false)"
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ class LeaseKeeper:
             due = [lease for lease in self._held.values() if not lease.settling and lease.beat_at + self._every <= now]
         if not due:
             return 0
-        held = heartbeat([lease.delivery for lease in due], lease=self._lease, skip_lost=True, using=self._using)
+        held = self._beat([lease.delivery for lease in due])
         with self._lock:
             for lease in due:
                 lease.beat_at = now
@@ -90,6 +93,17 @@ class LeaseKeeper:
         if lost:
             self._on_lost(self.release(lost))
         return len(held)
+
+    def _beat(self, deliveries: list[Delivery]) -> set[int]:
+        try:
+            return heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", "") != LOCK_NOT_AVAILABLE:
+                raise
+            if len(deliveries) == 1:
+                # Whoever has locked it keeps the sweeper away from it as well.
+                return {deliveries[0].id}
+            return set().union(*(self._beat([delivery]) for delivery in deliveries))
 
     def start(self) -> None:
         self._thread.start()

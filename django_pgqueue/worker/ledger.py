@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.dispatch import Signal
@@ -42,12 +42,19 @@ class Ledger:
                 for event in ("completed", "deferred", "retried", "dead_lettered", "lease_lost")
             }
 
-    def settled(self, event: str, executions: list[Execution]) -> None:
+    def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
+        """``settled``: what became of each message; those that are not in it are left out."""
+        for event in dict.fromkeys(settled.values()):
+            self._record(event, [execution for execution in executions if settled.get(execution.delivery.id) == event])
+
+    def _record(self, event: str, executions: list[Execution]) -> None:
         with self._lock:
             self._totals[event] += len(executions)
-        level = LEVELS.get(event, logging.DEBUG)
-        if logger.isEnabledFor(level):
-            for execution in executions:
+        for execution in executions:
+            # What a handler refuses on purpose is no trouble.
+            refused = isinstance(execution.outcome, DeadLetter)
+            level = logging.INFO if refused else LEVELS.get(event, logging.DEBUG)
+            if logger.isEnabledFor(level):
                 logger.log(
                     level,
                     "%s: %s",
@@ -63,7 +70,7 @@ class Ledger:
                 signal.send_robust(sender=Delivery, delivery=execution.delivery, using=self.using, **reason)
 
     def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
-        """The leases expired and were given away, or the messages were settled by somebody else. ``effects``: what that means."""
+        """The leases expired and were swept, or somebody else settled the messages. ``effects``: what that means."""
         for delivery in deliveries:
             with self._lock:
                 self._totals["lease_lost"] += 1

@@ -19,7 +19,8 @@ ROLE = "listener"
 class Listener:
     """LISTEN on a session of its own: one that goes back to a pool would go on listening there.
 
-    ``wake``: called on a notification for one of the queues, and after each (re)connect, since what came before was not heard.
+    ``wake``: called on a notification for one of the queues, and after each (re)connect, since what came before was
+    not heard.
     """
 
     def __init__(
@@ -48,6 +49,9 @@ class Listener:
         self._stopped = True
         os.write(self._stop_writer, b"x")
         self._thread.join(5)
+        if not self._thread.is_alive():
+            os.close(self._stop_reader)
+            os.close(self._stop_writer)
 
     def _run(self) -> None:
         failures = 0

@@ -15,10 +15,11 @@ def worker_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """``using``: alias of the queue's database. ``batch``: most messages of one dequeue, and most that wait in memory.
+    """``using``: alias of the queue's database. ``batch``: most messages of one dequeue.
 
-    ``lease``, ``poll_interval``, ``shutdown_timeout``: how long a silent worker keeps its messages, an idle one sleeps, a stopping one
-    waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``once``: one dequeue; ``drain``: until nothing is ready.
+    ``lease``, ``poll_interval``, ``shutdown_timeout``: how long a silent worker keeps its messages, an idle one sleeps,
+    a stopping one waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``once``: one dequeue;
+    ``drain``: until nothing is ready.
     """
 
     using: str

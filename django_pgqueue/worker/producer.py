@@ -22,8 +22,8 @@ DRAIN_INTERVAL = 0.05
 
 
 class Producer:
-    """``hold``: takes the leases into care before anybody works on them. ``held``: how many are not settled. ``done``: nothing is left
-    (``drain``, ``once``).
+    """``hold``: takes the leases into care before anybody works on them. ``held``: how many are not settled.
+    ``done``: called when nothing is left to do (``drain``, ``once``).
     """
 
     def __init__(

@@ -38,9 +38,10 @@ def kind(execution: Execution) -> tuple[str, ...]:
 
 
 def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
-    """Write one batch down. Returns what became of each message: completed, deferred, retried or dead_lettered; lost ones are left out.
+    """Write one batch down. Returns what became of each message: completed, deferred, retried or dead_lettered.
 
-    Raises LeaseLost unless ``skip_lost``; PartitionMissing; InvalidMessage for an outcome that cannot be stored.
+    Lost ones are left out with ``skip_lost``, and else raise LeaseLost. Raises PartitionMissing, and InvalidMessage for
+    an outcome that cannot be stored.
     """
     deliveries = [execution.delivery for execution in batch]
     match batch[0].outcome:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -28,10 +29,8 @@ class Shutdown:
 
     def request(self, reason: str) -> None:
         self.reason = self.reason or reason
-        try:
+        with suppress(BlockingIOError):  # it is full of wake-ups
             self._writer.send(b"x")
-        except BlockingIOError:
-            pass  # it is full of wake-ups
 
     def wait(self) -> str:
         """Block until somebody asks to stop. Returns the reason."""

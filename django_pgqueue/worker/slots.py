@@ -49,14 +49,11 @@ class Slots:
                 started = time.monotonic()
                 try:
                     self._perform(deliveries)
-                    tidy()
                 except BaseException:  # a slot that dies silently would be missing until the next restart
-                    ids = [delivery.id for delivery in deliveries]
                     self._abandon(deliveries)
-                    logger.exception(
-                        "the slot failed; the leases of %s will expire", ids, extra={"event": "slot_failed"}
-                    )
-                finally:
-                    self._buffer.finished(len(deliveries), time.monotonic() - started)
+                    ids = [delivery.id for delivery in deliveries]
+                    logger.exception("a slot failed; the leases of %s will expire", ids, extra={"event": "slot_failed"})
+                tidy()
+                self._buffer.finished(len(deliveries), time.monotonic() - started)
         finally:
             connections.close_all()

@@ -85,7 +85,7 @@ class Worker:
             self._companions.append(companion(self._wake))
 
     def run(self) -> bool:
-        """Work until the end. Returns whether it was a clean one: all handlers ended, all outcomes written, no role crashed."""
+        """Work until the end. Returns whether it was clean: all handlers ended, all is written, no role crashed."""
         self.shutdown.install()
         try:
             self._start()
@@ -110,8 +110,8 @@ class Worker:
         )  # fmt: skip
         if not handlers.names():
             logger.warning(
-                "no handler is registered: every message will be dead-lettered as rejected. Put functions with @handler into "
-                "handlers.py of an installed app.",
+                "no handler is registered: messages will be retried, then dead-lettered as rejected. Put functions "
+                "with @handler into handlers.py of an installed app.",
                 extra={"event": "no_handlers", "worker": options.name},
             )
         self._keeper.start()
@@ -130,8 +130,8 @@ class Worker:
         idle = self._buffer.wait_until_idle(max(0.0, deadline - time.monotonic()))
         if not idle:
             logger.error(
-                "%d handler(s) did not end within %s; their leases will expire", self._buffer.running, self.options.shutdown_timeout,
-                extra=extra,
+                "%d handler(s) did not end within %s; their leases will expire",
+                self._buffer.running, self.options.shutdown_timeout, extra=extra,
             )  # fmt: skip
         written = self._completer.stop(max(SETTLE_TIMEOUT, deadline - time.monotonic()))
         self._slots.join(5 if idle else 0)

@@ -65,9 +65,7 @@ class Command(BaseCommand):
             "--shutdown-timeout", type=seconds(zero=True), default=timedelta(seconds=30),
             help="seconds that running handlers get to end (default: 30)",
         )  # fmt: skip
-        parser.add_argument(
-            "--database", help="alias of the queue's database (default: setting DATABASE, or the routers)"
-        )
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, verbosity: int, **given: Any) -> None:
         using = alias(given["database"])
@@ -103,7 +101,7 @@ def check_pool(using: str, concurrency: int) -> None:
     size = sizes.get("max_size") or sizes.get("min_size", 4)
     if size < concurrency:
         raise CommandError(
-            f"The connection pool of DATABASES[{using!r}] holds {size} connections, fewer than --concurrency {concurrency}: "
+            f"The connection pool of DATABASES[{using!r}] holds {size} connections, but --concurrency is {concurrency}: "
             f'handlers would wait for each other. Set OPTIONS["pool"]["max_size"] to at least {concurrency}.'
         )
 

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error, connections
+
+from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.maintenance import pruner, sweeper
+
+# cron.schedule replaces a job of the same name.
+CRON = """\
+-- In the database that holds the extension pg_cron. Workers do this by themselves: this is for projects without one.
+SELECT cron.schedule_in_database('pgqueue_sweep', '5 seconds', $$SELECT pgqueue_sweep()$$, {database});
+SELECT cron.schedule_in_database('pgqueue_prune', '*/5 * * * *',
+    $$SELECT pgqueue_prune({archive}, {dead_letter}, {ahead})$$, {database});
+"""
+
+
+class Command(BaseCommand):
+    help = (
+        "Gives back what dead workers held, promotes scheduled messages that are due, makes the archive's partitions, "
+        "and drops what retention does not keep: once. Workers do it by themselves; this is for cron."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+        parser.add_argument(
+            "--print-cron", action="store_true", help="only print the statements that let pg_cron do it"
+        )
+
+    def handle(self, *, database: str | None, print_cron: bool, **options: Any) -> None:
+        using = alias(database)
+        if using not in connections:
+            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        if print_cron:
+            self.stdout.write(cron(using))
+            return
+        try:
+            for name, counts in {"sweep": sweeper.run_once(using), "prune": pruner.run_once(using)}.items():
+                text = ", ".join(f"{getattr(counts, field)} {field.replace('_', ' ')}" for field in counts.__slots__)
+                self.stdout.write(f"{name}: {text}")
+        except Error as error:
+            raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
+
+
+def cron(using: str) -> str:
+    """The statements that make pg_cron sweep and prune by today's settings."""
+    return CRON.format(
+        database=literal(connections[using].settings_dict["NAME"]),
+        archive=interval(settings.ARCHIVE_RETENTION),
+        dead_letter=interval(settings.DEAD_LETTER_RETENTION),
+        ahead=int(settings.PARTITIONS_AHEAD),
+    )
+
+
+def interval(value: Any) -> str:
+    return "NULL" if value is None else f"'{value.total_seconds():g} seconds'"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
