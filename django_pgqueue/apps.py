@@ -1,5 +1,7 @@
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, router
+from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
 
@@ -17,3 +19,14 @@ class PgQueueConfig(AppConfig):
 
     def ready(self) -> None:
         from django_pgqueue import checks  # noqa: F401  registers the system checks
+
+        post_migrate.connect(create_default_channel, sender=self)
+
+
+def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> None:
+    """Every project has the channel ``default``; flush sends this signal too, so that tests keep it."""
+    if not router.allow_migrate(using, sender.label) or connections[using].vendor != "postgresql":
+        return
+    channel = sender.get_model("Channel")
+    if channel._meta.db_table in connections[using].introspection.table_names():
+        channel.objects.using(using).get_or_create(queue="default", name="default")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 
 from django_pgqueue.sql.call import call
 
 SQL = """
-SELECT t.tgname::text, c.relname::text, t.tgenabled::text, p.prosrc
+SELECT t.tgname::text, c.relname::text, t.tgenabled::text, p.proname::text
 FROM pg_trigger AS t
 JOIN pg_class AS c ON c.oid = t.tgrelid
 JOIN pg_proc AS p ON p.oid = t.tgfoid
@@ -20,25 +18,21 @@ RUNNING = {"O", "A"}  # 'R': on replicas only, 'D': disabled
 
 
 def expected() -> dict[tuple[str, str], tuple[str, str]]:
-    """(trigger, table) → (URI for pgtrigger's commands, body of its function), from the models."""
+    """(trigger, table) → (URI for pgtrigger's commands, function that it must run), from the models."""
     found = {}
     for model in apps.get_app_config("pgqueue").get_models():
         for trigger in getattr(model._meta, "triggers", []):
-            compiled = trigger.compile(model)
-            body = re.search(
-                rf"FUNCTION {compiled.sql.pgid}\(\)\s+RETURNS TRIGGER AS \$\$(.*?)\$\$", str(compiled.sql), re.S
-            )
-            if body is not None:
-                found[compiled.sql.pgid, model._meta.db_table] = (trigger.get_uri(model), body[1])
+            key = trigger.get_pgid(model), model._meta.db_table
+            found[key] = trigger.get_uri(model), trigger.render_execute(model).removesuffix("()")
     return found
 
 
 def check(database: str) -> list[CheckMessage]:
     wanted = expected()
     rows = call(database, SQL, ([name for name, _ in wanted],))
-    installed = {(name, table): (enabled, body) for name, table, enabled, body in rows}
+    installed = {(name, table): (enabled, function) for name, table, enabled, function in rows}
     messages: list[CheckMessage] = []
-    for (name, table), (uri, body) in wanted.items():
+    for (name, table), (uri, function) in wanted.items():
         enabled, actual = installed.get((name, table), ("", None))
         option = "" if database == "default" else f" --database {database}"
         if actual is None:
@@ -51,11 +45,10 @@ def check(database: str) -> list[CheckMessage]:
                 )
             )
             continue
-        # pgtrigger's own template may be indented otherwise in another release of it.
-        if actual.split() != body.split():
+        if actual != function:
             messages.append(
                 Error(
-                    f"The function of trigger {name} of table {table} in database {database!r} is not this release's.",
+                    f"Trigger {name} of table {table} in database {database!r} runs {actual}, not {function}.",
                     hint=f"Install the release's version: manage.py pgtrigger install {uri}{option}",
                     id="pgqueue.E015",
                 )

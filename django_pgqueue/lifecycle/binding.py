@@ -17,9 +17,7 @@ from django_pgqueue.exceptions import InvalidMessage
 NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
-DELIVERY_COLUMNS = (
-    "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, created_at, dequeue_at"
-)
+DELIVERY_COLUMNS = "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, created_at, dequeue_at"
 
 
 def to_json(value: Any, what: str) -> str | None:
@@ -32,7 +30,9 @@ def to_json(value: Any, what: str) -> str | None:
     try:
         text = json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessage(f"the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates.") from error
+        raise InvalidMessage(
+            f"the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates."
+        ) from error
     if NUL_ESCAPE.search(text):
         raise InvalidMessage(
             f"the {what} contains the character \\u0000, which PostgreSQL cannot store",
@@ -42,7 +42,9 @@ def to_json(value: Any, what: str) -> str | None:
         try:
             json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise InvalidMessage(f"the {what} contains half a surrogate pair: it is not text", hint="Send it as body.") from error
+            raise InvalidMessage(
+                f"the {what} contains half a surrogate pair: it is not text", hint="Send it as body."
+            ) from error
     return text
 
 
@@ -59,7 +61,9 @@ def aware(moment: datetime | None, what: str) -> datetime | None:
 
 def duration(value: timedelta | None, what: str) -> timedelta | None:
     if value is not None and not isinstance(value, timedelta):
-        raise InvalidMessage(f"{what} is not a timedelta but {type(value).__name__}", hint="Use datetime.timedelta(seconds=…).")
+        raise InvalidMessage(
+            f"{what} is not a timedelta but {type(value).__name__}", hint="Use datetime.timedelta(seconds=…)."
+        )
     return value
 
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any
 
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
+
+KINDS: dict[str, type] = {
+    "max_concurrency": int,
+    "max_size": int,
+    "full_policy": str,
+    "release_interval": timedelta,
+    "release_burst": int,
+    "weight": int,
+}
 
 
 def channel_set(name: str, queue: str = "default", *, using: str | None = None, **limits: Any) -> int:
@@ -16,8 +26,13 @@ def channel_set(name: str, queue: str = "default", *, using: str | None = None, 
     Limits: ``max_concurrency``, ``max_size``, ``full_policy`` (``error`` | ``drop``), ``release_interval`` (timedelta),
     ``release_burst``, ``weight`` (1 to 1000). None lifts a limit; one that is not named stays. Raises InvalidMessage.
     """
+    for limit, value in limits.items():
+        kind = KINDS.get(limit)
+        if kind is not None and value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise InvalidMessage(f"{limit} takes {kind.__name__} or None, not {value!r}")
     plain = {
-        key: f"{value.total_seconds()} seconds" if isinstance(value, timedelta) else value for key, value in limits.items()
+        key: f"{value.total_seconds():f} seconds" if isinstance(value, timedelta) else value
+        for key, value in limits.items()
     }
     sql = "SELECT pgqueue_channel_set(%s::text, %s::text, %s::jsonb)"
-    return call(alias(using), sql, (name, queue, json.dumps(plain)))[0][0]
+    return call(alias(using), sql, (name, queue, to_json(plain, "limits")))[0][0]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -28,6 +29,8 @@ def complete(
     settled = listed(deliveries)
     if not settled:
         return set()
+    if results is not None and len(results) != len(settled):
+        raise InvalidMessage("complete takes one result for each message")
     ids, tokens = leases(settled)
     results_json = None if results is None else [to_json(result, "result") for result in results]
     return {row[0] for row in call(alias(using), SQL, (ids, tokens, results_json, skip_lost))}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -28,6 +29,8 @@ def dead_letter(
     settled = listed(deliveries)
     if not settled:
         return set()
+    if not reason or len(reason) > 200:
+        raise InvalidMessage("a dead letter needs a reason of 1 to 200 characters")
     ids, tokens = leases(settled)
     rows = call(
         alias(using), SQL, (ids, tokens, [reason] * len(ids), [to_json(details, "details")] * len(ids), skip_lost)

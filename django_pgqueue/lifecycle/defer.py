@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import aware, duration, leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
@@ -31,6 +32,8 @@ def defer(
     settled = listed(deliveries)
     if not settled:
         return set()
+    if until is not None and delay is not None:
+        raise InvalidMessage("defer takes until or delay, not both")
     ids, tokens = leases(settled)
     keep = state is KEEP
     rows = call(

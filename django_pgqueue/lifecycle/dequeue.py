@@ -33,7 +33,7 @@ def dequeue(
     """
     database = alias(using)
     deadline = time.monotonic() + wait
-    lease = duration(lease, "lease") or settings.LEASE
+    lease = settings.LEASE if lease is None else duration(lease, "lease")
     while True:
         rows = call(database, SQL, (queue, limit, lease, worker))
         left = deadline - time.monotonic()

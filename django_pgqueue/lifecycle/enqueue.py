@@ -67,7 +67,9 @@ def enqueue_many(messages: Iterable[NewMessage], *, using: str | None = None) ->
     if not bound:
         return []
     # A column that nobody uses is sent as NULL: it costs nothing, and dedupe keys or delays make the function look closer.
-    columns = [list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)]
+    columns = [
+        list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
+    ]
     columns[1] = columns[1] or [None] * len(bound)
     rows = call(alias(using), MANY, (*columns, settings.AUTO_CREATE_CHANNELS))
     return [Enqueued(*row) for row in rows]
@@ -82,8 +84,8 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
     known = handlers.find(message.handler)
     max_attempts, backoff, queue = message.max_attempts, message.backoff, message.queue
     if known is not None:
-        max_attempts = max_attempts or known.max_attempts
-        backoff = backoff or known.backoff
+        max_attempts = known.max_attempts if max_attempts is None else max_attempts
+        backoff = known.backoff if backoff is None else backoff
         queue = queue or known.queue
     if not isinstance(message.priority, int):
         raise InvalidMessage(f"priority is not an integer but {message.priority!r}")

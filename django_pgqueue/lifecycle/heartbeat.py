@@ -28,5 +28,6 @@ def heartbeat(
     ids, tokens = leases(listed(deliveries))
     if not ids:
         return set()
-    rows = call(alias(using), SQL, (ids, tokens, duration(lease, "lease") or settings.LEASE, skip_lost))
+    lease = settings.LEASE if lease is None else duration(lease, "lease")
+    rows = call(alias(using), SQL, (ids, tokens, lease, skip_lost))
     return {row[0] for row in rows}

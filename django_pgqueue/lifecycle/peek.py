@@ -13,6 +13,8 @@ FROM pgqueue_peek(%s::text, %s::text, %s::integer)
 """
 
 
-def peek(queue: str = "default", limit: int = 1, *, channel: str | None = None, using: str | None = None) -> list[Delivery]:
+def peek(
+    queue: str = "default", limit: int = 1, *, channel: str | None = None, using: str | None = None
+) -> list[Delivery]:
     """Up to ``limit`` ready messages of a channel, or of the line of a queue; without token, since nothing is leased."""
     return [to_delivery(queue, row) for row in call(alias(using), SQL, (queue, channel, limit))]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import duration, leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -30,6 +31,8 @@ def retry(
     failed = listed(deliveries)
     if not failed:
         return {}
+    if isinstance(errors, Mapping) or len(errors) != len(failed) or (delays is not None and len(delays) != len(failed)):
+        raise InvalidMessage("retry takes one error, and one delay if any, for each message")
     ids, tokens = leases(failed)
     pauses = None if delays is None else [duration(delay, "delay") for delay in delays]
     texts = [to_json(error, "error") for error in errors]

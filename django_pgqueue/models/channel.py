@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.expressions import ClockTimestamp
-from django_pgqueue.sql import files
+from django_pgqueue.models.triggers import RunsFunction
 
 
 class Channel(models.Model):
@@ -20,17 +20,26 @@ class Channel(models.Model):
         DROP = "drop", _("drop, and tell the caller")
 
     queue = models.CharField(
-        max_length=100, db_collation="C", default="default", db_default="default", help_text=_("Which workers serve it.")
+        max_length=100,
+        db_collation="C",
+        default="default",
+        db_default="default",
+        help_text=_("Which workers serve it."),
     )
     name = models.CharField(max_length=200, db_collation="C")
     max_concurrency = models.PositiveIntegerField(
-        null=True, blank=True, help_text=_("Messages that may be leased at the same time. Empty: no limit. 1: strict first in, first out.")
+        null=True,
+        blank=True,
+        help_text=_("Messages that may be leased at the same time. Empty: no limit. 1: strict first in, first out."),
     )
     max_size = models.PositiveIntegerField(
         null=True, blank=True, help_text=_("Live messages that the channel may hold. Empty: no limit.")
     )
     full_policy = models.CharField(
-        max_length=10, choices=FullPolicy, default=FullPolicy.ERROR, db_default=FullPolicy.ERROR,
+        max_length=10,
+        choices=FullPolicy,
+        default=FullPolicy.ERROR,
+        db_default=FullPolicy.ERROR,
         help_text=_("What happens to a message that does not fit."),
     )
     release_interval = models.DurationField(
@@ -58,21 +67,18 @@ class Channel(models.Model):
             ),
             models.CheckConstraint(condition=Q(max_size=None) | Q(max_size__gte=1), name="pgqueue_channel_max_size"),
             models.CheckConstraint(
-                condition=Q(release_interval=None) | Q(release_interval__gt="00:00:00"), name="pgqueue_channel_release_interval"
+                condition=Q(release_interval=None) | Q(release_interval__gt="00:00:00"),
+                name="pgqueue_channel_release_interval",
             ),
             models.CheckConstraint(condition=Q(release_burst__gte=1), name="pgqueue_channel_release_burst"),
             models.CheckConstraint(condition=Q(weight__range=(1, 1000)), name="pgqueue_channel_weight"),
         ]
         permissions = [("pause_channel", "Can pause and resume channels"), ("purge_channel", "Can purge channels")]
         triggers = [
-            pgtrigger.Trigger(
+            RunsFunction(
                 name="channel_changed",
-                level=pgtrigger.Statement,
-                when=pgtrigger.After,
                 operation=pgtrigger.Update,
                 referencing=pgtrigger.Referencing(old="old_channels", new="new_channels"),
-                declare=[("v_count", "bigint")],
-                func=files.without_header(files.read("triggers", "channel_changed", 1)),
             )
         ]
 

@@ -25,7 +25,9 @@ class DeadLetter(models.Model):
     dequeue_at = models.DateTimeField()
     leased_at = models.DateTimeField(null=True)
     dead_at = models.DateTimeField()
-    reason = models.CharField(max_length=200, help_text=_("rejected, failed, poison, timed_out, or the handler's own word"))
+    reason = models.CharField(
+        max_length=200, help_text=_("rejected, failed, poison, timed_out, or the handler's own word")
+    )
     details = models.JSONField(null=True)
     state = models.JSONField(null=True)
     errors = models.JSONField(null=True)

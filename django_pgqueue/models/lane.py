@@ -10,7 +10,9 @@ from django_pgqueue.models.channel import Channel
 class Lane(models.Model):
     """The place of an active channel in its queue's line."""
 
-    channel = models.OneToOneField(Channel, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="lane")
+    channel = models.OneToOneField(
+        Channel, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="lane"
+    )
     seq = models.BigIntegerField()
     queue = models.CharField(max_length=100)
     parked_until = models.DateTimeField(null=True)
@@ -22,4 +24,3 @@ class Lane(models.Model):
 
     def __str__(self) -> str:
         return f"lane of channel {self.channel_id}"
-

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.channel import Channel
 from django_pgqueue.models.expressions import ClockTimestamp, Negated
-from django_pgqueue.sql import files
+from django_pgqueue.models.triggers import RunsFunction
 
 
 class Message(models.Model):
@@ -20,7 +20,12 @@ class Message(models.Model):
 
     # No foreign key in the database: its checks would write to the channel's row with every message. The insert trigger checks instead.
     channel = models.ForeignKey(
-        Channel, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="messages", verbose_name=_("channel")
+        Channel,
+        models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="messages",
+        verbose_name=_("channel"),
     )
     handler = models.CharField(max_length=200)
     payload = models.JSONField(default=dict, blank=True)
@@ -31,7 +36,9 @@ class Message(models.Model):
     status = models.SmallIntegerField(choices=Status, default=Status.READY, db_default=Status.READY, editable=False)
     attempts = models.IntegerField(default=0, db_default=0, editable=False)
     max_attempts = models.IntegerField(default=5, db_default=5)
-    backoff = models.DurationField(null=True, blank=True, help_text=_("Base of the exponential back-off. Empty: one second."))
+    backoff = models.DurationField(
+        null=True, blank=True, help_text=_("Base of the exponential back-off. Empty: one second.")
+    )
     dedupe_key = models.CharField(max_length=200, null=True, blank=True)
     state = models.JSONField(null=True, blank=True, help_text=_("What the last deferral saved."))
     errors = models.JSONField(null=True, blank=True, editable=False)
@@ -46,7 +53,12 @@ class Message(models.Model):
         db_table = "pgqueue_message"
         indexes = [
             models.Index(
-                F("channel"), Negated("priority"), F("dequeue_at"), F("id"), name="pgqueue_message_ready", condition=Q(status=1)
+                F("channel"),
+                Negated("priority"),
+                F("dequeue_at"),
+                F("id"),
+                name="pgqueue_message_ready",
+                condition=Q(status=1),
             ),
             models.Index(fields=["channel", "leased_at"], name="pgqueue_message_leased", condition=Q(status=2)),
             models.Index(fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(status=2)),
@@ -58,18 +70,8 @@ class Message(models.Model):
             ),
         ]
         triggers = [
-            pgtrigger.Trigger(
-                name="message_arrived",
-                level=pgtrigger.Statement,
-                when=pgtrigger.After,
-                operation=pgtrigger.Insert,
-                referencing=pgtrigger.Referencing(new="arrived"),
-                declare=[
-                    ("v_now", "timestamptz := clock_timestamp()"),
-                    ("v_queue", "text"),
-                    ("v_news", "record"),
-                ],
-                func=files.without_header(files.read("triggers", "message_arrived", 1)),
+            RunsFunction(
+                name="message_arrived", operation=pgtrigger.Insert, referencing=pgtrigger.Referencing(new="arrived")
             )
         ]
 

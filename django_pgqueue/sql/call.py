@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, DataError, connections
 
 from django_pgqueue.exceptions import BY_SQLSTATE, InvalidMessage, LeaseLost, PartitionMissing, PgQueueError
 
-BAD_TEXT = {
-    "22021": "the text contains a NUL character",
-    "22P02": "the payload is not valid JSON",
-    "22P05": "the payload contains the character \\u0000, which PostgreSQL cannot store",
-}
+DATA_EXCEPTION = "22"  # the class of SQLSTATEs for values that PostgreSQL cannot take
 
 
 def call(using: str, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -25,7 +21,7 @@ def call(using: str, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ..
         with connections[using].cursor() as cursor:
             cursor.execute(sql, params)
             return cursor.fetchall()
-    except (DatabaseError, ValueError) as error:
+    except (DatabaseError, ValueError, OverflowError) as error:
         known = translate(error)
         if known is None:
             raise
@@ -37,9 +33,17 @@ def translate(error: Exception) -> PgQueueError | None:
     cause = error.__cause__
     diagnostics = getattr(cause, "diag", None)
     sqlstate = getattr(cause, "sqlstate", None)
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidMessage(
+            "a text contains half a surrogate pair: it is not text", hint="Clean it, or send it as body."
+        )
     if diagnostics is None or sqlstate is None:
-        # psycopg refuses NUL characters by itself, before anything is sent.
-        return InvalidMessage("a text contains a NUL character", hint="Remove it.") if "NUL" in str(error) else None
+        # psycopg refuses NUL characters and overlong intervals by itself, before anything is sent.
+        return (
+            InvalidMessage(f"a value cannot be stored: {error}")
+            if isinstance(error, DataError | ValueError | OverflowError)
+            else None
+        )
     message, hint = diagnostics.message_primary or str(error), diagnostics.message_hint or ""
     if sqlstate == LeaseLost.sqlstate:
         ids = tuple(int(part) for part in (diagnostics.message_detail or "").split(",") if part)
@@ -51,6 +55,6 @@ def translate(error: Exception) -> PgQueueError | None:
             "the archive has no partition for today; nothing was changed",
             hint="Run manage.py sweepqueue, or SELECT pgqueue_prune(), then settle again.",
         )
-    if sqlstate in BAD_TEXT:
-        return InvalidMessage(BAD_TEXT[sqlstate], hint="Clean it before you enqueue, or use body for raw bytes.")
+    if sqlstate.startswith(DATA_EXCEPTION):
+        return InvalidMessage(f"a value cannot be stored: {message}", hint=hint)
     return None

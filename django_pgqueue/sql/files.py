@@ -13,13 +13,6 @@ def read(folder: str, name: str, version: int) -> str:
     return (HERE / folder / f"{name}_v{version:02}.sql").read_text(encoding="utf-8")
 
 
-def without_header(text: str) -> str:
-    """The text without the comment at its top."""
-    lines = text.splitlines(keepends=True)
-    first = next(i for i, line in enumerate(lines) if not line.startswith("--"))
-    return "".join(lines[first:])
-
-
 def latest_functions() -> dict[str, int]:
     """Every function and the newest version that this release ships."""
     versions: dict[str, int] = {}

@@ -1,103 +1,111 @@
 -- Folds arrivals into lanes: creates the lane of a channel, lowers its floor, or brings it back into the line.
--- Caller: pgqueue_take and pgqueue_tick, with the floors that they have read. Returns true when it had to leave a lane to somebody else.
+-- Caller: pgqueue_take and pgqueue_tick, with the floors that they have read; p_lazy: the news that can wait, or those that cannot.
+-- Returns true when it had to leave a lane to somebody else.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
 -- No wake-up is missed: an arrival is consumed only under the lock of its lane, and what becomes visible later is an arrival of its own.
-CREATE FUNCTION pgqueue_absorb(p_arrival_xid xid8, p_lane_seq bigint)
+CREATE FUNCTION pgqueue_absorb(p_arrival_xid xid8, p_lane_seq bigint, p_lazy boolean)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_contended boolean := false;
+    v_held bigint[] := '{}';
     v_places tid[] := '{}';
+    v_seen integer;
     v_news record;
     v_lane pgqueue_lane;
     v_into_line boolean;
 BEGIN
-    FOR v_news IN
-        SELECT n.channel_id,
-            array_agg(n.place) AS places,
-            bool_or(n.kind = 0) AS recheck,
-            -- The rows come in the order of their keys, with the keyless ones of kind 0 behind.
-            (array_agg(n.floor_rank))[1] AS floor_rank,
-            (array_agg(n.floor_at))[1] AS floor_at,
-            (array_agg(n.floor_id))[1] AS floor_id
-        FROM (
-            SELECT a.place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
+    -- Channels that somebody else holds must not hide those behind them: look past them, in a few rounds at most.
+    FOR v_round IN 1..5 LOOP
+        v_seen := 0;
+        FOR v_news IN
+            SELECT n.channel_id,
+                array_agg(n.place) AS places,
+                bool_or(n.kind = 0) AS recheck,
+                -- The rows come in the order of their keys, with the keyless ones of kind 0 behind.
+                (array_agg(n.floor_rank))[1] AS floor_rank,
+                (array_agg(n.floor_at))[1] AS floor_at,
+                (array_agg(n.floor_id))[1] AS floor_id
             FROM (
-                SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
-                FROM pgqueue_arrival AS a
-                WHERE a.xid >= p_arrival_xid
-                ORDER BY a.xid
-                LIMIT 50
-                FOR UPDATE SKIP LOCKED
-            ) AS a
-            ORDER BY a.channel_id, a.floor_rank, a.floor_at, a.floor_id
-        ) AS n
-        GROUP BY n.channel_id
-    LOOP
-        SELECT l.* INTO v_lane FROM pgqueue_lane AS l
-        WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq
-        ORDER BY l.seq DESC LIMIT 1
-        FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            -- Held by somebody, parked, or not there. One session at a time may bring a channel into the line.
-            IF NOT pg_try_advisory_xact_lock(hashint8extended(v_news.channel_id, 7205)) THEN
-                v_contended := true;
-                CONTINUE;
-            END IF;
-            INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
-            SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
-            FROM pgqueue_channel AS c
-            WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND NOT v_news.recheck
-                AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL
-                AND NOT EXISTS (
-                    SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq);
-            IF FOUND THEN
-                v_places := v_places || v_news.places;
-                CONTINUE;
-            END IF;
-            -- A limited channel keeps its lane; parked for long, it stands below the floor.
+                SELECT a.place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
+                FROM (
+                    SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
+                    FROM pgqueue_arrival AS a
+                    WHERE a.lazy = p_lazy AND a.xid >= p_arrival_xid AND a.channel_id <> ALL (v_held)
+                    ORDER BY a.xid
+                    LIMIT 50
+                    FOR UPDATE SKIP LOCKED
+                ) AS a
+                ORDER BY a.channel_id, a.floor_rank, a.floor_at, a.floor_id
+            ) AS n
+            GROUP BY n.channel_id
+        LOOP
+            v_seen := v_seen + cardinality(v_news.places);
             SELECT l.* INTO v_lane FROM pgqueue_lane AS l
-            WHERE l.channel_id = v_news.channel_id
+            WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq
             ORDER BY l.seq DESC LIMIT 1
             FOR UPDATE SKIP LOCKED;
             IF NOT FOUND THEN
-                IF EXISTS (SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id) THEN
-                    v_contended := true;
+                -- Held by somebody, parked, or not there. One session at a time may bring a channel into the line.
+                IF NOT pg_try_advisory_xact_lock(hashint8extended(v_news.channel_id, 7205)) THEN
+                    v_held := v_held || v_news.channel_id;
                     CONTINUE;
                 END IF;
                 INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
                 SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
                 FROM pgqueue_channel AS c
-                WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL;
-                v_places := v_places || v_news.places;
-                CONTINUE;
+                WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND NOT v_news.recheck
+                    AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL
+                    AND NOT EXISTS (
+                        SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq);
+                IF FOUND THEN
+                    v_places := v_places || v_news.places;
+                    CONTINUE;
+                END IF;
+                -- A limited channel keeps its lane; parked for long, it stands below the floor.
+                SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+                WHERE l.channel_id = v_news.channel_id
+                ORDER BY l.seq DESC LIMIT 1
+                FOR UPDATE SKIP LOCKED;
+                IF NOT FOUND THEN
+                    IF EXISTS (SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id) THEN
+                        v_held := v_held || v_news.channel_id;
+                        CONTINUE;
+                    END IF;
+                    INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
+                    SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
+                    FROM pgqueue_channel AS c
+                    WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL;
+                    v_places := v_places || v_news.places;
+                    CONTINUE;
+                END IF;
             END IF;
-        END IF;
 
-        -- A lane at its limit stays parked when more messages come; an empty one (infinite floor) and one that was freed do not.
-        v_into_line := v_lane.parked_until IS NOT NULL AND (v_news.recheck OR v_lane.floor_at = 'infinity');
-        IF v_news.floor_id IS NULL
-            OR (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id) <= (v_news.floor_rank, v_news.floor_at, v_news.floor_id)
-        THEN
-            v_news.floor_rank := v_lane.floor_rank;
-            v_news.floor_at := v_lane.floor_at;
-            v_news.floor_id := v_lane.floor_id;
-        END IF;
-        IF v_into_line OR v_news.floor_id <> v_lane.floor_id THEN
-            UPDATE pgqueue_lane AS l
-            SET floor_rank = v_news.floor_rank,
-                floor_at = v_news.floor_at,
-                floor_id = v_news.floor_id,
-                parked_until = CASE WHEN v_into_line THEN NULL ELSE l.parked_until END,
-                seq = CASE WHEN v_into_line THEN nextval('pgqueue_lane_seq') ELSE l.seq END
-            WHERE l.channel_id = v_news.channel_id AND l.seq = v_lane.seq;
-        END IF;
-        v_places := v_places || v_news.places;
+            -- A lane at its limit stays parked when more messages come; an empty one (infinite floor) and one that was freed do not.
+            v_into_line := v_lane.parked_until IS NOT NULL AND (v_news.recheck OR v_lane.floor_at = 'infinity');
+            IF v_news.floor_id IS NULL
+                OR (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id) <= (v_news.floor_rank, v_news.floor_at, v_news.floor_id)
+            THEN
+                v_news.floor_rank := v_lane.floor_rank;
+                v_news.floor_at := v_lane.floor_at;
+                v_news.floor_id := v_lane.floor_id;
+            END IF;
+            IF v_into_line OR v_news.floor_id <> v_lane.floor_id THEN
+                UPDATE pgqueue_lane AS l
+                SET floor_rank = v_news.floor_rank,
+                    floor_at = v_news.floor_at,
+                    floor_id = v_news.floor_id,
+                    parked_until = CASE WHEN v_into_line THEN NULL ELSE l.parked_until END,
+                    seq = CASE WHEN v_into_line THEN nextval('pgqueue_lane_seq') ELSE l.seq END
+                WHERE l.channel_id = v_news.channel_id AND l.seq = v_lane.seq;
+            END IF;
+            v_places := v_places || v_news.places;
+        END LOOP;
+        EXIT WHEN v_places <> '{}' OR v_seen < 50;
     END LOOP;
     IF v_places <> '{}' THEN
         DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
     END IF;
-    RETURN v_contended;
+    RETURN v_held <> '{}';
 END;
 $$;

@@ -6,5 +6,6 @@ RETURNS interval
 LANGUAGE sql
 VOLATILE
 AS $$
-SELECT random() * least(interval '1 hour', coalesce(p_base, interval '1 second') * 2.0 ^ least(p_attempt - 1, 30));
+SELECT interval '1 second' * (
+    random() * least(3600, extract(epoch FROM coalesce(p_base, interval '1 second'))::float8 * 2.0::float8 ^ least(p_attempt - 1, 30)));
 $$;

@@ -24,7 +24,7 @@ BEGIN
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         USING unnest(p_ids, p_tokens, p_results) AS s (id, token, result)
-        WHERE m.id = s.id AND m.lease_token = s.token
+        WHERE m.id = ANY (p_ids) AND m.id = s.id AND m.lease_token = s.token
         RETURNING m.*, s.result
     ),
     -- Left joins: a message must not vanish because somebody deleted its channel by hand.

@@ -30,7 +30,7 @@ BEGIN
     settled AS (
         DELETE FROM pgqueue_message AS m
         USING asked AS a
-        WHERE m.id = a.id AND m.lease_token = a.token
+        WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
         RETURNING m.*, a.reason, a.details
     ),
     -- Left joins: a message must not vanish because somebody deleted its channel by hand.

@@ -24,7 +24,7 @@ DECLARE
     v_done bigint[];
     v_channels bigint[];
 BEGIN
-    IF NOT ALL (ARRAY(SELECT isfinite(u) FROM unnest(p_until) AS u WHERE u IS NOT NULL)) THEN
+    IF EXISTS (SELECT FROM unnest(p_until) AS u WHERE NOT isfinite(u)) THEN
         RAISE EXCEPTION 'cannot defer until an infinite time' USING ERRCODE = 'PGQ07', HINT = 'Dead-letter the message, or pause its channel.';
     END IF;
     WITH asked AS (
@@ -43,7 +43,7 @@ BEGIN
             lease_token = NULL,
             worker = NULL
         FROM asked AS a
-        WHERE m.id = a.id AND m.lease_token = a.token
+        WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
         RETURNING m.id, m.channel_id
     )
     SELECT array_agg(g.id), array_agg(g.channel_id) INTO v_done, v_channels FROM given_back AS g;

@@ -1,6 +1,6 @@
 -- Extends leases: they expire p_lease from now.
 -- Caller: the holder of the leases. Returns the ids that are still held. A lost lease raises PGQ02, or with p_skip_lost is left out.
--- Locks: the messages (lock order, step 2), in the order of ids.
+-- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07.
 CREATE FUNCTION pgqueue_heartbeat(
     p_ids bigint[],
     p_tokens uuid[],
@@ -19,11 +19,14 @@ DECLARE
     v_expires_at timestamptz := clock_timestamp() + p_lease;
     v_held bigint[];
 BEGIN
+    IF coalesce(p_lease, '0') <= '0' THEN
+        RAISE EXCEPTION 'a lease takes a positive time, not %', coalesce(p_lease::text, 'NULL') USING ERRCODE = 'PGQ07';
+    END IF;
     WITH held AS (
         UPDATE pgqueue_message AS m
         SET lease_expires_at = v_expires_at
         FROM (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) AS u (id, token) ORDER BY u.id) AS s
-        WHERE m.id = s.id AND m.lease_token = s.token
+        WHERE m.id = ANY (p_ids) AND m.id = s.id AND m.lease_token = s.token
         RETURNING m.id
     )
     SELECT array_agg(h.id) INTO v_held FROM held AS h;

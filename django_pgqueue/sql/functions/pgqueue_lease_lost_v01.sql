@@ -1,5 +1,5 @@
 -- Says which messages a caller may not touch any more: their leases expired and went to somebody else, or they are settled.
--- Caller: heartbeat and the settling functions. Locks: none. Errors: always PGQ02.
+-- Caller: heartbeat and the settling functions. Locks: none. Errors: PGQ02, unless all are held.
 CREATE FUNCTION pgqueue_lease_lost(p_asked bigint[], p_held bigint[])
 RETURNS void
 LANGUAGE plpgsql
@@ -7,6 +7,10 @@ AS $$
 DECLARE
     v_lost bigint[] := ARRAY(SELECT unnest(p_asked) EXCEPT SELECT unnest(p_held) ORDER BY 1);
 BEGIN
+    -- Fewer answers than questions may also mean that a message was named twice.
+    IF v_lost = '{}' THEN
+        RETURN;
+    END IF;
     RAISE EXCEPTION 'the lease is lost of message %', array_to_string(v_lost, ', ')
         USING ERRCODE = 'PGQ02',
             DETAIL = array_to_string(v_lost, ','),

@@ -6,8 +6,9 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
     UPDATE pgqueue_arrival AS a
-    SET xid = pg_current_xact_id()
+    SET xid = pg_current_xact_id(), lazy = false
     WHERE a.ctid = ANY (ARRAY(
-        SELECT n.ctid FROM pgqueue_arrival AS n WHERE n.xid = ANY (p_late_xids) LIMIT 200 FOR UPDATE SKIP LOCKED));
+        SELECT n.ctid FROM pgqueue_arrival AS n
+        WHERE n.lazy = ANY ('{f,t}') AND n.xid = ANY (p_late_xids) LIMIT 200 FOR UPDATE SKIP LOCKED));
 END;
 $$;

@@ -46,7 +46,7 @@ BEGIN
             lease_token = CASE WHEN m.attempts >= m.max_attempts THEN m.lease_token END,
             worker = CASE WHEN m.attempts >= m.max_attempts THEN m.worker END
         FROM asked AS a
-        WHERE m.id = a.id AND m.lease_token = a.token
+        WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
         RETURNING m.id, m.channel_id, m.status, m.lease_token
     )
     SELECT array_agg(f.id) FILTER (WHERE f.status = 3), array_agg(f.channel_id) FILTER (WHERE f.status = 3),

@@ -14,13 +14,18 @@ DECLARE
     v_weights bigint := 1;
     v_quota integer;
     v_rotate boolean;
+    v_fold boolean := false;
 BEGIN
     ids := '{}';
     contended := false;
     -- Where to look, and what is there, in one statement.
     SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.parked_from,
-        (SELECT count(*) FROM (SELECT FROM pgqueue_arrival AS a WHERE a.xid >= f.arrival_xid LIMIT 17) AS n) AS arrivals,
-        f.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.xid = ANY (f.late_xids)) AS late,
+        f.late_xids <> '{}' AND EXISTS (
+            SELECT FROM pgqueue_arrival AS a WHERE a.lazy = ANY ('{f,t}') AND a.xid = ANY (f.late_xids)) AS late,
+        (
+            SELECT CASE WHEN count(*) = 0 THEN 'none' WHEN count(*) <= 16 AND bool_and(n.messages = 1) THEN 'few' ELSE 'many' END
+            FROM (SELECT a.messages FROM pgqueue_arrival AS a WHERE NOT a.lazy AND a.xid >= f.arrival_xid LIMIT 17) AS n
+        ) AS news,
         EXISTS (
             SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq) AS line,
         EXISTS (
@@ -31,14 +36,17 @@ BEGIN
 
     IF v_floor.late THEN
         PERFORM pgqueue_restamp(v_floor.late_xids);
-    ELSIF v_floor.arrivals BETWEEN 1 AND 16 AND NOT v_floor.line AND NOT v_floor.due THEN
+    ELSIF v_floor.news = 'few' AND NOT v_floor.line AND NOT v_floor.due THEN
         ids := pgqueue_take_arrived(p_queue, p_limit, v_floor.arrival_xid);
-        IF cardinality(ids) >= least(p_limit, v_floor.arrivals) THEN
+        IF cardinality(ids) = p_limit THEN
             RETURN;
         END IF;
     END IF;
-    IF v_floor.arrivals > 0 OR v_floor.late THEN
-        contended := pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq);
+    IF v_floor.news <> 'none' OR v_floor.late THEN
+        contended := pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq, false);
+    END IF;
+    IF NOT v_floor.line THEN
+        contended := contended OR pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq, true);
     END IF;
     IF v_floor.due THEN
         PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, v_now, p_limit);
@@ -71,6 +79,7 @@ BEGIN
             p_limit - cardinality(ids),
             greatest(v_lane.weight - v_lane.served, (p_limit * v_lane.weight + v_weights - 1) / v_weights));
         EXIT WHEN v_quota < 1;
+        v_fold := v_fold OR v_lane.seq % 8 = 0;
         v_may := NULL;
         IF v_lane.limited THEN
             SELECT a.messages, a.room, a.next_at, a.lease_floor INTO v_may
@@ -114,11 +123,14 @@ BEGIN
     END LOOP;
 
     IF cardinality(ids) < p_limit THEN
-        ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_floor.lane_seq, ids);
+        ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_floor.lane_seq, v_floor.arrival_xid, ids);
     END IF;
     IF ids = '{}' THEN
         contended := contended OR EXISTS (
             SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq);
+    ELSIF v_fold THEN
+        -- News that can wait are folded in once in eight turns, so that even without a ticker nobody waits for long.
+        PERFORM pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq, true);
     END IF;
 END;
 $$;

@@ -31,13 +31,16 @@ BEGIN
     IF v_old.late_xids <> '{}' THEN
         PERFORM pgqueue_restamp(v_old.late_xids);
     END IF;
-    PERFORM pgqueue_absorb(v_old.arrival_xid, v_old.lane_seq);
+    PERFORM pgqueue_absorb(v_old.arrival_xid, v_old.lane_seq, false);
+    PERFORM pgqueue_absorb(v_old.arrival_xid, v_old.lane_seq, true);
 
     SELECT last_value INTO v_next_seq FROM pgqueue_lane_seq;
     v_xmax := pg_snapshot_xmax(pg_current_snapshot());
     v_running := ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x < v_old.next_xid);
-    SELECT a.xid INTO v_xid FROM pgqueue_arrival AS a WHERE a.xid >= v_old.arrival_xid ORDER BY a.xid LIMIT 1;
-    v_xid := least(v_old.next_xid, v_xid);
+    v_xid := least(
+        v_old.next_xid,
+        (SELECT a.xid FROM pgqueue_arrival AS a WHERE NOT a.lazy AND a.xid >= v_old.arrival_xid ORDER BY a.xid LIMIT 1),
+        (SELECT a.xid FROM pgqueue_arrival AS a WHERE a.lazy AND a.xid >= v_old.arrival_xid ORDER BY a.xid LIMIT 1));
 
     v_seq := v_old.lane_seq;
     v_parked := v_old.parked_from;
@@ -61,7 +64,7 @@ BEGIN
         v_now, v_xid,
         ARRAY(
             SELECT x FROM unnest(v_running) AS x WHERE x < v_xid
-            UNION SELECT a.xid FROM pgqueue_arrival AS a WHERE a.xid = ANY (v_old.late_xids)),
+            UNION SELECT a.xid FROM pgqueue_arrival AS a WHERE a.lazy = ANY ('{f,t}') AND a.xid = ANY (v_old.late_xids)),
         v_seq, v_parked, v_xmax, v_next_seq);
     DELETE FROM pgqueue_floor AS f WHERE f.id < (SELECT max(id) - 10 FROM pgqueue_floor);
     RETURN pgqueue_promote(p_limit);

@@ -26,17 +26,20 @@ CREATE INDEX pgqueue_lane_parked ON pgqueue_lane (queue, parked_until) WHERE par
 CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq);
 
 -- Append-only news of a channel, folded into its lane by whoever dequeues next.
--- kind 1: messages became ready, the first of them at this key; kind 0: look at the channel again (limits changed, a slot came free).
+-- kind 1: messages became ready, the first of them at this key; kind 0: look at the channel again (limits changed, a place came free).
+-- lazy: the enqueuer saw the channel in the line with a floor below this key, so nobody needs to hurry. It is still needed: the lane may
+--   have gone before the message was committed.
 CREATE TABLE pgqueue_arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     channel_id bigint NOT NULL,
     kind smallint NOT NULL DEFAULT 1,
+    lazy boolean NOT NULL DEFAULT false,
     messages integer NOT NULL DEFAULT 0,
     floor_rank smallint,
     floor_at timestamptz,
     floor_id bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (xid);
+CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (lazy, xid);
 
 -- Lower bounds for scans of the two tables above, one row a tick; the row with the largest id counts.
 -- They keep every scan off the dead entries that a pinned xmin horizon leaves at the start of an index.

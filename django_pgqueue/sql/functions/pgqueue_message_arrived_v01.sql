@@ -1,0 +1,86 @@
+-- Statement trigger of pgqueue_message, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY.
+-- Leaves one arrival row per channel for the next dequeue to find, and wakes who sleeps on its queue.
+-- Locks: only channels that have a max_size, in channel order (lock order, step 1). Errors: PGQ03, PGQ04, PGQ05, PGQ06.
+CREATE FUNCTION pgqueue_message_arrived()
+RETURNS trigger
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_queue text;
+    v_news record;
+BEGIN
+    -- One message on a channel without max_size, the most frequent case by far, takes three statements.
+    SELECT count(*) AS messages, min(a.channel_id) AS channel_id, min(a.status) AS status, min(-a.priority) AS rank,
+        min(a.dequeue_at) AS dequeue_at, min(a.id) AS id
+    INTO v_news
+    FROM arrived AS a;
+    IF v_news.messages = 1 AND v_news.status = 1 AND v_news.dequeue_at <= v_now THEN
+        INSERT INTO pgqueue_arrival (channel_id, floor_rank, floor_at, floor_id, messages, lazy)
+        SELECT c.id, v_news.rank, v_news.dequeue_at, v_news.id, 1,
+            c.max_concurrency IS NULL AND c.release_interval IS NULL AND EXISTS (
+                SELECT FROM pgqueue_lane AS l
+                WHERE l.channel_id = c.id AND l.seq >= (SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1)
+                    AND coalesce(l.parked_until, '-infinity') = '-infinity'
+                    AND (l.floor_rank, l.floor_at, l.floor_id) <= (v_news.rank, v_news.dequeue_at, v_news.id))
+        FROM pgqueue_channel AS c
+        WHERE c.id = v_news.channel_id AND c.released_at IS NULL AND c.max_size IS NULL;
+        IF FOUND THEN
+            IF EXISTS (
+                SELECT FROM pgqueue_waiter AS w JOIN pgqueue_channel AS c ON c.queue = w.queue
+                WHERE c.id = v_news.channel_id AND w.wait_until > v_now)
+            THEN
+                PERFORM pgqueue_wake(c.queue) FROM pgqueue_channel AS c WHERE c.id = v_news.channel_id;
+            END IF;
+            RETURN NULL;
+        END IF;
+    END IF;
+
+    FOR v_news IN
+        SELECT DISTINCT ON (a.channel_id)
+            a.channel_id,
+            c.queue,
+            c.released_at,
+            c.max_size,
+            a.status = 1 AND a.dequeue_at <= v_now AS ready,
+            count(*) OVER (PARTITION BY a.channel_id) AS messages,
+            bool_or(a.status = 1 AND a.dequeue_at > v_now) OVER (PARTITION BY a.channel_id) AS early,
+            -a.priority AS rank,
+            a.dequeue_at,
+            a.id
+        FROM arrived AS a
+        LEFT JOIN pgqueue_channel AS c ON c.id = a.channel_id
+        ORDER BY a.channel_id, a.status = 1 AND a.dequeue_at <= v_now DESC, -a.priority, a.dequeue_at, a.id
+    LOOP
+        IF v_news.queue IS NULL THEN
+            RAISE EXCEPTION 'channel % does not exist', v_news.channel_id
+                USING ERRCODE = 'PGQ03', HINT = 'Create the channel first: pgqueue_channel_set(name, queue).';
+        ELSIF v_news.released_at IS NOT NULL THEN
+            RAISE EXCEPTION 'channel % has been released and takes no new messages', v_news.channel_id
+                USING ERRCODE = 'PGQ05', HINT = 'pgqueue_channel_set() opens it again.';
+        END IF;
+        IF v_news.max_size IS NOT NULL THEN
+            PERFORM pgqueue_reserve(v_news.channel_id, v_news.max_size, v_news.messages);
+        END IF;
+        -- A plain INSERT cannot know that a message for later has a status of its own.
+        IF v_news.early THEN
+            UPDATE pgqueue_message AS m
+            SET status = 3
+            FROM arrived AS a
+            WHERE m.id = a.id AND a.channel_id = v_news.channel_id AND a.status = 1 AND a.dequeue_at > v_now;
+        END IF;
+        IF v_news.ready THEN
+            INSERT INTO pgqueue_arrival (channel_id, messages, floor_rank, floor_at, floor_id)
+            VALUES (v_news.channel_id, v_news.messages, v_news.rank, v_news.dequeue_at, v_news.id);
+            IF v_news.queue IS DISTINCT FROM v_queue THEN
+                v_queue := v_news.queue;
+                PERFORM pgqueue_wake(v_queue);
+            END IF;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END;
+$$;
