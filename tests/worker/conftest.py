@@ -1,0 +1,182 @@
+"""Workers in threads and in processes, and a look at what they did."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many
+from django_pgqueue.maintenance.loop import MaintenanceLoop
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.worker import Worker
+from tests.worker.scripted import handlers as scripted
+
+REPOSITORY = Path(__file__).parent.parent.parent
+# Django's flush leaves what it does not manage.
+RUNTIME = (
+    "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, "
+    "pgqueue_tally, scripted_effect, scripted_mark"
+)
+
+
+@pytest.fixture
+def queue(transactional_db: None) -> Iterator[None]:
+    """Empty tables and the default channel; what the test does is committed."""
+    sql(scripted.TABLES)
+    sql(f"TRUNCATE {RUNTIME}")
+    channel_set("default")
+    yield
+    sql(f"TRUNCATE {RUNTIME}")
+
+
+@pytest.fixture
+def start(queue: None) -> Iterator[Callable[..., Worker]]:
+    """Workers in threads: `start(concurrency=2)`; stopped at the end, if the test has not."""
+    running: list[tuple[Worker, threading.Thread]] = []
+
+    def start(*, maintenance: bool = False, **options: Any) -> Worker:
+        options = {"using": "default", "poll_interval": timedelta(seconds=0.1)} | options
+        companion = (lambda wake: MaintenanceLoop("default", on_promoted=wake)) if maintenance else None
+        worker = Worker(WorkerOptions(**options), companion=companion)
+        worker.clean = None
+        thread = threading.Thread(target=lambda: setattr(worker, "clean", worker.run()))
+        worker.join = lambda: ended(thread)
+        running.append((worker, thread))
+        thread.start()
+        return worker
+
+    yield start
+    for worker, thread in running:
+        if thread.is_alive():
+            worker.stop()
+        ended(thread)
+
+
+def ended(thread: threading.Thread) -> None:
+    thread.join(30)
+    assert not thread.is_alive(), "the worker does not end"
+
+
+@pytest.fixture
+def drain(start: Callable[..., Worker]) -> Callable[..., dict[str, int]]:
+    """Run a worker until nothing is ready; returns its totals, without zeros."""
+
+    def drain(**options: Any) -> dict[str, int]:
+        worker = start(drain=True, **options)
+        worker.join()
+        assert worker.clean
+        return {event: count for event, count in worker.ledger.totals().items() if count}
+
+    return drain
+
+
+class Process:
+    """`manage.py runqueueworker` with the scripted handlers."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *arguments],
+            env={**environment, "DJANGO_SETTINGS_MODULE": "tests.worker.settings", "PYTHONPATH": path},
+            cwd=REPOSITORY,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+        )
+
+    @property
+    def log(self) -> str:
+        self.output.seek(0)
+        return self.output.read()
+
+    def signal(self, number: int) -> None:
+        self.popen.send_signal(number)
+
+    def wait(self, timeout: float = 30) -> int:
+        return self.popen.wait(timeout)
+
+
+@pytest.fixture
+def spawn(queue: None, environment: dict[str, str]) -> Iterator[Callable[..., Process]]:
+    """Workers in processes of their own: `spawn("--lease", "1")`; killed at the end."""
+    started: list[Process] = []
+
+    def spawn(*arguments: str) -> Process:
+        started.append(Process(environment, *arguments))
+        return started[-1]
+
+    yield spawn
+    for process in started:
+        if process.popen.poll() is None:
+            process.signal(signal.SIGKILL)
+            process.wait()
+        print(process.log)
+        process.output.close()
+
+
+def sql(statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def script(*steps: list[Any], handler: str = "scripted", **fields: Any) -> int:
+    """Enqueue a message that says what its handler shall do. Returns its id."""
+    fields = {"backoff": timedelta(microseconds=1)} | fields
+    return enqueue(handler, list(steps), **fields).id
+
+
+def scripts(count: int, *steps: list[Any], handler: str = "scripted", **fields: Any) -> list[int]:
+    fields = {"backoff": timedelta(microseconds=1)} | fields
+    return [
+        new.id for new in enqueue_many(NewMessage(handler=handler, payload=list(steps), **fields) for _ in range(count))
+    ]
+
+
+def effects() -> list[tuple[int, int]]:
+    """Message and attempt of each effect that is committed."""
+    return sql("SELECT message_id, attempt FROM scripted_effect ORDER BY at")
+
+
+def mark(name: str) -> None:
+    sql("INSERT INTO scripted_mark (name) VALUES (%s)", name)
+
+
+def marks(name: str) -> int:
+    return sql("SELECT count(*) FROM scripted_mark WHERE name = %s", name)[0][0]
+
+
+def where(message: int) -> str:
+    """The one place where the message is."""
+    places = [
+        *(
+            f"live: {Message.Status(status).name.lower()}"
+            for status in Message.objects.filter(id=message).values_list("status", flat=True)
+        ),
+        *ArchivedMessage.objects.filter(id=message).values_list("outcome", flat=True),
+        *(f"dead: {reason}" for reason in DeadLetter.objects.filter(id=message).values_list("reason", flat=True)),
+    ]
+    assert len(places) == 1, places
+    return places[0]
+
+
+def eventually(condition: Callable[[], Any], *, timeout: float = 15) -> Any:
+    """The condition's value, as soon as it is true."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+    return value

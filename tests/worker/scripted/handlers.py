@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection
+
+from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry, handler
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS scripted_effect (
+    message_id bigint, attempt integer, at timestamptz DEFAULT clock_timestamp());
+CREATE TABLE IF NOT EXISTS scripted_mark (name text, at timestamptz DEFAULT clock_timestamp());
+"""
+OUTCOMES = {
+    "complete": Complete,
+    "defer": lambda seconds=0.0, state=None: Defer(delay=timedelta(seconds=seconds), state=state),
+    "retry": lambda seconds=0.0, error="": Retry(after=timedelta(seconds=seconds), error=error),
+    "dead_letter": DeadLetter,
+}
+
+
+def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
+    """Do the steps: a verb and its arguments each. An outcome, or ``raise`` and an outcome, ends it."""
+    for verb, *arguments in steps:
+        match verb:
+            case "effect":
+                sql("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, %s)", delivery.id, delivery.attempt)
+            case "sql":
+                sql(*arguments)
+            case "mark":
+                apart("INSERT INTO scripted_mark (name) VALUES (%s)", *arguments)
+            case "await":
+                while not apart("SELECT FROM scripted_mark WHERE name = %s", *arguments):
+                    time.sleep(0.01)
+            case "sleep":
+                time.sleep(*arguments)
+            case "first":
+                # The steps of the first attempt; later ones go on behind them.
+                if delivery.attempt == 1:
+                    return play(delivery, arguments)
+            case "fresh":
+                # The steps of a delivery without saved state.
+                if delivery.state is None:
+                    return play(delivery, arguments)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "exit":
+                raise SystemExit(*arguments)
+            case "fail":
+                raise ValueError(*arguments)
+            case "answer":
+                return arguments[0]
+            case "object":
+                return Complete(result=object())
+            case "raise":
+                raise OUTCOMES[arguments[0]](*arguments[1:])
+            case _:
+                return OUTCOMES[verb](*arguments)
+    return None
+
+
+def sql(statement: str, *parameters: Any) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        return cursor.rowcount
+
+
+def apart(statement: str, *parameters: Any) -> int:
+    """On a session of its own: committed whatever becomes of the handler."""
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.rowcount
+    finally:
+        other.close()
+
+
+@handler("scripted")
+def scripted(delivery: Delivery) -> Any:
+    return play(delivery, delivery.payload or [])
+
+
+@handler("scripted.atomic", atomic=True)
+def scripted_atomic(delivery: Delivery) -> Any:
+    return play(delivery, delivery.payload or [])
+
+
+@handler("scripted.batch", atomic=True, batch=10)
+def scripted_batch(deliveries: list[Delivery]) -> Any:
+    sql("INSERT INTO scripted_mark (name) VALUES (%s)", f"batch of {len(deliveries)}")
+    return {delivery.id: play(delivery, delivery.payload or []) for delivery in deliveries}

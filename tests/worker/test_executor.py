@@ -1,0 +1,140 @@
+"""The executor turns whatever a handler does into a value; no database anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
+from django_pgqueue.outcomes import Outcome
+from django_pgqueue.worker.executor import execute, run
+from django_pgqueue.worker.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DELIVERY = Delivery(
+    id=7, queue="default", channel="default", handler="h", payload=None, body=None, headers={}, priority=0, attempt=1,
+    max_attempts=5, token=None, lease_expires_at=NOW, state=None, created_at=NOW, dequeue_at=NOW,
+)  # fmt: skip
+
+
+def raising(error: BaseException) -> Any:
+    def function(delivery: Any) -> None:
+        raise error
+
+    return function
+
+
+def test_nothing_returned_is_done() -> None:
+    assert isinstance(execute(lambda delivery: None, DELIVERY).outcome, Complete)
+
+
+@pytest.mark.parametrize("outcome", [Complete(1), Defer(delay=timedelta(1)), Retry(), DeadLetter("refused")])
+def test_an_outcome_may_be_returned_or_raised(outcome: Outcome) -> None:
+    returned = execute(lambda delivery: outcome, DELIVERY)
+    raised = execute(raising(outcome), DELIVERY)
+    assert (returned.outcome, returned.raised) == (outcome, False)
+    assert (raised.outcome, raised.raised) == (outcome, True)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_any_exception_is_a_failure_of_the_message(error: BaseException) -> None:
+    execution = execute(raising(error), DELIVERY)
+    assert isinstance(execution.outcome, Retry)
+    assert execution.error["type"] == type(error).__name__
+    assert execution.reason == "failed"
+
+
+def test_the_traceback_names_frames_and_causes_but_no_locals_nor_source() -> None:
+    def function(delivery: Delivery) -> None:
+        password = "hunter2"  # noqa: F841
+        try:
+            int("x")
+        except ValueError as error:
+            raise RuntimeError("outer") from error
+
+    error = execute(function, DELIVERY).error
+    assert error["message"] == "outer"
+    assert "test_executor.py" in error["traceback"]
+    assert ", in function" in error["traceback"]
+    assert "ValueError: invalid literal" in error["traceback"]
+    assert error["traceback"].index("ValueError") < error["traceback"].index("RuntimeError: outer")
+    assert "hunter2" not in error["traceback"]
+    assert "executor.py" not in error["traceback"].replace("test_executor.py", "")
+
+
+def test_an_exception_that_causes_itself_is_described() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert "second" in execute(raising(first), DELIVERY).error["traceback"]
+
+
+def test_messages_are_cleaned_and_bounded() -> None:
+    error = execute(raising(ValueError("nul \x00, half a pair \ud800, " + "x" * 100_000)), DELIVERY).error
+    assert error["message"].startswith("nul \\x00, half a pair \\ud800, xxx")
+    assert len(error["message"]) < LONGEST_MESSAGE + 100
+    assert len(error["traceback"]) < LONGEST_TRACEBACK + 100
+
+
+def test_an_exception_that_cannot_be_shown_is_still_a_failure() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise AttributeError("never initialised")
+
+    execution = execute(raising(Broken()), DELIVERY)
+    assert execution.error["type"].endswith("Broken")
+    assert "cannot be shown" in execution.error["message"]
+
+
+@pytest.mark.parametrize("answer", [42, "done", {"ok": True}, False, Complete, object(), Outcome()])
+def test_nonsense_is_retried_and_named(answer: Any) -> None:
+    execution = execute(lambda delivery: answer, DELIVERY)
+    assert isinstance(execution.outcome, Retry)
+    assert execution.error["type"] == "django_pgqueue.exceptions.HandlerError"
+    assert "'h' returned" in execution.error["message"]
+
+
+def test_an_async_handler_is_named_without_a_warning_of_a_forgotten_await() -> None:
+    async def function(delivery: Delivery) -> None: ...
+
+    assert "async_to_sync" in execute(function, DELIVERY).error["message"]
+
+
+def test_an_unknown_handler_will_be_rejected() -> None:
+    execution = execute(None, DELIVERY)
+    assert isinstance(execution.outcome, Retry)
+    assert execution.reason == "rejected"
+    assert "No handler is called 'h'" in execution.error["message"]
+
+
+def test_a_retry_keeps_its_own_words() -> None:
+    error = execute(lambda delivery: Retry(error="quota"), DELIVERY).error
+    assert (error["type"], error["message"]) == ("Retry", "quota")
+
+
+class TestBatch:
+    deliveries = [DELIVERY, replace(DELIVERY, id=8)]
+
+    def outcomes(self, function: Any) -> list[Any]:
+        return [execution.outcome for execution in run(function, self.deliveries, batch=True)]
+
+    def test_nothing_returned_is_all_done(self) -> None:
+        assert all(isinstance(outcome, Complete) for outcome in self.outcomes(lambda deliveries: None))
+
+    def test_outcomes_go_by_id(self) -> None:
+        refused = DeadLetter("refused")
+        first, second = self.outcomes(lambda deliveries: {8: refused})
+        assert isinstance(first, Complete)
+        assert second is refused
+
+    @pytest.mark.parametrize("answer", [[None, None], {9: None}, "done"])
+    def test_an_answer_that_is_not_about_its_messages_fails_all(self, answer: Any) -> None:
+        executions = run(lambda deliveries: answer, self.deliveries, batch=True)
+        assert {execution.error["type"] for execution in executions} == {"django_pgqueue.exceptions.HandlerError"}
+
+    def test_an_exception_fails_all(self) -> None:
+        executions = run(raising(ValueError("no")), self.deliveries, batch=True)
+        assert [execution.error["message"] for execution in executions] == ["no", "no"]
+        assert all(execution.raised for execution in executions)
