@@ -8,12 +8,14 @@ import pytest
 from tests.concurrency.helpers import IMPATIENT, Session, make_channel
 from tests.conftest import Connect
 
-RUNTIME = "pgqueue_lane, pgqueue_arrival, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_archived_message"
+RUNTIME = (
+    "pgqueue_lane, pgqueue_arrival, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_archived_message"
+)
 
 
 @pytest.fixture(autouse=True)
 def empty_line(pg_url: str, connect: Connect) -> None:
-    """Flush empties what has models; the tables behind the line have none. The floors stay where earlier tests left them."""
+    """Flush empties what has models; the tables behind the line have none. The floors stay where they are."""
     with psycopg.connect(pg_url, autocommit=True) as session:
         session.execute(f"TRUNCATE {RUNTIME}")
 

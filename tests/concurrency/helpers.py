@@ -1,4 +1,4 @@
-"""Plain SQL sessions as producers, workers and operators: these tests are about PostgreSQL, so nothing stands in between."""
+"""Plain SQL sessions as producers, workers and operators: nothing stands between these tests and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -58,9 +58,12 @@ def enqueue_many(session: Session, channels: Iterable[str], queue: str = "defaul
     names = list(channels)
     return column(
         session,
-        "SELECT id FROM pgqueue_enqueue_many(array_fill('work'::text, %s), array_fill('{}'::jsonb, %s), %s, array_fill(%s::text, %s))",
-        [len(names)], [len(names)], names, queue, [len(names)],
-    )  # fmt: skip
+        "SELECT id FROM pgqueue_enqueue_many(%s, array_fill('{}'::jsonb, %s), %s, %s)",
+        ["work"] * len(names),
+        [len(names)],
+        names,
+        [queue] * len(names),
+    )
 
 
 def fill(session: Session, channel: str, count: int) -> None:
@@ -82,8 +85,10 @@ def settle(session: Session, leases: Iterable[Lease], verb: str = "complete", *m
     return column(
         session,
         f"SELECT pgqueue_{verb}(%s, %s{extra})",
-        [lease.id for lease in ordered], [lease.token for lease in ordered], *more,
-    )  # fmt: skip
+        [lease.id for lease in ordered],
+        [lease.token for lease in ordered],
+        *more,
+    )
 
 
 def retry(session: Session, leases: Iterable[Lease], delay: str = "0") -> None:
@@ -109,7 +114,7 @@ def drain(session: Session, limit: int = 10, *, queue: str = "default") -> list[
 
 
 def together(*actions: Callable[[], Any]) -> list[Any]:
-    """Run the actions in a thread each, started at one moment; their results. The first error of any of them is raised."""
+    """Run the actions in a thread each, started at one moment. Returns their results, or raises the first error."""
     barrier = threading.Barrier(len(actions))
     results: list[Any] = [None] * len(actions)
     errors: list[BaseException] = []

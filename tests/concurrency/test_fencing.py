@@ -1,4 +1,4 @@
-"""C4: whoever lost a lease changes nothing. Two sessions settle the same message; a settlement whose answer was lost is repeated."""
+"""C4: whoever lost a lease changes nothing: two sessions settle one message, a settlement is repeated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,19 @@ from django_pgqueue import complete, heartbeat
 from django_pgqueue import dequeue as dequeue_deliveries
 from django_pgqueue.exceptions import LeaseLost
 from tests.concurrency.helpers import (
-    Lease, Session, dequeue, drain, enqueue, fill, make_channel, one, retry, settle, together, waits,
-)  # fmt: skip
+    Lease,
+    Session,
+    dequeue,
+    drain,
+    enqueue,
+    fill,
+    make_channel,
+    one,
+    retry,
+    settle,
+    together,
+    waits,
+)
 
 SETTLE: dict[str, Callable[[Session, list[Lease]], object]] = {
     "complete": lambda session, leases: settle(session, leases),
@@ -39,7 +50,8 @@ def sweep(session: Session) -> int:
 def homes(session: Session) -> tuple[int, int, int]:
     """Live, archived, dead."""
     return tuple(
-        one(session, f"SELECT count(*) FROM pgqueue_{table}") for table in ("message", "archived_message", "dead_letter")
+        one(session, f"SELECT count(*) FROM pgqueue_{table}")
+        for table in ("message", "archived_message", "dead_letter")
     )
 
 
@@ -55,7 +67,9 @@ def test_a_swept_lease_settles_nothing(session: Session, expired: list[Lease], v
 
 
 @pytest.mark.parametrize("verb", SETTLE)
-def test_a_settlement_under_way_wins_over_the_sweep(session: Session, business: Session, expired: list[Lease], verb: str) -> None:
+def test_a_settlement_under_way_wins_over_the_sweep(
+    session: Session, business: Session, expired: list[Lease], verb: str
+) -> None:
     SETTLE[verb](business, expired)
 
     assert sweep(session) == 0
@@ -155,7 +169,9 @@ def test_a_completion_whose_answer_was_lost_is_repeated(session: Session, connec
     assert homes(session) == (0, 3, 0)
 
 
-def test_a_completion_that_did_not_reach_its_commit_is_repeated(session: Session, connect: Callable[..., Session]) -> None:
+def test_a_completion_that_did_not_reach_its_commit_is_repeated(
+    session: Session, connect: Callable[..., Session]
+) -> None:
     fill(session, "default", 3)
     leases = dequeue(session, 3)
     worker = connect()
@@ -190,7 +206,9 @@ def test_one_lost_lease_of_a_batch(session: Session) -> None:
     assert sorted(settle(session, leases, "complete", None, True)) == [leases[0].id, leases[2].id]
 
 
-def test_batches_of_the_same_leases_in_opposite_order_do_not_deadlock(session: Session, connect: Callable[..., Session]) -> None:
+def test_batches_of_the_same_leases_in_opposite_order_do_not_deadlock(
+    session: Session, connect: Callable[..., Session]
+) -> None:
     """The lease keeper and the completer of a worker work on the same messages, each in an order of its own."""
     make_channel(session, "a")
     fill(session, "a", 9)

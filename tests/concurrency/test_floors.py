@@ -8,8 +8,17 @@ import pytest
 from psycopg.errors import SerializationFailure
 
 from tests.concurrency.helpers import (
-    Session, dequeue, drain, enqueue, enqueue_many, fill, make_channel, one, settle, tick,
-)  # fmt: skip
+    Session,
+    dequeue,
+    drain,
+    enqueue,
+    enqueue_many,
+    fill,
+    make_channel,
+    one,
+    settle,
+    tick,
+)
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_concurrency": 9}], ids=["new", "parked"])
@@ -108,7 +117,10 @@ def test_a_lane_that_was_parked_long_before(session: Session) -> None:
         tick(session)
     settle(session, leases)
     assert [lease.channel for lease in dequeue(session, 5)] == ["full"]
-    session.execute("UPDATE pgqueue_lane SET parked_until = clock_timestamp(), next_at = '-infinity' WHERE parked_until < 'infinity'")
+    session.execute(
+        "UPDATE pgqueue_lane SET parked_until = clock_timestamp(), next_at = '-infinity'"
+        " WHERE parked_until < 'infinity'"
+    )
     tick(session, 2)
 
     assert [lease.channel for lease in dequeue(session, 5)] == ["slow"]
@@ -135,7 +147,9 @@ def test_arrivals_of_several_late_transactions(session: Session, connect: Callab
     assert len({lease.id for lease in taken}) == len(taken) == 6 * 9
 
 
-def test_a_late_transaction_with_a_pinned_horizon(session: Session, business: Session, connect: Callable[..., Session]) -> None:
+def test_a_late_transaction_with_a_pinned_horizon(
+    session: Session, business: Session, connect: Callable[..., Session]
+) -> None:
     pin = connect(autocommit=False)
     pin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     pin.execute("SELECT count(*) FROM pgqueue_message")

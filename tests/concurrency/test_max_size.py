@@ -9,8 +9,19 @@ import psycopg
 import pytest
 
 from tests.concurrency.helpers import (
-    Session, column, dequeue, drain, enqueue, enqueue_many, fill, make_channel, one, settle, together, waits,
-)  # fmt: skip
+    Session,
+    column,
+    dequeue,
+    drain,
+    enqueue,
+    enqueue_many,
+    fill,
+    make_channel,
+    one,
+    settle,
+    together,
+    waits,
+)
 
 
 def sqlstate(action: Callable[[], object]) -> str:
@@ -22,7 +33,9 @@ def sqlstate(action: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize("policy", ["error", "drop"])
-def test_sixteen_enqueuers_race_for_the_last_place(session: Session, connect: Callable[..., Session], policy: str) -> None:
+def test_sixteen_enqueuers_race_for_the_last_place(
+    session: Session, connect: Callable[..., Session], policy: str
+) -> None:
     make_channel(session, "small", max_size=5, full_policy=policy)
     fill(session, "small", 4)
     racers = [connect(autocommit=True) for _ in range(16)]
@@ -41,7 +54,9 @@ def answer(racer: Session) -> str:
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_enqueuers_in_opposite_order_get_an_answer(session: Session, connect: Callable[..., Session], fresh: bool) -> None:
+def test_enqueuers_in_opposite_order_get_an_answer(
+    session: Session, connect: Callable[..., Session], fresh: bool
+) -> None:
     """Success or ChannelBusy (PGQ06), never a deadlock (40P01). `fresh`: nobody has ever enqueued to these channels."""
     for name in "ab":
         make_channel(session, name, max_size=100)
@@ -102,7 +117,9 @@ def test_only_enqueuers_of_the_same_channel_wait(session: Session, business: Ses
     enqueue(other, "small")
 
 
-def test_a_waiting_enqueuer_sees_what_was_taken_meanwhile(session: Session, business: Session, connect: Callable[..., Session]) -> None:
+def test_a_waiting_enqueuer_sees_what_was_taken_meanwhile(
+    session: Session, business: Session, connect: Callable[..., Session]
+) -> None:
     make_channel(session, "small", max_size=2)
     fill(session, "small", 1)
     waiter = connect(autocommit=True)

@@ -1,4 +1,4 @@
-"""C2: an open business transaction that has enqueued delays nobody (ATOMIC_REQUESTS). A wait for a lock is an error in these sessions."""
+"""C2: an open business transaction that has enqueued delays nobody. A wait for a lock is an error in these sessions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from tests.concurrency.helpers import (
-    Lease, Session, column, dequeue, drain, enqueue, enqueue_many, make_channel, one, retry, settle, tick,
-)  # fmt: skip
+    Lease,
+    Session,
+    column,
+    dequeue,
+    drain,
+    enqueue,
+    enqueue_many,
+    make_channel,
+    one,
+    retry,
+    settle,
+    tick,
+)
 
 CHANNELS = ["a", "b", "limited", "slow"]
 
@@ -49,8 +60,12 @@ VERBS: dict[str, Callable[[Session, list[Lease]], object]] = {
     "prune": lambda session, leases: session.execute("SELECT * FROM pgqueue_prune('30 days', '30 days')"),
     "metrics": lambda session, leases: session.execute("SELECT * FROM pgqueue_metrics()"),
     "channel_set": lambda session, leases: [make_channel(session, name, max_concurrency=20) for name in CHANNELS],
-    "channel_pause": lambda session, leases: [session.execute("SELECT pgqueue_channel_pause(%s)", [name]) for name in "ab"],
-    "channel_resume": lambda session, leases: [session.execute("SELECT pgqueue_channel_resume(%s)", [name]) for name in "ab"],
+    "channel_pause": lambda session, leases: [
+        session.execute("SELECT pgqueue_channel_pause(%s)", [name]) for name in "ab"
+    ],
+    "channel_resume": lambda session, leases: [
+        session.execute("SELECT pgqueue_channel_resume(%s)", [name]) for name in "ab"
+    ],
     "channel_release": lambda session, leases: session.execute("SELECT pgqueue_channel_release('b')"),
 }
 

@@ -1,4 +1,4 @@
-"""No missed wake-up: whatever two sessions do to a channel at one moment, what is ready is delivered to whoever asks afterwards."""
+"""No missed wake-up: whatever two sessions do at one moment, what is ready is delivered to whoever asks afterwards."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from collections.abc import Callable
 import pytest
 
 from tests.concurrency.helpers import (
-    Session, column, dequeue, drain, enqueue, enqueue_many, fill, make_channel, one, settle, tick, together, waits,
-)  # fmt: skip
+    Session,
+    column,
+    dequeue,
+    drain,
+    enqueue,
+    enqueue_many,
+    fill,
+    make_channel,
+    one,
+    settle,
+    tick,
+    together,
+    waits,
+)
 
 
 def free_line(session: Session, count: int, *, size: int = 12) -> None:
@@ -27,7 +39,11 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
 ) -> None:
     """A dequeue that has read the limit before it was lifted must not park the lane for ever after it was lifted."""
     free_line(session, 12)
-    limited = {"max_concurrency": {"max_concurrency": 1}, "release_interval": {"release_interval": "1 hour"}, "pause": {}}[limit]
+    limited = {
+        "max_concurrency": {"max_concurrency": 1},
+        "release_interval": {"release_interval": "1 hour"},
+        "pause": {},
+    }[limit]
     make_channel(session, "last", **limited)
     fill(session, "last", 3)
     if limit == "pause":
@@ -37,9 +53,9 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
             pass
         make_channel(session, "last", weight=2)  # news: it is worth another look
     tick(session, 2)
-    assert one(session, "SELECT channel_id FROM pgqueue_lane WHERE parked_until IS NULL ORDER BY seq DESC LIMIT 1") == one(
-        session, "SELECT id FROM pgqueue_channel WHERE name = 'last'"
-    )
+    assert one(
+        session, "SELECT channel_id FROM pgqueue_lane WHERE parked_until IS NULL ORDER BY seq DESC LIMIT 1"
+    ) == one(session, "SELECT id FROM pgqueue_channel WHERE name = 'last'")
     # Who moves a lane to the tail now stands still: at the first of the lanes, after reading the limits of all.
     holder, walker = connect(autocommit=False), connect(autocommit=True)
     holder.execute("ALTER SEQUENCE pgqueue_lane_seq OWNED BY NONE")
@@ -56,12 +72,14 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
     together(lambda: dequeue(walker, 52), lift)  # four of each lane
 
     drain(session)
-    ready = "SELECT c.name FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id WHERE m.status = 1"
+    ready = (
+        "SELECT c.name FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id WHERE m.status = 1"
+    )
     assert column(session, ready) == []
 
 
 def test_a_limit_that_comes_while_a_completion_is_open(session: Session, business: Session) -> None:
-    """Whoever settles has not seen the limit, whoever dequeues has not seen the settlement: the lane must not be parked for good."""
+    """Who settles has not seen the limit, who dequeues has not seen the settlement: the lane must not park for good."""
     make_channel(session, "a")
     fill(session, "a", 3)
     leases = dequeue(session, 1)
@@ -159,7 +177,9 @@ def test_a_more_urgent_message_while_the_lane_is_held(session: Session, business
     assert dequeue(session, 1)[0].id == urgent
 
 
-def test_a_place_that_comes_free_while_the_lane_is_being_parked(session: Session, business: Session, other: Session) -> None:
+def test_a_place_that_comes_free_while_the_lane_is_being_parked(
+    session: Session, business: Session, other: Session
+) -> None:
     make_channel(session, "a", max_concurrency=1)
     fill(session, "a", 3)
     leases = dequeue(session, 1)

@@ -1,0 +1,137 @@
+"""C6: round robin by weight.
+
+The bound: a new message of a channel that had none is delivered after at most one turn of every other channel of its queue that
+has ready messages and may run. With dequeue(limit=1) that is the sum of their weights in messages; with a limit that is not
+smaller than the number of these channels it is the second call. How many messages they hold does not matter, nor how these
+were enqueued.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.concurrency.helpers import (
+    Session,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    fill,
+    make_channel,
+    one,
+    settle,
+    tick,
+)
+
+
+def messages_before(session: Session, name: str, limit: int) -> tuple[int, int]:
+    """Calls, and messages of other channels, before the first message of the channel."""
+    before = 0
+    for call in range(1, 1000):
+        leases = dequeue(session, limit)
+        names = [lease.channel for lease in leases]
+        if name in names:
+            return call, before + names.index(name)
+        assert leases, f"nothing of {name}"
+        before += len(leases)
+    raise AssertionError(f"nothing of {name}")
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+@pytest.mark.parametrize("weight", [1, 4])
+def test_a_new_message_is_delivered_within_one_round(session: Session, limit: int, weight: int) -> None:
+    make_channel(session, "a", weight=weight)
+    make_channel(session, "b")
+    fill(session, "a", 5000)
+    dequeue(session, 3)
+    for _ in range(3):
+        enqueue(session, "b")
+
+        calls, before = messages_before(session, "b", limit)
+
+        assert before <= max(weight, limit)
+        assert calls <= max(weight + 1 if limit == 1 else 2, 2)
+
+
+def test_a_backlog_of_single_messages_delays_nobody(session: Session) -> None:
+    """Nobody dequeued for a while: every statement has left an arrival of its own."""
+    make_channel(session, "a")
+    make_channel(session, "b")
+    session.execute("SELECT count(pgqueue_enqueue('work', '{}', 'a')) FROM generate_series(1, 3000)")
+    enqueue(session, "b")
+
+    calls, before = messages_before(session, "b", 1)
+
+    assert (calls, before) <= (2, 1)
+
+
+def test_a_backlog_in_another_queue_delays_nobody(session: Session) -> None:
+    make_channel(session, "a", "other")
+    make_channel(session, "b")
+    session.execute("SELECT count(pgqueue_enqueue('work', '{}', 'a', 'other')) FROM generate_series(1, 1000)")
+    enqueue(session, "b")
+
+    assert messages_before(session, "b", 1) == (1, 0)
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100])
+def test_a_hundred_channels_are_served_in_rotation(session: Session, limit: int) -> None:
+    names = [f"channel{place:03}" for place in range(100)]
+    for name in names:
+        make_channel(session, name)
+    enqueue_many(session, names * 6)
+    tick(session, 3)
+    order = [lease.channel for _ in range(500 // limit) for lease in dequeue(session, limit)]
+
+    assert len(order) == 500
+    for start in range(0, 500, 100):
+        assert set(order[start : start + 100]) == set(names)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("limit", [1, 8])
+def test_shares_follow_the_weights(session: Session, limit: int, limited: bool) -> None:
+    more = {"max_concurrency": 10_000} if limited else {}
+    make_channel(session, "three", weight=3, **more)
+    make_channel(session, "one", weight=1, **more)
+    fill(session, "three", 200)
+    fill(session, "one", 200)
+
+    shares = Counter(lease.channel for _ in range(160 // limit) for lease in dequeue(session, limit))
+
+    assert shares == {"three": 120, "one": 40}
+
+
+def test_tenants_at_their_limit_neither_slow_nor_hide_others(session: Session) -> None:
+    for place in range(200):
+        make_channel(session, f"full{place}", max_concurrency=1)
+        make_channel(session, f"paused{place}")
+        make_channel(session, f"slow{place}", release_interval="1 hour")
+        session.execute("SELECT pgqueue_channel_pause(%s)", [f"paused{place}"])
+    held = [f"{kind}{place}" for place in range(200) for kind in ("full", "paused", "slow")]
+    enqueue_many(session, held * 2)
+    tick(session, 15)
+    while dequeue(session, 50):
+        pass
+    make_channel(session, "b")
+    enqueue(session, "b")
+
+    assert messages_before(session, "b", 1) == (1, 0)
+    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE status = 2") == 401
+    assert one(session, "SELECT count(*) FROM pgqueue_lane WHERE parked_until IS NULL") == 0
+
+
+def test_a_tenant_that_completes_at_once_gets_no_more_than_its_turn(session: Session) -> None:
+    """Coming free does not move a channel to the head of the line."""
+    make_channel(session, "quick", max_concurrency=1)
+    for name in "abcd":
+        make_channel(session, name)
+    enqueue_many(session, ["quick", *"abcd"] * 30)
+    order = []
+    for _ in range(50):
+        leases = dequeue(session, 1)
+        settle(session, leases)
+        order += [lease.channel for lease in leases]
+
+    assert Counter(order) == {"quick": 10, "a": 10, "b": 10, "c": 10, "d": 10}

@@ -1,0 +1,135 @@
+"""C4: a live lease is exclusive. Many sessions drain the same backlog: every message once, none left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain
+
+import pytest
+
+from tests.concurrency.helpers import (
+    Chance,
+    Lease,
+    Session,
+    column,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    make_channel,
+    one,
+    seeds,
+    settle,
+    together,
+)
+
+WORKERS = 8
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize(("channels", "limit"), [(1, 1), (1, 25), (40, 1), (40, 25)])
+def test_every_message_is_delivered_once(
+    session: Session, connect: Callable[..., Session], channels: int, limit: int, seed: int
+) -> None:
+    chance = Chance(seed, "backlog").random
+    names = [f"channel{place}" for place in range(channels)]
+    for name in names:
+        make_channel(session, name)
+    ids: list[int] = []
+    while len(ids) < 150 * (1 if limit == 1 else 4):
+        if chance.random() < 0.5:
+            ids.append(enqueue(session, chance.choice(names)))
+        else:
+            ids += enqueue_many(session, chance.choices(names, k=20))
+    workers = [connect(autocommit=True) for _ in range(WORKERS)]
+
+    def work(place: int) -> list[Lease]:
+        own = Chance(seed, f"worker {place}")
+        taken: list[Lease] = []
+        empty = 0
+        while empty < 3:
+            leases = dequeue(workers[place], own.random.randint(1, limit))
+            empty = 0 if leases else empty + 1
+            assert len(leases) <= limit
+            settle(workers[place], leases)
+            taken += leases
+        return taken
+
+    taken = list(chain(*together(*(lambda place=place: work(place) for place in range(WORKERS)))))
+
+    assert Counter(lease.id for lease in taken) == Counter(ids)
+    assert {lease.attempts for lease in taken} == {1}
+    assert sorted(column(session, "SELECT id FROM pgqueue_archived_message")) == sorted(ids)
+    assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
+
+
+def test_a_hot_channel_is_served_by_all_while_one_holds_its_lane(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    make_channel(session, "hot")
+    ids = enqueue_many(session, ["hot"] * 200)
+    holder = connect()
+    held = dequeue(holder, 10)
+    workers = [connect(autocommit=True) for _ in range(WORKERS)]
+
+    def work(worker: Session) -> list[Lease]:
+        taken: list[Lease] = []
+        while leases := dequeue(worker, 5):
+            settle(worker, leases)
+            taken += leases
+        return taken
+
+    taken = list(chain(*together(*(lambda worker=worker: work(worker) for worker in workers))))
+
+    assert sorted(lease.id for lease in taken + held) == sorted(ids)
+    holder.commit()
+
+
+def test_tokens_are_unique_and_attempts_rise_by_one(session: Session) -> None:
+    make_channel(session, "a")
+    enqueue(session, "a", max_attempts=50)
+    seen: list[Lease] = []
+    for _ in range(20):
+        seen += dequeue(session, lease="1 microsecond")
+        session.execute("SELECT * FROM pgqueue_sweep()")
+        session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp()")
+
+    assert len({lease.token for lease in seen}) == 20
+    assert [lease.attempts for lease in seen] == list(range(1, 21))
+
+
+def test_pop_delivers_once_under_concurrency(session: Session, connect: Callable[..., Session]) -> None:
+    make_channel(session, "a")
+    make_channel(session, "b", max_concurrency=1)
+    ids = enqueue_many(session, ["a", "b"] * 60)
+    workers = [connect(autocommit=True) for _ in range(WORKERS)]
+
+    def work(worker: Session) -> list[int]:
+        taken: list[int] = []
+        while popped := column(worker, "SELECT id FROM pgqueue_pop('default', 4)"):
+            taken += popped
+        return taken
+
+    taken = list(chain(*together(*(lambda worker=worker: work(worker) for worker in workers))))
+    while popped := column(session, "SELECT id FROM pgqueue_pop('default', 4)"):
+        taken += popped
+
+    assert sorted(taken) == sorted(ids)
+
+
+def test_a_channel_of_one_keeps_its_order(session: Session, connect: Callable[..., Session]) -> None:
+    """C8: max_concurrency = 1 is strict first in, first out, whoever takes the messages."""
+    make_channel(session, "a", max_concurrency=1)
+    ids = enqueue_many(session, ["a"] * 40)
+    workers = [connect(autocommit=True) for _ in range(WORKERS)]
+    order: list[int] = []
+
+    def work(worker: Session) -> None:
+        while len(order) < len(ids):
+            for lease in dequeue(worker, 3):
+                order.append(lease.id)
+                settle(worker, [lease])
+
+    together(*(lambda worker=worker: work(worker) for worker in workers))
+
+    assert order == ids
