@@ -10,7 +10,7 @@ from django_pgqueue import channel_resume, channel_set
 
 QUEUE: Final = "flights"
 
-ONE_AT_A_TIME: Final = "FL"
+ONE_AT_A_TIME: Final = "F9"
 RATED: Final = "AS"
 WEIGHTED: Final = "DL"
 UNLIMITED: dict[str, Any] = {

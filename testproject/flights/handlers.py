@@ -10,11 +10,7 @@ from flights.channels import QUEUE
 from flights.models import AircraftLog, Departure, RouteStatistics
 
 
-@handler("flights.depart", queue=QUEUE, atomic=True)
-def depart_one(delivery: Delivery) -> DeadLetter | None:
-    return depart([delivery]).get(delivery.id)
-
-
+@handler("flights.depart", queue=QUEUE, atomic=True, batch=100)
 def depart(deliveries: Sequence[Delivery]) -> dict[int, DeadLetter]:
     """Keep the aircraft log and the route statistics; refuse what never departed.
 

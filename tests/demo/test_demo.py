@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 from django.db.models import F
-from flights.channels import QUEUE
+from flights.channels import ONE_AT_A_TIME, QUEUE
 from flights.demo.run import LOCK
 from flights.models import AircraftLog, Departure, RouteStatistics
 
@@ -41,7 +41,7 @@ def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(ma
     channel_set("default")
     mine = enqueue("somebody.else", {"departure": 1}).id
     assert manage("demo", "--flights", "300").returncode == 0
-    channel_set("FL", QUEUE, max_concurrency=7)
+    channel_set("UA", QUEUE, max_concurrency=7)
 
     again = manage("demo", "--flights", "200", "--workers", "2", "--concurrency", "2")
 
@@ -55,7 +55,7 @@ def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(ma
 def test_a_run_after_a_killed_worker_is_not_held_up_by_its_leases(manage: Manage) -> None:
     assert manage("demo", "--flights", "300").returncode == 0
     for _ in range(3):
-        enqueue("flights.depart", {"departure": 1}, channel="FL", queue=QUEUE)
+        enqueue("flights.depart", {"departure": 1}, channel=ONE_AT_A_TIME, queue=QUEUE)
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pgqueue_dequeue(%s, 3, '1 hour')", [QUEUE])
         assert cursor.fetchone() == (1,)

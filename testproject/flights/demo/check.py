@@ -78,7 +78,7 @@ def _once(expected: Expected) -> Check:
         "departure",
     )
     if waiting := left():
-        differences.append(f"still in the queue: {waiting:,}")
+        differences.insert(0, f"still in the queue: {waiting:,}")
     return Check("every departure once", f"{expected.flights:,} departures", differences)
 
 

@@ -16,6 +16,8 @@ from django.conf import settings
 from django_pgqueue.models import Message
 from flights.channels import QUEUE
 
+# Enough to fill the handler's batches in both threads.
+BATCH = 200
 # Looking costs time that is the worker's: the next look waits for so many times what the last one took.
 PATIENCE = 20
 
@@ -26,7 +28,8 @@ class WorkerFailed(Exception):
 
 def command(concurrency: int) -> list[str]:
     """As one would type it, but for the interpreter and the path."""
-    return ["manage.py", "runqueueworker", "--queue", QUEUE, "--concurrency", str(concurrency), "--drain"]
+    options = ["--queue", QUEUE, "--concurrency", str(concurrency), "--batch", str(BATCH), "--drain"]
+    return ["manage.py", "runqueueworker", *options]
 
 
 def drain(workers: int, concurrency: int, show: Callable[[int], None]) -> None:

@@ -30,7 +30,7 @@ class Command(BaseCommand):
             help=f"the first N departures of the file, or all {source.TOTAL:,}; also as FLIGHTS (default: {DEFAULT})",
         )
         parser.add_argument("--workers", type=int, default=1, help="worker processes (default: 1)")
-        parser.add_argument("--concurrency", type=int, default=4, help="threads of each worker (default: 4)")
+        parser.add_argument("--concurrency", type=int, default=2, help="threads of each worker (default: 2)")
         parser.add_argument("--check", action="store_true", help="only check what the last run left in the database")
 
     def handle(self, *args: Any, flights: str, workers: int, concurrency: int, check: bool, **options: Any) -> None:
