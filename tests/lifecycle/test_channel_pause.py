@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import channel_pause, channel_set, complete, dequeue, enqueue, heartbeat, peek, retry
+from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
+from django_pgqueue.models import Channel
+from tests.lifecycle.conftest import pass_time, places, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+def test_nothing_more_is_delivered_and_enqueue_goes_on():
+    enqueue("h")
+    channel_pause("default", reason="the bank is closed")
+    assert enqueue("h").created
+    assert dequeue(limit=10) == []
+    assert len(peek(limit=10)) == 2
+    channel = Channel.objects.get()
+    assert channel.pause_reason == "the bank is closed"
+    assert channel.paused_at
+
+
+def test_it_holds_from_the_next_dequeue_on():
+    for n in range(4):
+        enqueue("h", n)
+    assert len(dequeue(limit=2)) == 2
+    channel_pause("default")
+    assert dequeue(limit=2) == []
+
+
+def test_what_is_leased_may_be_settled():
+    enqueue("h")
+    [delivery] = dequeue()
+    channel_pause("default")
+    heartbeat(delivery)
+    complete(delivery)
+    assert places(delivery.id) == ["archive"]
+
+
+def test_retries_and_what_becomes_due_wait_too():
+    enqueue("h")
+    enqueue("h", delay=timedelta(minutes=1))
+    [delivery] = dequeue()
+    channel_pause("default")
+    retry(delivery, errors=[{}], delays=[timedelta(0)])
+    pass_time(minutes=1)
+    assert dequeue(limit=10) == []
+
+
+def test_an_edit_of_the_row_pauses_as_well():
+    enqueue("h")
+    sql("UPDATE pgqueue_channel SET paused_at = clock_timestamp()")
+    assert dequeue() == []
+
+
+def test_other_channels_go_on():
+    channel_set("other")
+    enqueue("h")
+    enqueue("h", channel="other")
+    channel_pause("default")
+    assert [delivery.channel for delivery in dequeue(limit=10)] == ["other"]
+
+
+def test_a_second_pause_keeps_the_moment_and_takes_the_new_reason():
+    channel_pause("default", reason="first")
+    paused_at = Channel.objects.get().paused_at
+    channel_pause("default", reason="second")
+    channel = Channel.objects.get()
+    assert (channel.paused_at, channel.pause_reason) == (paused_at, "second")
+
+
+def test_an_unknown_channel_is_refused():
+    with refused(ChannelNotFound):
+        channel_pause("nowhere")
+    with refused(ChannelNotFound):
+        channel_pause("default", "emails")
+    with refused(InvalidMessage):
+        channel_pause("default", reason="a\0b")
+
+
+def test_it_is_a_function_of_the_database_too():
+    sql("SELECT pgqueue_channel_pause('default', p_reason => 'psql')")
+    assert Channel.objects.get().pause_reason == "psql"

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import transaction
+
+from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, sweep
+from django_pgqueue.exceptions import InvalidMessage, LeaseLost, PartitionMissing
+from django_pgqueue.models import ArchivedMessage, Channel
+from tests.lifecycle.conftest import expire, live, pass_time, places, refused, rolled_back, sql
+
+pytestmark = pytest.mark.django_db
+
+
+def leased(count: int = 1, **fields):
+    for n in range(count):
+        enqueue("h", n, **fields)
+    return dequeue(limit=count, worker="me")
+
+
+def test_a_completed_message_is_in_the_archive_as_it_was():
+    sent = enqueue(
+        "greet",
+        {"n": 1},
+        body=b"\xff",
+        headers={"x": 1},
+        priority=4,
+        dedupe_key="k",
+        max_attempts=3,
+        backoff=timedelta(seconds=1),
+    )
+    [delivery] = dequeue(worker="me")
+    created, due, leased_at = live(sent.id, "created_at", "dequeue_at", "leased_at")
+    assert complete(delivery) == {sent.id}
+    assert places(sent.id) == ["archive"]
+    kept = ArchivedMessage.objects.get(pk=sent.id)
+    assert (kept.queue, kept.channel, kept.handler, kept.payload, bytes(kept.body)) == (
+        "default",
+        "default",
+        "greet",
+        {"n": 1},
+        b"\xff",
+    )
+    assert (kept.headers, kept.priority, kept.dedupe_key, kept.worker, kept.outcome) == (
+        {"x": 1},
+        4,
+        "k",
+        "me",
+        "completed",
+    )
+    assert (kept.attempts, kept.max_attempts, kept.result, kept.state, kept.errors) == (1, 3, None, None, None)
+    assert (kept.created_at, kept.dequeue_at, kept.leased_at) == (created, due, leased_at)
+    assert kept.archived_at >= kept.leased_at
+
+
+def test_results_stay_with_their_messages():
+    deliveries = leased(3)
+    complete(reversed(deliveries), results=[{"n": delivery.payload} for delivery in reversed(deliveries)])
+    found = {message.payload: message.result for message in ArchivedMessage.objects.all()}
+    assert found == {n: {"n": n} for n in range(3)}
+
+
+def test_some_messages_may_have_no_result():
+    deliveries = leased(2)
+    complete(deliveries, results=["done", None])
+    assert [message.result for message in ArchivedMessage.objects.order_by("id")] == ["done", None]
+
+
+def test_state_of_a_deferral_is_archived():
+    [delivery] = leased()
+    defer(delivery, state={"page": 2})
+    complete(dequeue())
+    assert ArchivedMessage.objects.get().state == {"page": 2}
+
+
+def test_nothing_is_nothing():
+    assert complete([]) == set()
+
+
+@pytest.mark.parametrize("result", [{1}, "a\0b", float("nan"), "\ud800"], ids=["set", "nul", "nan", "surrogate"])
+def test_a_result_that_is_not_json_changes_nothing(result: object):
+    [delivery] = leased()
+    with refused(InvalidMessage, "result"):
+        complete(delivery, results=[result])
+    assert places(delivery.id) == ["live"]
+
+
+# Fencing.
+
+
+def test_a_second_completion_finds_nothing():
+    [delivery] = leased()
+    complete(delivery)
+    with refused(LeaseLost) as raised:
+        complete(delivery)
+    assert raised.value.ids == (delivery.id,)
+    assert places(delivery.id) == ["archive"]
+
+
+def test_the_same_delivery_twice_in_one_call_is_completed_once():
+    [delivery] = leased()
+    assert complete([delivery, delivery]) == {delivery.id}
+    assert places(delivery.id) == ["archive"]
+
+
+def test_a_lost_lease_cannot_complete():
+    [delivery] = leased()
+    expire(delivery)
+    sweep()
+    with refused(LeaseLost, str(delivery.id)) as raised:
+        complete(delivery)
+    assert "roll back" in raised.value.hint
+    assert places(delivery.id) == ["live"]
+
+
+def test_a_worker_whose_message_was_given_away_cannot_settle_the_other_ones_run():
+    [first] = leased()
+    expire(first)
+    sweep()
+    pass_time(minutes=1)
+    [second] = dequeue()
+    assert (second.id, second.attempt) == (first.id, 2)
+    with refused(LeaseLost):
+        complete(first)
+    assert live(first.id, "lease_token") == second.token
+    assert complete(second) == {second.id}
+
+
+def test_a_lease_that_expired_and_was_not_swept_can_still_complete():
+    [delivery] = leased()
+    expire(delivery)
+    assert complete(delivery) == {delivery.id}
+
+
+@pytest.mark.parametrize("token", [None, uuid4()])
+def test_a_forged_token_completes_nothing(token):
+    [delivery] = leased()
+    with refused(LeaseLost):
+        complete(replace(delivery, token=token))
+    assert places(delivery.id) == ["live"]
+
+
+def test_a_token_is_good_for_its_own_message_only():
+    [one] = leased()
+    [two] = leased()
+    with refused(LeaseLost):
+        complete([replace(one, token=two.token), replace(two, token=one.token)])
+    assert places(one.id) == places(two.id) == ["live"]
+
+
+def test_a_message_that_is_not_leased_cannot_be_completed():
+    sent = enqueue("h")
+    [delivery] = leased()
+    defer(delivery)
+    with refused(LeaseLost):
+        complete(replace(delivery, id=sent.id, token=None))
+
+
+def test_one_lost_lease_and_nothing_is_changed():
+    kept, lost = leased(2)
+    expire(lost)
+    sweep()
+    with refused(LeaseLost) as raised:
+        complete([kept, lost])
+    assert raised.value.ids == (lost.id,)
+    assert places(kept.id) == places(lost.id) == ["live"]
+
+
+def test_lost_leases_can_be_left_out():
+    kept, lost = leased(2)
+    expire(lost)
+    sweep()
+    assert complete([kept, lost], skip_lost=True) == {kept.id}
+    assert places(kept.id) == ["archive"]
+    assert places(lost.id) == ["live"]
+    assert complete([lost], skip_lost=True) == set()
+
+
+# In the handler's own transaction.
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_lease_rolls_back_what_the_handler_did():
+    [delivery] = leased()
+    expire(delivery)
+    sweep()
+    with refused(LeaseLost):
+        Channel.objects.create(name="an effect of the handler")
+        complete(delivery)
+    assert not Channel.objects.filter(name="an effect of the handler").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rolled_back_completion_leaves_the_lease():
+    [delivery] = leased()
+    with rolled_back():
+        complete(delivery)
+    assert places(delivery.id) == ["live"]
+    complete(delivery)
+    assert places(delivery.id) == ["archive"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_settlement_under_way_wins_over_the_sweep(connect):
+    [delivery] = leased()
+    expire(delivery)
+    other = connect(autocommit=True)
+    with transaction.atomic():
+        complete(delivery)
+        [(retried,)] = other.execute("SELECT retried FROM pgqueue_sweep()").fetchall()
+        assert retried == 0
+    assert places(delivery.id) == ["archive"]
+
+
+# The archive.
+
+
+def test_without_a_partition_for_today_nothing_is_lost():
+    channel_set("default", max_concurrency=1)
+    [delivery] = leased()
+    for (partition,) in sql(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"
+    ):
+        sql(f"DROP TABLE {partition}")
+    with refused(PartitionMissing, "no partition") as raised:
+        complete(delivery)
+    assert "pgqueue_prune" in raised.value.hint
+    assert places(delivery.id) == ["live"]
+    assert live(delivery.id, "lease_token") == delivery.token
+    sql("SELECT pgqueue_prune()")
+    assert complete(delivery) == {delivery.id}
+    assert places(delivery.id) == ["archive"]
+
+
+def test_a_message_whose_channel_somebody_deleted_is_archived_all_the_same():
+    [delivery] = leased()
+    sql("DELETE FROM pgqueue_channel")
+    assert complete(delivery) == {delivery.id}
+    assert places(delivery.id) == ["archive"]
+
+
+def test_it_is_a_function_of_the_database_too():
+    [delivery] = leased()
+    found = sql(
+        "SELECT * FROM pgqueue_complete(p_ids => %s, p_tokens => %s, p_results => ARRAY['{\"n\": 1}']::jsonb[])",
+        [delivery.id], [delivery.token],
+    )  # fmt: skip
+    assert found == [(delivery.id,)]
+    assert ArchivedMessage.objects.get().result == {"n": 1}

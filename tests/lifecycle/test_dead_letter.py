@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue, retry, sweep
+from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue.models import DeadLetter
+from tests.lifecycle.conftest import expire, live, places, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+def leased(count: int = 1, **fields):
+    for n in range(count):
+        enqueue("h", n, **fields)
+    return dequeue(limit=count, worker="me")
+
+
+def test_a_dead_letter_keeps_the_message_and_says_why():
+    sent = enqueue(
+        "greet",
+        {"n": 1},
+        body=b"\xff",
+        headers={"x": 1},
+        priority=4,
+        dedupe_key="k",
+        max_attempts=3,
+        backoff=timedelta(seconds=1),
+    )
+    [delivery] = dequeue(worker="me")
+    created, leased_at = live(sent.id, "created_at", "leased_at")
+    assert dead_letter(delivery, reason="cancelled", details={"flight": 7}) == {sent.id}
+    assert places(sent.id) == ["dead letters"]
+    letter = DeadLetter.objects.get(pk=sent.id)
+    assert (letter.reason, letter.details) == ("cancelled", {"flight": 7})
+    assert (letter.queue, letter.channel, letter.handler, letter.payload) == ("default", "default", "greet", {"n": 1})
+    assert (bytes(letter.body), letter.headers, letter.priority, letter.dedupe_key) == (b"\xff", {"x": 1}, 4, "k")
+    assert (letter.attempts, letter.max_attempts, letter.backoff, letter.worker) == (1, 3, timedelta(seconds=1), "me")
+    assert (letter.created_at, letter.leased_at) == (created, leased_at)
+    assert letter.dead_at >= leased_at
+    assert (letter.redriven_at, letter.redriven_to) == (None, None)
+
+
+def test_it_needs_no_attempts_left_and_none_used_up():
+    first, second = leased(2, max_attempts=9)
+    dead_letter([first, second], reason="refused")
+    assert set(DeadLetter.objects.values_list("reason", "attempts")) == {("refused", 1)}
+
+
+def test_a_lost_or_forged_lease_buries_nothing():
+    kept, lost = leased(2)
+    expire(lost)
+    sweep()
+    for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
+        with refused(LeaseLost) as raised:
+            dead_letter(deliveries, reason="refused")
+        assert raised.value.ids == (deliveries[-1].id,)
+    assert places(kept.id) == places(lost.id) == ["live"]
+    assert dead_letter([kept, lost], reason="refused", skip_lost=True) == {kept.id}
+    assert places(lost.id) == ["live"]
+
+
+def test_a_completed_message_does_not_die():
+    [delivery] = leased()
+    complete(delivery)
+    with refused(LeaseLost):
+        dead_letter(delivery, reason="refused")
+    assert places(delivery.id) == ["archive"]
+
+
+def test_a_dead_letter_frees_its_place_its_room_and_its_key():
+    channel_set("default", max_concurrency=1, max_size=1)
+    [delivery] = leased(dedupe_key="k")
+    dead_letter(delivery, reason="refused")
+    assert enqueue("h", dedupe_key="k").created
+    assert len(dequeue()) == 1
+
+
+def test_a_message_whose_channel_somebody_deleted_is_kept_all_the_same():
+    [delivery] = leased()
+    sql("DELETE FROM pgqueue_channel")
+    dead_letter(delivery, reason="refused")
+    assert places(delivery.id) == ["dead letters"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"reason": ""},
+        {"reason": "x" * 201},
+        {"reason": "a\0b"},
+        {"reason": "\ud800"},
+        {"reason": "x", "details": {1}},
+        {"reason": "x", "details": "\0"},
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
+    [delivery] = leased()
+    with refused(InvalidMessage):
+        dead_letter(delivery, **arguments)
+    assert live(delivery.id, "lease_token") == delivery.token
+
+
+def test_a_reason_that_is_too_long_is_cut_rather_than_that_plain_sql_loses_the_message():
+    [delivery] = leased()
+    sql("SELECT pgqueue_dead_letter(%s, %s, ARRAY[repeat('x', 1000)])", [delivery.id], [delivery.token])
+    assert DeadLetter.objects.get().reason == "x" * 200
+
+
+def test_nothing_is_nothing():
+    assert dead_letter([], reason="refused") == set()
+
+
+# The server log.
+
+
+def test_the_server_log_says_what_died_and_why(server_log: list[str]):
+    first, second = leased(2)
+    dead_letter([first, second], reason="cancelled")
+    [warning] = server_log
+    assert "2 message(s) dead-lettered" in warning
+    assert '"cancelled"' in warning
+    assert str(first.id) in warning
+
+
+def test_a_message_that_used_up_its_attempts_is_in_the_server_log_too(server_log: list[str]):
+    [delivery] = leased(max_attempts=1)
+    retry(delivery, errors=[{}])
+    [warning] = server_log
+    assert '"failed"' in warning
+
+
+def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
+    deliveries = leased(4)
+    for delivery in deliveries[:3]:
+        dead_letter(delivery, reason="refused")
+    assert len(server_log) == 1
+    sql("SELECT setval('pgqueue_warned_dead_letter', last_value - 9) FROM pgqueue_warned_dead_letter")
+    sql("SELECT setval('pgqueue_warned_dead_letter', last_value - 1) FROM pgqueue_warned_dead_letter")
+    dead_letter(deliveries[3], reason="refused")
+    assert len(server_log) == 2
+
+
+def test_what_was_rolled_back_is_held_back_too(server_log: list[str]):
+    deliveries = leased(2)
+    with refused(LeaseLost):
+        dead_letter(deliveries[0], reason="refused")
+        dead_letter(deliveries[0], reason="refused")
+    dead_letter(deliveries[1], reason="refused")
+    assert len(server_log) == 1
+
+
+def test_it_is_a_function_of_the_database_too():
+    one, two = leased(2)
+    found = sql(
+        "SELECT * FROM pgqueue_dead_letter("
+        "%s, %s, p_reasons => ARRAY['a', NULL], p_details => ARRAY['{\"n\": 1}', NULL]::jsonb[])",
+        [one.id, two.id], [one.token, two.token],
+    )  # fmt: skip
+    assert sorted(found) == [(one.id,), (two.id,)]
+    assert list(DeadLetter.objects.order_by("id").values_list("reason", "details")) == [
+        ("a", {"n": 1}),
+        ("rejected", None),
+    ]

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, retry, sweep
+from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue.models import Message
+from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql, value
+
+pytestmark = pytest.mark.django_db
+
+
+def leased(count: int = 1):
+    for n in range(count):
+        enqueue("h", n)
+    return dequeue(limit=count, worker="me")
+
+
+def test_a_deferred_message_comes_back_after_its_delay():
+    [delivery] = leased()
+    assert defer(delivery, delay=timedelta(minutes=10)) == {delivery.id}
+    assert live(delivery.id, "status") == Message.Status.SCHEDULED
+    assert dequeue() == []
+    pass_time(minutes=9)
+    assert dequeue() == []
+    pass_time(minutes=1)
+    assert [again.id for again in dequeue()] == [delivery.id]
+
+
+def test_a_deferred_message_comes_back_at_its_moment():
+    [delivery] = leased()
+    moment = timezone.now() + timedelta(days=1)
+    defer(delivery, until=moment)
+    assert live(delivery.id, "dequeue_at", "status") == (moment, Message.Status.SCHEDULED)
+
+
+@pytest.mark.parametrize(
+    "when", [{}, {"delay": timedelta(0)}, {"delay": timedelta(-1)}, {"until": datetime(1999, 1, 1, tzinfo=UTC)}]
+)
+def test_without_a_moment_to_come_it_is_ready_at_once(when: dict[str, object]):
+    [delivery] = leased()
+    defer(delivery, **when)
+    assert live(delivery.id, "status") == Message.Status.READY
+    assert [again.id for again in dequeue()] == [delivery.id]
+
+
+def test_a_deferred_message_goes_behind_those_that_waited():
+    first, *_ = leased(1)
+    enqueue("h", "waiting")
+    defer(first)
+    assert [delivery.payload for _ in range(2) for delivery in dequeue()] == ["waiting", 0]
+
+
+def test_a_deferral_gives_its_attempt_back():
+    sent = enqueue("h", max_attempts=2)
+    for _ in range(5):
+        [delivery] = dequeue()
+        assert delivery.attempt == 1
+        defer(delivery)
+    assert live(sent.id, "attempts", "errors") == (0, None)
+
+
+def test_a_deferral_after_a_failure_keeps_the_failure():
+    sent = enqueue("h", max_attempts=3)
+    [delivery] = dequeue()
+    retry(delivery, errors=[{"type": "Oops"}], delays=[timedelta(0)])
+    [delivery] = dequeue()
+    defer(delivery)
+    assert live(sent.id, "attempts") == 1
+    [again] = dequeue()
+    assert again.attempt == 2
+
+
+def test_the_lease_is_given_up():
+    [delivery] = leased()
+    defer(delivery, delay=timedelta(hours=1))
+    assert live(delivery.id, "leased_at", "lease_expires_at", "lease_token", "worker") == (None,) * 4
+
+
+def test_state_is_saved_for_the_next_delivery():
+    [delivery] = leased()
+    assert delivery.state is None
+    defer(delivery, state={"page": 2})
+    [delivery] = dequeue()
+    assert delivery.state == {"page": 2}
+    defer(delivery)
+    [delivery] = dequeue()
+    assert delivery.state == {"page": 2}, "a deferral without a state keeps the one that is there"
+    defer(delivery, state=None)
+    [delivery] = dequeue()
+    assert delivery.state is None
+
+
+@pytest.mark.parametrize("state", [[], {}, 0, False, ""], ids=repr)
+def test_an_empty_state_is_a_state(state: object):
+    [delivery] = leased()
+    defer(delivery, state=state)
+    [delivery] = dequeue()
+    assert delivery.state == state
+    assert delivery.state is not None
+
+
+def test_state_survives_a_failure():
+    [delivery] = leased()
+    defer(delivery, state={"page": 2})
+    [delivery] = dequeue()
+    retry(delivery, errors=[{}], delays=[timedelta(0)])
+    [delivery] = dequeue()
+    assert delivery.state == {"page": 2}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_delay_counts_from_the_clock_and_not_from_the_start_of_the_transaction():
+    [delivery] = leased()
+    with transaction.atomic():
+        value("SELECT now() FROM pg_sleep(0.05)")
+        defer(delivery, delay=timedelta(milliseconds=20))
+        assert live(delivery.id, "dequeue_at > now() + interval '60 milliseconds'")
+
+
+def test_a_stale_or_forged_token_defers_nothing():
+    kept, lost = leased(2)
+    expire(lost)
+    sweep()
+    before = live(lost.id, "dequeue_at")
+    for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
+        with refused(LeaseLost) as raised:
+            defer(deliveries, state="changed")
+        assert raised.value.ids == (deliveries[-1].id,)
+    assert live(kept.id, "status", "state", "lease_token") == (Message.Status.LEASED, None, kept.token)
+    assert live(lost.id, "dequeue_at", "state") == (before, None)
+
+
+def test_lost_leases_can_be_left_out():
+    kept, lost = leased(2)
+    complete(lost)
+    assert defer([kept, lost], skip_lost=True) == {kept.id}
+    assert places(lost.id) == ["archive"]
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"until": datetime(2100, 1, 1)},  # noqa: DTZ001
+        {"delay": 5},
+        {"delay": timedelta.max},
+        {"until": datetime(2100, 1, 1, tzinfo=UTC), "delay": timedelta(1)},
+        {"state": {1}},
+        {"state": "a\0b"},
+    ],
+    ids=lambda when: str(when)[:40],
+)
+def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
+    [delivery] = leased()
+    with refused(InvalidMessage):
+        defer(delivery, **when)
+    assert live(delivery.id, "lease_token") == delivery.token
+
+
+def test_nothing_is_nothing():
+    assert defer([]) == set()
+
+
+def test_a_deferred_message_still_takes_room_on_its_channel():
+    channel_set("default", max_size=1, full_policy="drop")
+    [delivery] = leased()
+    defer(delivery, delay=timedelta(hours=1))
+    assert enqueue("h").outcome == "dropped"
+
+
+def test_it_is_a_function_of_the_database_too():
+    one, two = leased(2)
+    found = sql(
+        "SELECT pgqueue_defer("
+        "%s, %s, p_delays => ARRAY[interval '1 hour', NULL], p_states => ARRAY['{\"n\": 1}', NULL]::jsonb[])",
+        [one.id, two.id], [one.token, two.token],
+    )  # fmt: skip
+    assert sorted(found) == [(one.id,), (two.id,)]
+    assert live(one.id, "status", "state::text") == (Message.Status.SCHEDULED, '{"n": 1}')
+    assert live(two.id, "status", "state") == (Message.Status.READY, None)
+    [two] = dequeue()
+    with refused(Exception, "infinite"):
+        sql("SELECT pgqueue_defer(%s, %s, p_until => ARRAY['infinity'::timestamptz])", [two.id], [two.token])

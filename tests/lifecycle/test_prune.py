@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import channel_release, channel_set, complete, dead_letter, dequeue, enqueue, prune
+from django_pgqueue.lifecycle.prune import PruneCounts
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter
+from tests.lifecycle.conftest import pass_time, sql, value
+
+pytestmark = pytest.mark.django_db
+
+NOTHING = PruneCounts(partitions_made=0, partitions_dropped=0, dead_letters_deleted=0, channels_removed=0)
+
+
+def partitions() -> list[str]:
+    found = sql(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"
+    )
+    return sorted(name for (name,) in found)
+
+
+def partition_of(days_ago: int) -> str:
+    """A partition of the past, made by hand."""
+    [(name, first, last)] = sql(
+        """
+        SELECT 'pgqueue_archived_message_' || to_char(day, 'YYYYMMDD'), (day AT TIME ZONE 'UTC')::text,
+            ((day + interval '1 day') AT TIME ZONE 'UTC')::text
+        FROM (SELECT date_trunc('day', now() AT TIME ZONE 'UTC') - %s * interval '1 day' AS day) AS d""",
+        days_ago,
+    )
+    sql(f"CREATE TABLE {name} PARTITION OF pgqueue_archived_message FOR VALUES FROM ('{first}') TO ('{last}')")
+    return name
+
+
+def test_there_is_nothing_to_do_after_the_migration():
+    assert prune() == NOTHING
+    assert len(partitions()) == 8
+
+
+def test_partitions_are_made_ahead(settings):
+    settings.DJANGO_PGQUEUE = {"PARTITIONS_AHEAD": 10}
+    assert prune().partitions_made == 3
+    assert prune().partitions_made == 0
+    assert len(partitions()) == 11
+    days = [name[-8:] for name in partitions()]
+    assert days[0] == value("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')")
+    assert days[-1] == value("SELECT to_char((now() AT TIME ZONE 'UTC') + interval '10 days', 'YYYYMMDD')")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland", "America/New_York"])
+def test_the_days_are_those_of_utc_whatever_the_zone_of_the_session(zone: str):
+    for name in partitions():
+        sql(f"DROP TABLE {name}")
+    sql("SELECT set_config('timezone', %s, true)", zone)
+    prune()
+    enqueue("h")
+    complete(dequeue())
+    [(held,)] = sql("SELECT tableoid::regclass::text FROM pgqueue_archived_message")
+    assert held == partitions()[0]
+    assert held[-8:] == value("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")
+
+
+def test_partitions_past_retention_are_dropped_and_the_others_stay(settings):
+    settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(days=3)}
+    old, last, kept = partition_of(10), partition_of(5), partition_of(3)
+    assert prune().partitions_dropped == 2
+    assert kept in partitions()
+    assert not {old, last} & set(partitions())
+
+
+def test_no_message_is_dropped_before_its_time(settings):
+    settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(days=3)}
+    partition_of(3)
+    partition_of(2)
+    enqueue("h")
+    complete(dequeue())
+    sql("UPDATE pgqueue_archived_message SET archived_at = clock_timestamp() - interval '71 hours 59 minutes'")
+    assert prune().partitions_dropped == 0
+    assert ArchivedMessage.objects.exists()
+
+
+def test_none_keeps_everything(settings):
+    settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": None, "DEAD_LETTER_RETENTION": None}
+    kept = partition_of(5000)
+    enqueue("h")
+    dead_letter(dequeue(), reason="refused")
+    sql("UPDATE pgqueue_dead_letter SET dead_at = '1999-01-01'")
+    assert prune() == NOTHING
+    assert kept in partitions()
+    assert DeadLetter.objects.exists()
+
+
+def test_dead_letters_past_retention_are_deleted(settings):
+    settings.DJANGO_PGQUEUE = {"DEAD_LETTER_RETENTION": timedelta(days=90)}
+    enqueue("h")
+    enqueue("h")
+    dead_letter(dequeue(limit=2), reason="refused")
+    pass_time(days=89)
+    assert prune().dead_letters_deleted == 0
+    pass_time(days=1)
+    assert prune().dead_letters_deleted == 2
+    assert not DeadLetter.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_released_channel_goes_when_it_is_empty_and_an_hour_has_passed():
+    channel_set("leaving")
+    enqueue("h", channel="leaving")
+    channel_release("leaving")
+    pass_time(hours=2)
+    assert prune().channels_removed == 0
+    complete(dequeue())
+    assert prune().channels_removed == 1
+    assert list(Channel.objects.values_list("name", flat=True)) == ["default"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_released_channel_stays_for_an_hour():
+    channel_set("leaving")
+    channel_release("leaving")
+    pass_time(minutes=59)
+    assert prune().channels_removed == 0
+    pass_time(minutes=1)
+    assert prune().channels_removed == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_channel_that_an_old_transaction_may_still_fill_is_not_removed(connect):
+    channel_set("leaving")
+    slow = connect()
+    slow.execute("SELECT pgqueue_enqueue('late', p_channel => 'leaving')")
+    channel_release("leaving")
+    pass_time(hours=2)
+    assert prune().channels_removed == 0
+    slow.commit()
+    assert [delivery.handler for delivery in dequeue()] == ["late"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_only_one_prunes_at_a_time_and_nobody_waits(connect, settings):
+    settings.DJANGO_PGQUEUE = {"PARTITIONS_AHEAD": 7}
+    other = connect()
+    other.execute("SELECT pgqueue_prune()")
+    assert prune() == NOTHING
+    other.rollback()
+
+
+def test_it_is_a_function_of_the_database_too():
+    assert sql("SELECT partitions_made FROM pgqueue_prune(p_partitions_ahead => 8)") == [(1,)]
+    assert sql("SELECT pgqueue_make_partitions(9)") == [(1,)]

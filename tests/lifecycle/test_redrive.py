@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import (
+    channel_pause,
+    channel_release,
+    channel_set,
+    complete,
+    dead_letter,
+    defer,
+    dequeue,
+    enqueue,
+    redrive,
+    retry,
+)
+from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from tests.lifecycle.conftest import live, places, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+def buried(count: int = 1, **fields) -> list[int]:
+    ids = [enqueue("greet", {"n": n}, **fields).id for n in range(count)]
+    dead_letter(dequeue(limit=count), reason="refused")
+    return ids
+
+
+def test_a_new_life_names_the_old_one_and_the_old_one_the_new():
+    [old] = buried()
+    [(was, new)] = redrive([old]).items()
+    assert was == old != new
+    assert (places(old), places(new)) == (["dead letters"], ["live"])
+    assert live(new, "redriven_from") == old
+    letter = DeadLetter.objects.get()
+    assert letter.redriven_to == new
+    assert letter.redriven_at >= letter.dead_at
+    complete(dequeue())
+    assert ArchivedMessage.objects.get().redriven_from == old
+
+
+def test_the_message_is_the_same_with_all_its_attempts():
+    policy = {"max_attempts": 2, "backoff": timedelta(seconds=7)}
+    sent = enqueue("greet", {"n": 1}, body=b"\xff", headers={"x": 1}, priority=4, dedupe_key="k", **policy)
+    [delivery] = dequeue()
+    defer(delivery, state={"page": 3})
+    for _ in range(2):
+        retry(dequeue(), errors=[{}], delays=[timedelta(0)])
+    assert places(sent.id) == ["dead letters"]
+    redrive([sent.id])
+    [delivery] = dequeue()
+    assert (delivery.handler, delivery.payload, delivery.body, delivery.headers) == (
+        "greet",
+        {"n": 1},
+        b"\xff",
+        {"x": 1},
+    )
+    assert (delivery.priority, delivery.attempt, delivery.max_attempts, delivery.state) == (4, 1, 2, {"page": 3})
+    assert live(delivery.id, "backoff", "dedupe_key", "errors") == (timedelta(seconds=7), None, None)
+
+
+def test_a_dead_letter_is_redriven_once_only():
+    [old] = buried()
+    [new] = redrive([old]).values()
+    assert redrive([old]) == {}
+    dead_letter(dequeue(), reason="refused again")
+    assert redrive([old]) == {}
+    [newer] = redrive([new]).values()
+    assert live(newer, "redriven_from") == new
+
+
+def test_the_same_id_twice_is_one_life():
+    [old] = buried()
+    assert list(redrive([old, old])) == [old]
+    assert Message.objects.count() == 1
+
+
+def test_what_is_no_dead_letter_is_left_out():
+    sent = enqueue("h")
+    assert redrive([sent.id, -1]) == {}
+    assert redrive([]) == {}
+
+
+def test_another_channel_of_the_same_queue_can_be_named():
+    channel_set("second chance")
+    [old] = buried()
+    redrive([old], channel="second chance")
+    assert [delivery.channel for delivery in dequeue()] == ["second chance"]
+
+
+@pytest.mark.parametrize("payload", [{"n": "repaired"}, None, [], 0])
+def test_another_payload_can_be_given(payload: object):
+    [old] = buried()
+    redrive([old], payload=payload)
+    [delivery] = dequeue()
+    assert delivery.payload == payload
+    assert DeadLetter.objects.get().payload == {"n": 0}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (lambda: sql("DELETE FROM pgqueue_channel"), ChannelNotFound),
+        (lambda: channel_release("default"), ChannelReleased),
+        (lambda: channel_set("default", max_size=1, full_policy="drop"), ChannelFull),
+    ],
+    ids=["gone", "released", "full"],
+)
+def test_a_channel_that_does_not_take_them_leaves_the_dead_letters_as_they_are(spoil, error: type[Exception]):
+    ids = buried(2)
+    spoil()
+    with refused(error):
+        redrive(ids)
+    assert not Message.objects.exists()
+    assert list(DeadLetter.objects.values_list("redriven_at", flat=True)) == [None, None]
+
+
+def test_an_unknown_channel_or_a_bad_payload_is_refused():
+    [old] = buried()
+    with refused(ChannelNotFound):
+        redrive([old], channel="x" * 300)
+    with refused(InvalidMessage):
+        redrive([old], payload={"a": "\0"})
+    assert list(redrive([old])) == [old]
+
+
+def test_a_paused_channel_takes_them_and_waits():
+    [old] = buried()
+    channel_pause("default")
+    assert len(redrive([old])) == 1
+    assert dequeue() == []
+
+
+def test_it_is_a_function_of_the_database_too():
+    ids = buried(3)
+    found = sql(
+        "SELECT old_id FROM pgqueue_redrive(ARRAY(SELECT id FROM pgqueue_dead_letter WHERE reason = 'refused'))"
+    )
+    assert sorted(found) == [(old,) for old in ids]

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_many, retry, sweep
+from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue.models import DeadLetter, Message
+from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql, value
+
+pytestmark = pytest.mark.django_db
+
+OOPS = {"type": "ValueError", "message": "oops", "traceback": "…"}
+
+
+def leased(count: int = 1, **fields):
+    for n in range(count):
+        enqueue("h", n, **fields)
+    return dequeue(limit=count, worker="me")
+
+
+def test_a_failed_message_comes_back_after_its_back_off():
+    [delivery] = leased(backoff=timedelta(minutes=1))
+    assert retry(delivery, errors=[OOPS]) == {delivery.id: "retried"}
+    assert live(delivery.id, "status") == Message.Status.SCHEDULED
+    assert live(delivery.id, "dequeue_at - clock_timestamp() < interval '1 minute'")
+    assert live(delivery.id, "leased_at", "lease_expires_at", "lease_token", "worker") == (None,) * 4
+    pass_time(minutes=1)
+    [again] = dequeue()
+    assert (again.id, again.attempt) == (delivery.id, 2)
+
+
+def test_a_delay_that_is_given_wins_over_the_back_off():
+    one, two = leased(2)
+    retry([one, two], errors=[OOPS, OOPS], delays=[timedelta(hours=5), None])
+    assert live(one.id, "dequeue_at - clock_timestamp() BETWEEN interval '4:59:50' AND interval '5:00:00'")
+    assert live(two.id, "dequeue_at - clock_timestamp() < interval '1 second'")
+
+
+def test_a_negative_delay_means_at_once():
+    [delivery] = leased()
+    retry(delivery, errors=[OOPS], delays=[timedelta(-1)])
+    assert live(delivery.id, "dequeue_at >= created_at")
+    assert len(dequeue()) == 1
+
+
+@pytest.mark.parametrize(
+    ("attempt", "base", "longest"),
+    [
+        (1, "1 second", 1), (2, "1 second", 2), (4, "1 second", 8), (3, "10 seconds", 40), (13, "1 second", 3600),
+        (1, "2 hours", 3600), (1, None, 1), (5, None, 16), (7, "0", 0), (31, "3 hours", 3600), (1000, "2 days", 3600),
+        (2_000_000_000, "1 second", 3600),
+    ],
+)  # fmt: skip
+def test_the_back_off_is_exponential_with_full_jitter_and_an_hour_at_the_longest(
+    attempt: int, base: str | None, longest: int
+):
+    [(least, most, average)] = sql(
+        """
+        SELECT min(s), max(s), avg(s)
+        FROM (SELECT extract(epoch FROM pgqueue_backoff(%s, %s)) AS s FROM generate_series(1, 2000)) AS b""",
+        attempt,
+        base,
+    )
+    assert least >= 0
+    assert most <= longest
+    if longest:
+        assert least < longest * 0.05
+        assert most > longest * 0.95
+        assert 0.45 * longest < average < 0.55 * longest
+
+
+def test_every_error_is_kept_with_its_attempt():
+    sent = enqueue("h", max_attempts=3)
+    for n in range(3):
+        [delivery] = dequeue(worker=f"worker {n}")
+        retry(delivery, errors=[{"type": f"Error{n}"}], delays=[timedelta(0)])
+    errors = DeadLetter.objects.get(pk=sent.id).errors
+    assert [(error["attempt"], error["type"], error["worker"]) for error in errors] == [
+        (1, "Error0", "worker 0"),
+        (2, "Error1", "worker 1"),
+        (3, "Error2", "worker 2"),
+    ]
+    assert all(error["at"] for error in errors)
+
+
+def test_used_up_attempts_end_as_a_dead_letter_that_failed():
+    [delivery] = leased(max_attempts=1)
+    assert retry(delivery, errors=[OOPS]) == {delivery.id: "dead_lettered"}
+    assert places(delivery.id) == ["dead letters"]
+    letter = DeadLetter.objects.get()
+    assert (letter.reason, letter.attempts, letter.worker, letter.errors[0]["message"]) == ("failed", 1, "me", "oops")
+
+
+def test_the_reason_of_the_dead_letter_can_be_named():
+    [delivery] = leased(max_attempts=1)
+    retry(delivery, errors=[OOPS], reason="rejected")
+    assert DeadLetter.objects.get().reason == "rejected"
+
+
+def test_a_message_gets_exactly_its_attempts():
+    sent = enqueue("h", max_attempts=4)
+    outcomes = []
+    while deliveries := dequeue():
+        outcomes += retry(deliveries, errors=[OOPS], delays=[timedelta(0)]).values()
+    assert outcomes == ["retried"] * 3 + ["dead_lettered"]
+    assert places(sent.id) == ["dead letters"]
+
+
+def test_raised_max_attempts_give_another_chance_and_lowered_ones_take_it():
+    more, fewer = leased(2, max_attempts=2)
+    sql("UPDATE pgqueue_message SET max_attempts = CASE WHEN id = %s THEN 3 ELSE 1 END, attempts = 2", more.id)
+    assert retry([more, fewer], errors=[OOPS, OOPS]) == {more.id: "retried", fewer.id: "dead_lettered"}
+
+
+def test_some_are_retried_and_some_die_in_one_call():
+    enqueue_many(NewMessage(handler="h", max_attempts=1 + n % 2) for n in range(4))
+    deliveries = dequeue(limit=4)
+    answers = retry(reversed(deliveries), errors=[{"n": delivery.id} for delivery in reversed(deliveries)])
+    assert [answers[delivery.id] for delivery in deliveries] == ["dead_lettered", "retried"] * 2
+    assert live(deliveries[1].id, "errors -> 0 ->> 'n'") == str(deliveries[1].id)
+
+
+def test_a_stale_or_forged_token_retries_nothing():
+    kept, lost = leased(2)
+    expire(lost)
+    sweep()
+    for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
+        with refused(LeaseLost) as raised:
+            retry(deliveries, errors=[OOPS] * len(deliveries))
+        assert raised.value.ids == (deliveries[-1].id,)
+    assert live(kept.id, "status", "errors", "lease_token") == (Message.Status.LEASED, None, kept.token)
+    assert live(lost.id, "jsonb_array_length(errors)") == 1
+
+
+def test_lost_leases_can_be_left_out():
+    kept, lost = leased(2)
+    expire(lost)
+    sweep()
+    assert retry([kept, lost], errors=[OOPS, OOPS], skip_lost=True) == {kept.id: "retried"}
+
+
+def test_a_retry_gives_its_place_back():
+    channel_set("default", max_concurrency=1)
+    [delivery] = leased()
+    enqueue("h", "next")
+    retry(delivery, errors=[OOPS], delays=[timedelta(hours=1)])
+    assert [after.payload for after in dequeue()] == ["next"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"errors": [{1}]}, {"errors": [{"message": "a\0b"}]}, {"errors": [OOPS], "delays": [5]},
+        {"errors": [OOPS], "delays": [timedelta.max]},
+        {"errors": [OOPS], "reason": "a\0b"}, {"errors": OOPS}, {"errors": []}, {"errors": [OOPS, OOPS]},
+        {"errors": [OOPS], "delays": [timedelta(0)] * 2},
+    ],
+    ids=lambda given: str(given)[:60],
+)  # fmt: skip
+def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
+    [delivery] = leased()
+    with refused(InvalidMessage):
+        retry(delivery, **arguments)
+    assert live(delivery.id, "lease_token", "errors") == (delivery.token, None)
+
+
+def test_nothing_is_nothing():
+    assert retry([], errors=[]) == {}
+
+
+def test_it_is_a_function_of_the_database_too():
+    [delivery] = leased()
+    found = sql(
+        'SELECT * FROM pgqueue_retry(%s, %s, ARRAY[\'{"type": "X"}\']::jsonb[])', [delivery.id], [delivery.token]
+    )
+    assert found == [(delivery.id, "retried")]
+    assert value("SELECT errors -> 0 ->> 'type' FROM pgqueue_message") == "X"

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import (
+    channel_pause,
+    channel_set,
+    complete,
+    dead_letter,
+    defer,
+    dequeue,
+    enqueue,
+    heartbeat,
+    retry,
+    sweep,
+)
+from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue.lifecycle.sweep import SweepCounts
+from django_pgqueue.models import DeadLetter, Message
+from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+def leased(count: int = 1, **fields):
+    for n in range(count):
+        enqueue("h", n, **fields)
+    return dequeue(limit=count, worker="worker 7")
+
+
+def test_an_expired_lease_goes_through_the_retry_policy():
+    [delivery] = leased(backoff=timedelta(minutes=1))
+    expire(delivery)
+    assert sweep() == SweepCounts(retried=1, poisoned=0, promoted=0, not_picked_up=0)
+    assert live(delivery.id, "status", "lease_token", "worker") == (Message.Status.SCHEDULED, None, None)
+    pass_time(minutes=1)
+    [again] = dequeue()
+    assert (again.id, again.attempt) == (delivery.id, 2)
+
+
+def test_the_message_remembers_whose_lease_expired():
+    [delivery] = leased()
+    expire(delivery)
+    sweep()
+    [error] = Message.objects.get().errors
+    assert (error["attempt"], error["type"], error["worker"]) == (1, "LeaseExpired", "worker 7")
+    assert "worker 7" in error["message"]
+
+
+def test_a_lease_that_has_not_expired_is_left_alone():
+    [delivery] = leased()
+    assert sweep().retried == 0
+    assert live(delivery.id, "lease_token") == delivery.token
+
+
+def test_a_lease_expires_by_itself_after_its_time():
+    [delivery] = leased()
+    pass_time(seconds=14)
+    assert sweep().retried == 0
+    pass_time(seconds=1)
+    assert sweep().retried == 1
+    assert places(delivery.id) == ["live"]
+
+
+def test_a_message_that_keeps_killing_its_worker_is_dead_lettered_as_poison():
+    sent = enqueue("h", max_attempts=3, backoff=timedelta(0))
+    for attempt in (1, 2):
+        [delivery] = dequeue()
+        assert delivery.attempt == attempt
+        expire(delivery)
+        assert (sweep().retried, sweep().poisoned) == (1, 0)
+    [delivery] = dequeue()
+    expire(delivery)
+    counts = sweep()
+    assert (counts.retried, counts.poisoned) == (0, 1)
+    assert places(sent.id) == ["dead letters"]
+    letter = DeadLetter.objects.get()
+    assert (letter.reason, letter.attempts) == ("poison", 3)
+    assert [error["type"] for error in letter.errors] == ["LeaseExpired"] * 3
+
+
+def test_failures_and_crashes_count_together():
+    enqueue("h", max_attempts=2)
+    retry(dequeue(), errors=[{"type": "ValueError"}], delays=[timedelta(0)])
+    [delivery] = dequeue()
+    expire(delivery)
+    assert sweep().poisoned == 1
+    assert [error["type"] for error in DeadLetter.objects.get().errors] == ["ValueError", "LeaseExpired"]
+
+
+def test_the_worker_that_lost_the_lease_can_settle_in_no_way():
+    [delivery] = leased()
+    expire(delivery)
+    sweep()
+    for settle in (
+        complete,
+        defer,
+        heartbeat,
+        lambda lost: retry(lost, errors=[{}]),
+        lambda lost: dead_letter(lost, reason="refused"),
+    ):
+        with refused(LeaseLost):
+            settle(delivery)
+    assert live(delivery.id, "attempts", "status") == (1, Message.Status.SCHEDULED)
+
+
+def test_it_sweeps_a_part_at_a_time():
+    deliveries = leased(5)
+    expire(*deliveries)
+    assert [sweep(2).retried for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_it_promotes_what_is_due():
+    sent = enqueue("h", delay=timedelta(hours=1))
+    assert sweep().promoted == 0
+    pass_time(hours=1)
+    assert sweep().promoted == 1
+    assert live(sent.id, "status") == Message.Status.READY
+    assert len(dequeue()) == 1
+
+
+def test_a_message_with_a_long_back_off_and_many_attempts_does_not_stop_the_sweep():
+    stubborn, other = leased(2, backoff=timedelta(days=2), max_attempts=1000)
+    sql("UPDATE pgqueue_message SET attempts = 100 WHERE id = %s", stubborn.id)
+    expire(stubborn, other)
+    assert sweep().retried == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_sweeps_at_once_share_the_work(connect):
+    deliveries = leased(4)
+    expire(*deliveries)
+    other = connect()
+    [(retried,)] = other.execute("SELECT retried FROM pgqueue_sweep(2)").fetchall()
+    assert retried == 2
+    assert sweep().retried == 2
+    other.commit()
+    assert all(live(delivery.id, "jsonb_array_length(errors)") == 1 for delivery in deliveries)
+
+
+def test_a_limit_that_is_none_is_refused():
+    with refused(InvalidMessage):
+        sweep(-1)
+
+
+# The server log.
+
+
+def test_the_server_log_says_that_leases_expired(server_log: list[str]):
+    deliveries = leased(2)
+    expire(*deliveries)
+    sweep()
+    [warning] = server_log
+    assert "the leases of 2 message(s) expired" in warning
+    assert "2 to be retried, 0 dead-lettered" in warning
+    assert all(str(delivery.id) in warning for delivery in deliveries)
+
+
+def test_poison_is_said_as_an_expired_lease_and_as_a_dead_letter(server_log: list[str]):
+    expire(*leased(max_attempts=1))
+    sweep()
+    assert len(server_log) == 2
+    assert any('reason "poison"' in warning for warning in server_log)
+    assert any("1 dead-lettered as poison" in warning for warning in server_log)
+
+
+def test_a_quiet_sweep_says_nothing(server_log: list[str]):
+    leased()
+    enqueue("h")
+    sweep()
+    assert server_log == []
+
+
+def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
+    for delivery in leased(2):
+        expire(delivery)
+        assert sweep().retried == 1
+    assert len(server_log) == 1
+    sql("SELECT setval('pgqueue_warned_lease_expired', last_value - 10) FROM pgqueue_warned_lease_expired")
+    enqueue("h")
+    expire(*dequeue())
+    sweep()
+    assert len(server_log) == 2
+
+
+def test_one_kind_of_warning_does_not_hold_back_another(server_log: list[str]):
+    one, two = leased(2)
+    dead_letter(one, reason="refused")
+    expire(two)
+    sweep()
+    assert len(server_log) == 2
+
+
+# Queues that nobody serves.
+
+
+def test_a_message_that_is_not_picked_up_is_in_the_server_log(server_log: list[str]):
+    channel_set("default", "emails")
+    sent = enqueue("h", queue="emails")
+    enqueue("h")
+    pass_time(seconds=59)
+    assert sweep().not_picked_up == 0
+    dequeue()
+    pass_time(seconds=1)
+    assert sweep().not_picked_up == 1
+    [warning] = server_log
+    assert 'queue "emails" is not picked up' in warning
+    assert f"message {sent.id} " in warning
+
+
+def test_every_queue_that_is_not_served_is_counted_and_one_is_named(server_log: list[str]):
+    for queue in ("default", "emails", "reports"):
+        channel_set("default", queue)
+        enqueue("h", queue=queue)
+    pass_time(minutes=2)
+    assert sweep().not_picked_up == 3
+    assert len(server_log) == 1
+
+
+def test_the_setting_says_how_long_is_too_long(settings, server_log: list[str]):
+    enqueue("h")
+    pass_time(minutes=30)
+    settings.DJANGO_PGQUEUE = {"WAITING_WARNING": timedelta(hours=1)}
+    assert sweep().not_picked_up == 0
+    settings.DJANGO_PGQUEUE = {"WAITING_WARNING": None}
+    assert sweep().not_picked_up == 0
+    settings.DJANGO_PGQUEUE = {"WAITING_WARNING": timedelta(minutes=20)}
+    assert sweep().not_picked_up == 1
+
+
+def test_channels_that_wait_on_purpose_are_not_complained_about(server_log: list[str]):
+    channel_set("paused")
+    channel_set("busy", max_concurrency=1)
+    for name in ("paused", "busy", "busy"):
+        enqueue("h", channel=name)
+    channel_pause("paused")
+    assert len(dequeue(limit=10, lease=timedelta(hours=1))) == 1
+    pass_time(minutes=2)
+    assert sweep().not_picked_up == 0
+    assert server_log == []
+
+
+def test_it_is_a_function_of_the_database_too():
+    expire(*leased())
+    assert sql("SELECT retried, poisoned, promoted, not_picked_up FROM pgqueue_sweep(p_limit => 10)") == [(1, 0, 0, 0)]

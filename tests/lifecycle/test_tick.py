@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many
+from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.models import Message
+from tests.lifecycle.conftest import live, pass_time, sql, value
+
+pytestmark = pytest.mark.django_db
+
+
+def test_it_promotes_what_is_due_and_says_how_many():
+    enqueue("h", delay=timedelta(hours=2))
+    due = [enqueue("h", delay=timedelta(hours=1)).id for _ in range(3)]
+    assert tick() == 0
+    pass_time(hours=1)
+    assert tick() == 3
+    assert set(Message.objects.filter(status=Message.Status.READY).values_list("id", flat=True)) == set(due)
+    assert tick() == 0
+
+
+def test_it_promotes_a_part_at_a_time_the_longest_due_first():
+    later, sooner = enqueue("h", delay=timedelta(hours=2)), enqueue("h", delay=timedelta(hours=1))
+    pass_time(hours=2)
+    assert tick(1) == 1
+    assert live(sooner.id, "status") == Message.Status.READY
+    assert live(later.id, "status") == Message.Status.SCHEDULED
+    assert tick(1) == 1
+
+
+def test_a_promoted_message_takes_its_place_by_priority():
+    enqueue("h", "urgent", priority=1, delay=timedelta(hours=1))
+    enqueue_many(NewMessage(handler="h", payload=n) for n in range(3))
+    dequeue()
+    pass_time(hours=1)
+    tick()
+    assert [delivery.payload for _ in range(3) for delivery in dequeue()] == ["urgent", 1, 2]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_message_is_lost_when_ticks_run_between_all_steps():
+    for name in "abc":
+        channel_set(name, max_concurrency=2, weight=2)
+    for n in range(30):
+        enqueue("h", n, channel="abc"[n % 3])
+        tick()
+    seen: list[int] = []
+    while deliveries := dequeue(limit=4):
+        tick()
+        seen += [delivery.payload for delivery in deliveries]
+        complete(deliveries)
+        tick()
+    assert sorted(seen) == list(range(30))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_long_transaction_commits_late_is_found(connect):
+    slow = connect()
+    slow.execute("SELECT pgqueue_enqueue('slow')")
+    for _ in range(5):
+        enqueue("quick")
+        assert [delivery.handler for delivery in dequeue(limit=10)] == ["quick"]
+        tick()
+    assert value("SELECT arrival_xid > '0' FROM pgqueue_floor ORDER BY id DESC LIMIT 1")
+    slow.commit()
+    assert [delivery.handler for delivery in dequeue(limit=10)] == ["slow"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_only_one_ticks_at_a_time_and_nobody_waits(connect):
+    enqueue("h", delay=timedelta(hours=1))
+    pass_time(hours=1)
+    other = connect()
+    assert other.execute("SELECT pgqueue_tick()").fetchall() == [(1,)]
+    assert tick() == 0
+    other.commit()
+
+
+def test_it_keeps_few_floors():
+    for _ in range(30):
+        tick()
+    assert value("SELECT count(*) FROM pgqueue_floor") <= 12
+
+
+def test_it_is_a_function_of_the_database_too():
+    assert sql("SELECT pgqueue_tick(p_limit => 10)") == [(0,)]

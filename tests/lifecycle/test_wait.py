@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from django_pgqueue import NewMessage, channel_pause, channel_resume, channel_set, defer, dequeue, enqueue, enqueue_many
+from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.lifecycle.wait import wait
+from tests.lifecycle.conftest import pass_time, rolled_back, sql
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def heard(connect):
+    """A function that says which queues were named since it was last asked."""
+    ear = connect(autocommit=True)
+    ear.execute("LISTEN pgqueue")
+
+    def heard() -> list[str]:
+        # Notifications come in the order of commits: whatever was sent before the end has arrived with it.
+        sql("NOTIFY pgqueue, '-- the end'")
+        queues = []
+        for notification in ear.notifies():
+            if notification.payload == "-- the end":
+                return queues
+            queues.append(notification.payload)
+        raise AssertionError("the connection ended")
+
+    return heard
+
+
+def test_a_sleeping_worker_is_woken_with_the_name_of_the_queue(heard):
+    channel_set("default", "emails")
+    wait("me", ["default", "emails"], MINUTE)
+    enqueue("h", queue="emails")
+    assert heard() == ["emails"]
+
+
+def test_nobody_sleeps_and_nobody_is_woken(heard):
+    enqueue("h")
+    assert heard() == []
+
+
+def test_sleepers_of_other_queues_are_not_woken(heard):
+    channel_set("default", "emails")
+    wait("me", ["emails"], MINUTE)
+    enqueue("h")
+    assert heard() == []
+
+
+def test_a_worker_that_woke_up_is_not_woken(heard):
+    wait("me", ["default"], MINUTE)
+    wait("me", ["default"], timedelta(0))
+    enqueue("h")
+    assert heard() == []
+
+
+def test_a_worker_that_woke_up_leaves_the_others_asleep(heard):
+    wait("me", ["default"], MINUTE)
+    wait("you", ["default"], MINUTE)
+    wait("me", ["default"], timedelta(0))
+    enqueue("h")
+    assert heard() == ["default"]
+
+
+def test_a_sleep_that_is_over_is_not_ended(heard):
+    wait("me", ["default"], MINUTE)
+    pass_time(minutes=1)
+    enqueue("h")
+    assert heard() == []
+
+
+def test_falling_asleep_again_is_one_sleep():
+    for _ in range(3):
+        wait("me", ["default", "emails"], MINUTE)
+    assert sorted(sql("SELECT worker, queue FROM pgqueue_waiter")) == [("me", "default"), ("me", "emails")]
+
+
+def test_one_transaction_wakes_once_and_when_it_commits(heard):
+    wait("me", ["default"], MINUTE)
+    with transaction.atomic():
+        for _ in range(3):
+            enqueue("h")
+    assert heard() == ["default"]
+
+
+def test_one_call_for_many_channels_wakes_each_queue_once(heard):
+    queues = ("default", "emails")
+    for queue in queues:
+        for name in "ab":
+            channel_set(name, queue)
+    wait("me", queues, MINUTE)
+    enqueue_many(NewMessage(handler="h", queue=queue, channel=name) for name in "ab" for queue in queues)
+    assert sorted(heard()) == ["default", "emails"]
+
+
+def test_a_rollback_wakes_nobody(heard):
+    wait("me", ["default"], MINUTE)
+    with rolled_back():
+        enqueue("h")
+    assert heard() == []
+
+
+def test_a_message_for_later_wakes_nobody_until_it_is_due(heard):
+    enqueue("h", delay=timedelta(hours=1))
+    wait("me", ["default"], MINUTE)
+    assert heard() == []
+    pass_time(hours=1)
+    wait("me", ["default"], MINUTE)
+    tick()
+    assert heard() == ["default"]
+
+
+def test_a_message_that_is_given_back_wakes(heard):
+    enqueue("h")
+    [delivery] = dequeue()
+    wait("me", ["default"], MINUTE)
+    defer(delivery)
+    assert heard() == ["default"]
+
+
+def test_a_channel_that_is_resumed_wakes(heard):
+    channel_pause("default")
+    wait("me", ["default"], MINUTE)
+    channel_resume("default")
+    assert heard() == ["default"]
+
+
+def test_notifications_can_be_switched_off(heard):
+    wait("me", ["default"], MINUTE)
+    sql("SET pgqueue.notify = off")
+    enqueue("h")
+    sql("RESET pgqueue.notify")
+    assert heard() == []
+    enqueue("h")
+    assert heard() == ["default"]
+
+
+def test_it_is_a_function_of_the_database_too():
+    sql("SELECT pgqueue_wait('me', ARRAY['default'], p_for => '1 minute')")
+    assert sql("SELECT queue, worker FROM pgqueue_waiter") == [("default", "me")]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from django_pgqueue import Complete, DeadLetter, Defer, Retry
+from django_pgqueue.outcomes import KEEP, Outcome
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+OUTCOMES = [
+    Complete({"n": 1}),
+    Defer(delay=timedelta(1), state=3),
+    Retry(timedelta(2), "oops"),
+    DeadLetter("refused", {"n": 1}),
+]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_an_outcome_can_be_returned_or_raised(outcome: Outcome):
+    with pytest.raises(type(outcome)) as raised:
+        raise outcome
+    assert raised.value is outcome
+    assert isinstance(outcome, Outcome)
+
+
+def test_an_outcome_can_be_matched():
+    def describe(outcome: Outcome) -> object:
+        match outcome:
+            case Complete(result):
+                return result
+            case Defer(until, delay, state):
+                return until, delay, state
+            case Retry(after, error):
+                return after, error
+            case DeadLetter(reason, details):
+                return reason, details
+
+    assert [describe(outcome) for outcome in OUTCOMES] == [
+        {"n": 1},
+        (None, timedelta(1), 3),
+        (timedelta(2), "oops"),
+        ("refused", {"n": 1}),
+    ]
+
+
+def test_what_is_not_said_has_a_default():
+    assert Complete().result is None
+    assert (Defer().until, Defer().delay, Defer().state) == (None, None, KEEP)
+    assert (Retry().after, Retry().error) == (None, "")
+    assert DeadLetter("refused").details is None
+
+
+def test_a_state_of_none_is_not_the_same_as_none_given():
+    assert Defer(state=None).state is None
+    assert Defer(state=None).state is not KEEP
+
+
+def test_an_outcome_shows_what_it_says():
+    assert repr(DeadLetter("refused", {"n": 1})) == "DeadLetter(reason='refused', details={'n': 1})"
+    assert repr(Defer(until=LATER)).endswith("delay=None, state=KEEP)")
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: Defer(until=LATER, delay=timedelta(1)), "not both"),
+        (lambda: Defer(until=datetime(2100, 1, 1)), "aware"),  # noqa: DTZ001
+        (lambda: DeadLetter(""), "1 to 200"),
+        (lambda: DeadLetter("x" * 201), "1 to 200"),
+    ],
+)
+def test_an_outcome_that_makes_no_sense_is_refused_where_it_is_made(make, problem: str):
+    with pytest.raises(ValueError, match=problem):
+        make()

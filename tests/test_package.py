@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import django_pgqueue
+from django_pgqueue.lifecycle.enqueue import enqueue
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_imports_no_django():
+    loaded = run("import sys, django_pgqueue; django_pgqueue.__version__; print(*sys.modules)").split()
+    assert "django_pgqueue" in loaded
+    assert not [name for name in loaded if name.partition(".")[0] in ("django", "psycopg", "pgtrigger")]
+
+
+def test_values_can_be_imported_without_django():
+    loaded = run("import sys; from django_pgqueue import Complete, Delivery, NewMessage; print(*sys.modules)").split()
+    assert not [name for name in loaded if name.partition(".")[0] == "django"]
+
+
+def test_every_public_name_resolves_and_is_listed():
+    for name in django_pgqueue.__all__:
+        assert getattr(django_pgqueue, name) is not None
+        assert name in dir(django_pgqueue)
+    assert django_pgqueue.enqueue is enqueue
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "enqueue", "enqueue_many", "aenqueue", "dequeue", "heartbeat", "complete", "defer", "retry", "dead_letter",
+        "redrive", "pop", "peek", "purge", "metrics", "sweep", "prune", "channel_set", "channel_release",
+        "channel_pause", "channel_resume", "handler",
+    ],
+)  # fmt: skip
+def test_every_verb_is_public(verb: str):
+    assert verb in django_pgqueue.__all__
+    assert callable(getattr(django_pgqueue, verb))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"django_pgqueue.*nonsense"):
+        _ = django_pgqueue.nonsense
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert django_pgqueue.__version__ == version("pgqueue-django")
+
+
+@pytest.mark.django_db
+def test_a_migrated_database_has_a_default_channel():
+    assert enqueue("h").created
