@@ -41,17 +41,7 @@ class ArchivedSinceFilter(admin.SimpleListFilter):
 
 @admin.register(ArchivedMessage)
 class ArchivedMessageAdmin(ContentAdmin):
-    list_display = [
-        "id",
-        "queue",
-        "channel_shown",
-        "handler",
-        "outcome_shown",
-        "attempts_of",
-        "waited",
-        "ran",
-        "archived_at",
-    ]
+    list_display = ["id", "channel_shown", "handler", "outcome_shown", "attempts_of", "waited", "ran", "archived_at"]
     list_filter = [ArchivedSinceFilter, "outcome", QueueFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _(
@@ -72,14 +62,14 @@ class ArchivedMessageAdmin(ContentAdmin):
         return rendering.badge(message.get_outcome_display(), KINDS.get(message.outcome, "bad"))
 
     @admin.display(description=_("result"))
-    def result_shown(self, message: ArchivedMessage) -> str | None:
-        return rendering.pretty_json_or_none(message.result)
+    def result_shown(self, message: ArchivedMessage) -> str:
+        return self.or_dash(rendering.pretty_json_or_none(message.result))
 
     @admin.display(description=_("waited"))
-    def waited(self, message: ArchivedMessage) -> str | None:
+    def waited(self, message: ArchivedMessage) -> str:
         """From the time it was due until its last delivery."""
-        return rendering.duration(message.leased_at - message.dequeue_at) if message.leased_at else None
+        return self.or_dash(rendering.duration(message.leased_at - message.dequeue_at) if message.leased_at else None)
 
     @admin.display(description=_("ran"))
-    def ran(self, message: ArchivedMessage) -> str | None:
-        return rendering.duration(message.archived_at - message.leased_at) if message.leased_at else None
+    def ran(self, message: ArchivedMessage) -> str:
+        return self.or_dash(rendering.duration(message.archived_at - message.leased_at) if message.leased_at else None)

@@ -37,6 +37,8 @@ class ChannelForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         for name in ("max_concurrency", "max_size", "release_burst", "weight"):
             if field := self.fields.get(name):
+                # In place of the model field's, which allows 0.
+                field.validators = [v for v in field.validators if not isinstance(v, MinValueValidator)]
                 field.validators.append(MinValueValidator(1))
                 field.widget.attrs["min"] = 1
         if weight := self.fields.get("weight"):

@@ -32,7 +32,7 @@ CLIPPED = 160
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(ContentAdmin):
-    list_display = ["id", "queue", "channel_shown", "handler", "reason", "problem", "attempts_of", "dead_at", "fate"]
+    list_display = ["id", "fate", "channel_shown", "handler", "reason", "problem", "attempts_of", "dead_at"]
     list_filter = [RedrivenFilter, DeadLetterReasonFilter, QueueFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, or the whole of a channel's name, handler or dedupe key.")
@@ -70,8 +70,8 @@ class DeadLetterAdmin(ContentAdmin):
         return rendering.badge(_("redriven as %s") % letter.redriven_to, "good")
 
     @admin.display(description=_("details"))
-    def details_shown(self, letter: DeadLetter) -> str | None:
-        return rendering.details(letter.details)
+    def details_shown(self, letter: DeadLetter) -> str:
+        return self.or_dash(rendering.details(letter.details))
 
     @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
     def redrive(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:

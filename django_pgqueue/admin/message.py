@@ -22,12 +22,11 @@ class MessageAdmin(ContentAdmin):
         "channel_link",
         "handler",
         "state_now",
-        "priority",
         "attempts_of",
+        "priority",
         "dequeue_at",
         "worker",
         "lease_expires_at",
-        "created_at",
     ]
     list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter]
     search_fields = ["=id", "=dedupe_key", "=handler"]

@@ -21,13 +21,12 @@ def check(database: str) -> list[CheckMessage]:
     messages: list[CheckMessage] = []
     for name, version in versions.items():
         path = files.HERE / "functions" / f"{name}_v{version:02}.sql"
-        reinstall = f'manage.py dbshell --database {database} -- -1 -c "DROP FUNCTION IF EXISTS {name}" -f {path}'
         match installed.get(name):
             case None:
                 messages.append(
                     Error(
                         f"Function {name} is missing in database {database!r}, or outside of the search_path.",
-                        hint=f"Install it: {reinstall}",
+                        hint=f"Install it: manage.py dbshell --database {database} < {path}",
                         id="pgqueue.E011",
                     )
                 )
@@ -35,7 +34,8 @@ def check(database: str) -> list[CheckMessage]:
                 messages.append(
                     Error(
                         f"Function {name} in database {database!r} is not version {version} of this release.",
-                        hint=f"Install the release's version: {reinstall}",
+                        hint="Install the release's version: sed 's/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/' "
+                        f"{path} | manage.py dbshell --database {database}",
                         id="pgqueue.E012",
                     )
                 )

@@ -1,4 +1,4 @@
-"""Drift of the triggers. ``pgtrigger ls`` compares a comment only; this compares what runs."""
+"""Drift of the triggers. ``pgtrigger ls`` compares a comment only: not what runs, nor whether it is enabled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage, Error
 from django_pgqueue.sql.call import call
 
 SQL = """
-SELECT t.tgname::text, c.relname::text, t.tgenabled::text, p.proname::text
+SELECT t.tgname::text, c.relname::text, t.tgenabled::text, p.proname::text, obj_description(t.oid, 'pg_trigger')
 FROM pg_trigger AS t
 JOIN pg_class AS c ON c.oid = t.tgrelid
 JOIN pg_proc AS p ON p.oid = t.tgfoid
@@ -17,23 +17,27 @@ WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid) AND t.tgname = ANY (%s::
 RUNNING = {"O", "A"}  # 'R': on replicas only, 'D': disabled
 
 
-def expected() -> dict[tuple[str, str], tuple[str, str]]:
-    """(trigger, table) → (URI for pgtrigger's commands, function that it must run), from the models."""
+def expected() -> dict[tuple[str, str], tuple[str, str, str]]:
+    """(trigger, table) → (URI for pgtrigger's commands, function that it runs, pgtrigger's hash), by the models."""
     found = {}
     for model in apps.get_app_config("pgqueue").get_models():
         for trigger in getattr(model._meta, "triggers", []):
             key = trigger.get_pgid(model), model._meta.db_table
-            found[key] = trigger.get_uri(model), trigger.render_execute(model).removesuffix("()")
+            found[key] = (
+                trigger.get_uri(model),
+                trigger.render_execute(model).removesuffix("()"),
+                trigger.compile(model).hash,
+            )
     return found
 
 
 def check(database: str) -> list[CheckMessage]:
     wanted = expected()
     rows = call(database, SQL, ([name for name, _ in wanted],))
-    installed = {(name, table): (enabled, function) for name, table, enabled, function in rows}
+    installed = {(name, table): rest for name, table, *rest in rows}
     messages: list[CheckMessage] = []
-    for (name, table), (uri, function) in wanted.items():
-        enabled, actual = installed.get((name, table), ("", None))
+    for (name, table), (uri, function, wanted_hash) in wanted.items():
+        enabled, actual, actual_hash = installed.get((name, table), ("", None, None))
         option = "" if database == "default" else f" --database {database}"
         if actual is None:
             messages.append(
@@ -45,10 +49,11 @@ def check(database: str) -> list[CheckMessage]:
                 )
             )
             continue
-        if actual != function:
+        # A trigger that was made by hand has no hash, one of another release another.
+        if actual != function or actual_hash != wanted_hash:
             messages.append(
                 Error(
-                    f"Trigger {name} of table {table} in database {database!r} runs {actual}, not {function}.",
+                    f"Trigger {name} of table {table} in database {database!r} is not ours; it runs {actual}.",
                     hint=f"Install the release's version: manage.py pgtrigger install {uri}{option}",
                     id="pgqueue.E015",
                 )

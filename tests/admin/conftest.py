@@ -1,0 +1,138 @@
+"""What the admin's tests share: people with some permissions, messages in every state, and a reader of pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue.models import DeadLetter
+
+MODELS = ("channel", "message", "archivedmessage", "deadletter", "worker")
+VIEW = tuple(f"view_{model}" for model in MODELS)
+# Tables that Django does not manage: its flush after a transactional test leaves them as they are.
+RUNTIME = "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure"
+
+
+@pytest.fixture(autouse=True)
+def _default_channel(db: None) -> Iterator[None]:
+    channel_set("default")
+    yield
+    if not connection.in_atomic_block:
+        with connection.cursor() as cursor:
+            cursor.execute(f"TRUNCATE {RUNTIME}")
+
+
+@pytest.fixture
+def admin_user(db: None) -> User:
+    """In place of pytest-django's, which spends a second on the hash of a password."""
+    return User.objects.create_superuser("admin")
+
+
+@pytest.fixture
+def staff() -> Callable[..., Client]:
+    """`staff("view_channel", "pause_channel")`: the browser of somebody who may do just that."""
+
+    def staff(*codenames: str) -> Client:
+        user = User.objects.create_user(f"user{User.objects.count()}", is_staff=True)
+        permissions = Permission.objects.filter(content_type__app_label="pgqueue", codename__in=codenames)
+        assert len(permissions) == len(codenames)
+        user.user_permissions.set(permissions)
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return staff
+
+
+@pytest.fixture
+def viewer(staff: Callable[..., Client]) -> Client:
+    return staff(*VIEW)
+
+
+@pytest.fixture
+def page(admin_client: Client) -> Callable[..., str]:
+    """`page("channel")`, `page("message", 5)`: the text of a list or of one object, for a superuser."""
+
+    def page(model: str, pk: object = None, **query: object) -> str:
+        response = admin_client.get(address(model, pk), query)
+        assert response.status_code == 200, response
+        return response.content.decode()
+
+    return page
+
+
+def address(model: str, pk: object = None) -> str:
+    return reverse(f"admin:pgqueue_{model}_change", args=[pk]) if pk else reverse(f"admin:pgqueue_{model}_changelist")
+
+
+def act(client: Client, model: str, action: str, *pks: int, **data: Any) -> HttpResponse:
+    """Choose an action for some rows of a list; `confirmed="yes"` answers the page in between."""
+    posted = {"action": action, "_selected_action": [str(pk) for pk in pks], "select_across": "0", **data}
+    if "confirmed" not in data:
+        posted["index"] = "0"
+    return client.post(address(model), posted)
+
+
+def told(response: HttpResponse) -> str:
+    """What the next page will say about this request."""
+    return " | ".join(str(message) for message in response.wsgi_request._messages._queued_messages)
+
+
+def logged() -> list[tuple[str, str, str]]:
+    """What the history says: object, text, user."""
+    rows = LogEntry.objects.order_by("pk").select_related("user")
+    return [(entry.object_repr, entry.get_change_message(), entry.user.username) for entry in rows]
+
+
+def make_dead(count: int = 1, *, reason: str = "refused", details: Any = None, **message: Any) -> list[DeadLetter]:
+    """Messages that died on their way: enqueued, delivered, refused."""
+    message.setdefault("handler", "mail.send")
+    queue = message.get("queue", "default")
+    for _ in range(count):
+        enqueue(**message)
+    left, ids = count, []
+    while left:
+        taken = dequeue(queue, limit=left)
+        assert taken
+        dead_letter(taken, reason=reason, details=details)
+        ids += [delivery.id for delivery in taken]
+        left -= len(taken)
+    return list(DeadLetter.objects.filter(pk__in=ids).order_by("pk"))
+
+
+class Page(HTMLParser):
+    """The tags of a page, as a browser finds them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def inline_code(self) -> list[tuple[str, dict[str, str | None]]]:
+        """What a strict Content-Security-Policy forbids."""
+        return [
+            (tag, attributes)
+            for tag, attributes in self.tags
+            if tag == "style"
+            or (tag == "script" and "src" not in attributes)
+            or "style" in attributes
+            or any(re.match(r"on\w", name) for name in attributes)
+            or any((value or "").strip().lower().startswith("javascript:") for value in attributes.values())
+        ]
+
+    def canaries(self) -> list[tuple[str, dict[str, str | None]]]:
+        return [(tag, attributes) for tag, attributes in self.tags if tag == "canary" or "canary" in attributes]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from django.test import Client
+
+from django_pgqueue import channel_release, channel_set, enqueue
+from django_pgqueue.models import DeadLetter, Message
+from tests.admin.conftest import act, address, logged, make_dead, told
+
+
+def test_redrive_asks_first(admin_client: Client) -> None:
+    letters = make_dead(3)
+    response = act(admin_client, "deadletter", "redrive", *(letter.pk for letter in letters))
+    text = response.content.decode()
+    assert response.status_code == 200
+    assert "3 dead letters" in text
+    assert f"mail.send #{letters[0].pk}: refused" in text
+    assert not Message.objects.exists()
+
+
+def test_redriven_letters_live_again_and_are_marked(admin_client: Client) -> None:
+    letters = make_dead(2, payload={"to": "x"})
+    response = act(admin_client, "deadletter", "redrive", *(letter.pk for letter in letters), confirmed="yes")
+    assert told(response) == "2 dead letters are redriven."
+    lives = dict(Message.objects.values_list("redriven_from", "pk"))
+    assert set(lives) == {letter.pk for letter in letters}
+    assert logged() == [(f"mail.send #{letter.pk}: refused", "Redriven.", "admin") for letter in letters]
+    assert f"redriven as {lives[letters[0].pk]}" in admin_client.get(address("deadletter")).content.decode()
+
+
+def test_a_letter_is_redriven_once(admin_client: Client) -> None:
+    [letter] = make_dead()
+    for _ in range(2):
+        response = act(admin_client, "deadletter", "redrive", letter.pk, confirmed="yes")
+    assert told(response) == "0 dead letters are redriven."
+    assert Message.objects.count() == 1
+    assert "0 dead letters" in act(admin_client, "deadletter", "redrive", letter.pk).content.decode()
+
+
+def test_a_channel_that_refuses_keeps_no_others_letters_back(admin_client: Client) -> None:
+    channel_set("full", max_size=10)
+    channel_set("gone")
+    kept = [*make_dead(2, channel="full"), *make_dead(1, channel="gone")]
+    free = make_dead(2)
+    channel_set("full", max_size=1)
+    enqueue("mail.send", channel="full")
+    channel_release("gone")
+    pks = [letter.pk for letter in (*kept, *free)]
+    answer = told(act(admin_client, "deadletter", "redrive", *pks, confirmed="yes"))
+    assert "default/full: 2 dead letters stay where they are: channel" in answer
+    assert "default/gone: 1 dead letters stay where they are: channel" in answer
+    assert answer.endswith("2 dead letters are redriven.")
+    assert set(DeadLetter.objects.filter(redriven_at=None)) == set(kept)
+    assert [entry[0] for entry in logged()] == [str(letter) for letter in free]
+
+
+def test_all_letters_of_a_filter_are_redriven_together(admin_client: Client) -> None:
+    make_dead(3, reason="refused")
+    others = make_dead(2, reason="failed")
+    path = f"{address('deadletter')}?reason=refused"
+    posted = {"action": "redrive", "select_across": "1", "_selected_action": "0", "confirmed": "yes"}
+    assert told(admin_client.post(path, posted)) == "3 dead letters are redriven."
+    assert set(DeadLetter.objects.filter(redriven_at=None)) == set(others)
+
+
+def test_more_letters_than_a_batch(admin_client: Client) -> None:
+    [letter] = make_dead(payload={})
+    values = DeadLetter.objects.filter(pk=letter.pk).values().get()
+    DeadLetter.objects.bulk_create(DeadLetter(**{**values, "id": 1_000_000 + n}) for n in range(2_499))
+    posted = {"action": "redrive", "select_across": "1", "_selected_action": "0", "confirmed": "yes"}
+    assert told(admin_client.post(address("deadletter"), posted)) == "2500 dead letters are redriven."
+    assert Message.objects.count() == 2_500
+    assert len(logged()) == 2_500
+
+
+def test_the_list_says_what_went_wrong(admin_client: Client) -> None:
+    make_dead(details={"type": "FlightCancelled", "message": "no departure time", "traceback": "frames"})
+    text = admin_client.get(address("deadletter")).content.decode()
+    assert "no departure time" in text
+    assert "frames" not in text

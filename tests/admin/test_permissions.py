@@ -1,0 +1,137 @@
+"""Who may do what. The pages are the only place where these permissions are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from django_pgqueue import channel_pause, enqueue, pop
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Worker
+from tests.admin.conftest import MODELS, VIEW, act, address, make_dead
+
+ACTIONS = [
+    ("channel", "pause"),
+    ("channel", "resume"),
+    ("channel", "purge"),
+    ("channel", "release"),
+    ("deadletter", "redrive"),
+]
+ALLOWED = {
+    "pause": "pause_channel",
+    "resume": "pause_channel",
+    "purge": "purge_channel",
+    "release": "change_channel",
+    "redrive": "redrive_deadletter",
+}
+
+
+@pytest.fixture
+def one_of_each() -> dict[str, int]:
+    """Primary keys by model."""
+    enqueue("mail.send", {"n": 1})
+    pop("default", 1)
+    [letter] = make_dead()
+    channel_pause("default", reason="paused before")
+    worker = Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1")
+    return {
+        "channel": Channel.objects.get(name="default").pk,
+        "message": enqueue("mail.send", {"n": 2}).id,
+        "archivedmessage": ArchivedMessage.objects.get().pk,
+        "deadletter": letter.pk,
+        "worker": worker.pk,
+    }
+
+
+def everything() -> list[object]:
+    models = (Channel, Message, ArchivedMessage, DeadLetter, Worker)
+    return [list(model.objects.order_by("pk").values()) for model in models]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nobody_looks_without_the_view_permission(
+    model: str, staff: Callable[..., Client], one_of_each: dict[str, int]
+) -> None:
+    client = staff()
+    assert client.get(address(model)).status_code == 403
+    assert client.get(address(model, one_of_each[model])).status_code == 403
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_viewer_sees_lists_and_objects(model: str, viewer: Client, one_of_each: dict[str, int]) -> None:
+    assert viewer.get(address(model)).status_code == 200
+    response = viewer.get(address(model, one_of_each[model]))
+    assert response.status_code == 200
+    assert b'name="_save"' not in response.content
+
+
+def test_a_viewer_is_offered_no_action(viewer: Client, one_of_each: dict[str, int]) -> None:
+    for model in MODELS:
+        assert b'name="action"' not in viewer.get(address(model)).content, model
+
+
+def test_a_viewer_can_change_nothing(viewer: Client, one_of_each: dict[str, int]) -> None:
+    before = everything()
+    for model, action in ACTIONS:
+        for data in (
+            {},
+            {"confirmed": "yes", "reason": "x"},
+            {"confirmed": "yes", "reason": "x", "select_across": "1"},
+        ):
+            act(viewer, model, action, one_of_each[model], **data)
+            viewer.get(address(model), {"action": action, "_selected_action": one_of_each[model], "confirmed": "yes"})
+    for model in MODELS:
+        change = address(model, one_of_each[model])
+        assert viewer.post(change, {"weight": "9", "name": "stolen", "_save": "Save"}).status_code == 403
+        assert viewer.post(change.replace("/change/", "/delete/"), {"post": "yes"}).status_code == 403
+        assert viewer.post(f"{address(model)}add/", {"name": "new", "queue": "default"}).status_code == 403
+    assert everything() == before
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize(("model", "action"), ACTIONS)
+def test_an_action_needs_its_own_permission(
+    model: str, action: str, staff: Callable[..., Client], one_of_each: dict[str, int]
+) -> None:
+    others = {codename for codename in ALLOWED.values() if codename != ALLOWED[action]}
+    before = everything()
+    act(staff(*VIEW, *others), model, action, one_of_each[model], confirmed="yes", reason="x")
+    assert everything() == before
+    act(staff(*VIEW, ALLOWED[action]), model, action, one_of_each[model], confirmed="yes", reason="x")
+    assert everything() != before
+
+
+def test_a_post_without_csrf_token_does_nothing(admin_user: object, one_of_each: dict[str, int]) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    before = everything()
+    for model, action in ACTIONS:
+        assert act(client, model, action, one_of_each[model], confirmed="yes", reason="x").status_code == 403
+    assert everything() == before
+
+
+def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[str, int]) -> None:
+    before = everything()
+    for model, action in ACTIONS:
+        query = {"action": action, "_selected_action": one_of_each[model], "confirmed": "yes", "reason": "x"}
+        admin_client.get(address(model), query)
+    assert everything() == before
+
+
+@pytest.mark.parametrize("model", ["message", "archivedmessage", "deadletter", "worker"])
+def test_what_the_functions_own_nobody_edits(model: str, admin_client: Client, one_of_each: dict[str, int]) -> None:
+    before = everything()
+    change = address(model, one_of_each[model])
+    assert admin_client.post(change, {"handler": "other", "_save": "Save"}).status_code == 403
+    assert admin_client.post(change.replace("/change/", "/delete/"), {"post": "yes"}).status_code == 403
+    assert admin_client.get(f"{address(model)}add/").status_code == 403
+    assert everything() == before
+
+
+def test_a_channel_cannot_be_deleted(admin_client: Client, one_of_each: dict[str, int]) -> None:
+    delete = address("channel", one_of_each["channel"]).replace("/change/", "/delete/")
+    assert admin_client.post(delete, {"post": "yes"}).status_code == 403
+    act(admin_client, "channel", "delete_selected", one_of_each["channel"], post="yes")
+    assert Channel.objects.filter(pk=one_of_each["channel"]).exists()

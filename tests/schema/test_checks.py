@@ -1,0 +1,384 @@
+"""Each check is triggered for real, and silent on a healthy database."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.checks import CheckMessage, run_checks
+from django.core.management import call_command
+from django.db import connection, connections
+from django.test import override_settings
+
+from django_pgqueue import checks
+from django_pgqueue.checks import configuration, server
+from django_pgqueue.conf import DEFAULTS
+from django_pgqueue.embedded import temporary_cluster
+from django_pgqueue.sql import files
+
+REPOSITORY = Path(__file__).parents[2]
+# The throw-away server of the tests may run without fsync; these two are then right to complain.
+UNSAFE = {"pgqueue.W010", "pgqueue.W011"}
+
+
+def ours(databases: list[str] | None = None) -> dict[str, CheckMessage]:
+    """What Django reports about the queue, by id."""
+    found = {}
+    for message in run_checks(databases=databases):
+        if message.id.startswith("pgqueue."):
+            assert message.hint, f"{message.id} does not say what to do"
+            found[message.id] = message
+    return found
+
+
+def of_database() -> dict[str, CheckMessage]:
+    return {key: message for key, message in ours(["default"]).items() if key not in UNSAFE}
+
+
+def sql(statement: str, *parameters: Any) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        return cursor.fetchone() if cursor.description else None
+
+
+def trigger_of(model: str) -> str:
+    [trigger] = apps.get_model("pgqueue", model)._meta.triggers
+    return trigger.get_pgid(apps.get_model("pgqueue", model))
+
+
+def manage(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(REPOSITORY / "testproject" / "manage.py"), *arguments],
+        env={**os.environ, "DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+# A healthy database
+
+
+@pytest.mark.django_db
+def test_a_healthy_project_hears_nothing() -> None:
+    assert ours() == {}
+    assert of_database() == {}
+
+
+def test_unsafe_settings_of_the_server_are_named_as_they_are(db: None) -> None:
+    off = {name for name in ("fsync", "full_page_writes") if sql(f"SHOW {name}") == ("off",)}
+    names = {"pgqueue.W010": "fsync", "pgqueue.W011": "full_page_writes"}
+    assert {names[key] for key in ours(["default"]) if key in UNSAFE} == off
+
+
+@pytest.mark.django_db
+def test_without_databases_none_is_asked(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        assert checks.check_server(app_configs=None, databases=None) == []
+        assert checks.check_objects(app_configs=None, databases=None) == []
+        assert checks.check_objects(app_configs=None, databases=["other"]) == []
+
+
+@pytest.mark.django_db
+def test_a_check_of_other_apps_does_not_ask_about_the_queue() -> None:
+    sql("DROP FUNCTION pgqueue_peek")
+    assert run_checks(app_configs=[apps.get_app_config("auth")], databases=["default"]) == []
+    assert "pgqueue.E011" in {
+        m.id for m in run_checks(app_configs=[apps.get_app_config("pgqueue")], databases=["default"])
+    }
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("given", "problem", "words"),
+    [
+        ([], "pgqueue.E001", "not a dict but list"),
+        ({"LEAES": timedelta(seconds=5)}, "pgqueue.E002", "'LEAES'"),
+        ({5: 5}, "pgqueue.E002", "5"),
+        ({"LEASE": 15}, "pgqueue.E003", "timedelta longer than zero"),
+        ({"LEASE": timedelta(0)}, "pgqueue.E003", "timedelta longer than zero"),
+        ({"LEASE": None}, "pgqueue.E003", "timedelta longer than zero"),
+        ({"ARCHIVE_RETENTION": 30}, "pgqueue.E003", "or None"),
+        ({"MAX_ATTEMPTS": 0}, "pgqueue.E003", "at least 1"),
+        ({"MAX_ATTEMPTS": True}, "pgqueue.E003", "at least 1"),
+        ({"AUTO_CREATE_CHANNELS": "yes"}, "pgqueue.E003", "True or False"),
+        ({"DATABASE": 5}, "pgqueue.E003", "database alias"),
+        ({"LISTEN_DATABASE": True}, "pgqueue.E003", "None or False"),
+        ({"DATABASE": "nowhere"}, "pgqueue.E004", "no such alias"),
+        ({"LISTEN_DATABASE": "nowhere"}, "pgqueue.E004", "no such alias"),
+    ],
+)
+def test_a_wrong_setting_is_named(given: Any, problem: str, words: str) -> None:
+    with override_settings(DJANGO_PGQUEUE=given):
+        found = ours(["default"])
+    assert list(found) == [problem]
+    assert words in found[problem].msg
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        DEFAULTS,
+        {"DATABASE": "default", "LISTEN_DATABASE": False, "ARCHIVE_RETENTION": None, "MAX_ATTEMPTS": 1},
+        {"AUTO_CREATE_CHANNELS": True, "LEASE": timedelta(milliseconds=1), "DEAD_LETTER_RETENTION": timedelta(days=1)},
+    ],
+)
+def test_right_settings_are_taken(given: dict[str, Any]) -> None:
+    with override_settings(DJANGO_PGQUEUE=given):
+        assert ours() == {}
+
+
+def test_every_setting_has_a_rule() -> None:
+    assert [name for name in DEFAULTS if configuration.rule_of(name) is None] == []
+
+
+@pytest.fixture
+def lite() -> Iterator[str]:
+    connections.settings["lite"] = {
+        **connections.settings["default"],
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": ":memory:",
+    }
+    yield "lite"
+    del connections.settings["lite"]
+    del connections["lite"]
+
+
+def test_a_database_that_is_not_postgresql(lite: str) -> None:
+    with override_settings(DJANGO_PGQUEUE={"DATABASE": lite}):
+        found = ours()
+        assert checks.check_server(app_configs=None, databases=[lite]) == []
+        assert checks.check_objects(app_configs=None, databases=[lite]) == []
+    assert list(found) == ["pgqueue.E005"]
+    assert "django.db.backends.sqlite3" in found["pgqueue.E005"].msg
+
+
+def test_psycopg2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django.db.backends.postgresql.psycopg_any.is_psycopg3", False)
+    assert list(ours()) == ["pgqueue.E006"]
+
+
+def test_dates_without_time_zones() -> None:
+    with override_settings(USE_TZ=False):
+        assert list(ours()) == ["pgqueue.E007"]
+
+
+class Elsewhere:
+    def db_for_write(self, model: type, **hints: Any) -> str:
+        return "elsewhere"
+
+
+def test_routers_that_send_messages_elsewhere() -> None:
+    with override_settings(DJANGO_PGQUEUE={"DATABASE": "default"}, DATABASE_ROUTERS=[Elsewhere()]):
+        assert list(ours()) == ["pgqueue.W001"]
+
+
+# The server
+
+
+@pytest.mark.django_db
+def test_a_server_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "OLDEST", 99)
+    assert "pgqueue.E010" in of_database()
+
+
+@pytest.mark.django_db
+def test_commits_that_are_not_waited_for() -> None:
+    sql("SET LOCAL synchronous_commit = off")
+    assert list(of_database()) == ["pgqueue.W012"]
+
+
+def test_checks_of_an_unmigrated_and_of_a_missing_server() -> None:
+    """`check` works before `migrate` and tells what the server's settings risk; an unreachable one is not its task."""
+    with temporary_cluster(settings={"autovacuum": "off"}) as cluster:
+        url = cluster.url("postgres")
+        asked = manage("check", "--database", "default", url=url)
+        assert asked.returncode == 0, asked.stderr
+        for problem in ("pgqueue.W010", "pgqueue.W011", "pgqueue.W013"):
+            assert problem in asked.stderr
+        assert "pgqueue.E" not in asked.stderr
+        assert "pgqueue" not in manage("check", url=url).stderr
+    gone = manage("check", "--database", "default", url=url)
+    assert (gone.returncode, "Traceback" in gone.stderr) == (0, False), gone.stderr
+
+
+# Functions
+
+
+@pytest.mark.django_db
+def test_a_missing_function() -> None:
+    sql("DROP FUNCTION pgqueue_peek")
+    found = of_database()
+    assert list(found) == ["pgqueue.E011"]
+    assert "pgqueue_peek" in found["pgqueue.E011"].msg
+    assert "pgqueue_peek_v01.sql" in found["pgqueue.E011"].hint
+
+
+@pytest.mark.django_db
+def test_a_function_outside_of_the_search_path() -> None:
+    sql("CREATE SCHEMA elsewhere")
+    sql("ALTER FUNCTION pgqueue_peek SET SCHEMA elsewhere")
+    assert list(of_database()) == ["pgqueue.E011"]
+
+
+@pytest.mark.django_db
+def test_a_changed_function() -> None:
+    source = files.read("functions", "pgqueue_channel_pause", 1).replace(
+        "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"
+    )
+    sql(source.replace("coalesce(p_reason, '')", "'hot fix'"))
+    found = of_database()
+    assert list(found) == ["pgqueue.E012"]
+    assert "pgqueue_channel_pause" in found["pgqueue.E012"].msg
+
+
+@pytest.mark.django_db
+def test_a_second_function_of_the_same_name() -> None:
+    sql("CREATE FUNCTION pgqueue_peek(p_other integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+    assert list(of_database()) == ["pgqueue.E013"]
+
+
+@pytest.mark.parametrize("name", ["pgqueue_peek", "pgqueue_message_arrived"])
+@pytest.mark.django_db
+def test_the_hint_for_a_changed_function_repairs_it(name: str) -> None:
+    """Its command by other means: psql would not see what this test changes."""
+    file = files.read("functions", name, files.latest_functions()[name])
+    replace = re.sub("^CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", file, flags=re.MULTILINE)
+    sql(replace.replace("AS $$\n", "AS $$\n-- hot fix\n"))
+    assert "sed 's/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/'" in of_database()["pgqueue.E012"].hint
+    sql(replace)
+    assert of_database() == {}
+
+
+# Triggers
+
+
+@pytest.mark.parametrize("model", ["Message", "Channel"])
+@pytest.mark.django_db
+def test_a_missing_trigger(model: str) -> None:
+    sql(f"DROP TRIGGER {trigger_of(model)} ON pgqueue_{model.lower()}")
+    found = of_database()
+    assert list(found) == ["pgqueue.E014"]
+    call_command("pgtrigger", "install", found["pgqueue.E014"].hint.split()[-1])
+    assert of_database() == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "AFTER INSERT ON pgqueue_message REFERENCING NEW TABLE AS arrived FOR EACH STATEMENT EXECUTE FUNCTION other()",
+        "BEFORE INSERT ON pgqueue_message FOR EACH ROW EXECUTE FUNCTION other()",
+    ],
+)
+@pytest.mark.django_db
+def test_a_changed_trigger_that_pgtrigger_calls_installed(change: str) -> None:
+    name = trigger_of("Message")
+    sql("CREATE FUNCTION other() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    sql(f"CREATE OR REPLACE TRIGGER {name} {change}")
+    found = of_database()
+    assert list(found) == ["pgqueue.E015"]
+    assert "it runs other" in found["pgqueue.E015"].msg
+    call_command("pgtrigger", "install", found["pgqueue.E015"].hint.split()[-1])
+    assert of_database() == {}
+
+
+@pytest.mark.parametrize("how", ["DISABLE TRIGGER {}", "DISABLE TRIGGER ALL", "ENABLE REPLICA TRIGGER {}"])
+@pytest.mark.django_db
+def test_a_disabled_trigger(how: str) -> None:
+    sql("ALTER TABLE pgqueue_message " + how.format(trigger_of("Message")))
+    found = of_database()
+    assert list(found) == ["pgqueue.E016"]
+    call_command("pgtrigger", "enable", found["pgqueue.E016"].hint.split()[-1])
+    assert of_database() == {}
+
+
+@pytest.mark.django_db
+def test_a_trigger_that_was_made_by_hand() -> None:
+    name = trigger_of("Message")
+    [definition] = sql("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = %s", name)
+    sql(f"DROP TRIGGER {name} ON pgqueue_message")
+    sql(definition.replace("pgqueue_message_arrived()", "pgqueue_message_arrived('x')"))
+    assert list(of_database()) == ["pgqueue.E015"]
+
+
+# Tables
+
+
+@pytest.mark.parametrize(("days", "problem"), [(0, "pgqueue.W014"), (1, "pgqueue.W015")])
+@pytest.mark.django_db
+def test_a_missing_partition(days: int, problem: str) -> None:
+    [name] = sql(
+        "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + %s, 'YYYYMMDD')",
+        days,
+    )
+    sql(f"ALTER TABLE pgqueue_archived_message DETACH PARTITION {name}")
+    assert list(of_database()) == [problem]
+    sql(f"DROP TABLE {name}")
+    assert list(of_database()) == [problem]
+    sql("SELECT pgqueue_prune()")
+    assert of_database() == {}
+
+
+@pytest.mark.django_db
+def test_a_default_partition_takes_every_day() -> None:
+    [name] = sql(
+        "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date, 'YYYYMMDD')"
+    )
+    sql(f"DROP TABLE {name}")
+    sql("CREATE TABLE pgqueue_rest PARTITION OF pgqueue_archived_message DEFAULT")
+    assert of_database() == {}
+
+
+@pytest.mark.django_db
+def test_unlogged_tables() -> None:
+    sql("ALTER TABLE pgqueue_message SET UNLOGGED")
+    sql("ALTER TABLE pgqueue_dead_letter SET UNLOGGED")
+    found = of_database()
+    assert list(found) == ["pgqueue.W016"]
+    assert "pgqueue_dead_letter, pgqueue_message" in found["pgqueue.W016"].msg
+
+
+@pytest.mark.django_db
+def test_tables_without_autovacuum() -> None:
+    sql("ALTER TABLE pgqueue_lane SET (autovacuum_enabled = false)")
+    found = of_database()
+    assert list(found) == ["pgqueue.W017"]
+    assert "pgqueue_lane" in found["pgqueue.W017"].msg
+
+
+# Between two releases
+
+
+@pytest.mark.django_db
+def test_what_migrate_will_repair_does_not_keep_it_from_running() -> None:
+    sql("DROP FUNCTION pgqueue_peek")
+    sql("DELETE FROM django_migrations WHERE app = 'pgqueue' AND name LIKE '0003%'")
+    assert of_database() == {}
+
+
+@pytest.mark.django_db
+def test_the_database_of_a_newer_release_is_not_called_changed() -> None:
+    sql("DROP FUNCTION pgqueue_peek")
+    sql("INSERT INTO django_migrations (app, name, applied) VALUES ('pgqueue', '9999_future', now())")
+    assert of_database() == {}
+
+
+# The list in the documentation
+
+
+def test_the_documentation_lists_every_check() -> None:
+    source = "".join(path.read_text() for path in sorted((REPOSITORY / "django_pgqueue" / "checks").glob("*.py")))
+    documented = (REPOSITORY / "docs" / "reference" / "checks.md").read_text()
+    assert set(re.findall(r"pgqueue\.[EW]\d{3}", source)) == set(re.findall(r"pgqueue\.[EW]\d{3}", documented))
