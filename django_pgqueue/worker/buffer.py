@@ -82,13 +82,14 @@ class Buffer:
         if room:
             self._wake()
 
-    def drop(self, ids: set[int]) -> set[int]:
-        """Forget messages that are not ours any more; returns those that had not been started."""
+    def drop(self, lost: Delivery) -> bool:
+        """Forget a message that is not ours any more. Returns whether it was still waiting."""
         with self._changed:
-            dropped = {delivery.id for delivery in self._waiting if delivery.id in ids}
-            if dropped:
-                self._waiting = deque(delivery for delivery in self._waiting if delivery.id not in dropped)
-        return dropped
+            for place, delivery in enumerate(self._waiting):
+                if delivery is lost:
+                    del self._waiting[place]
+                    return True
+        return False
 
     def close(self) -> list[Delivery]:
         """Start nothing more; returns what was not started."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from django.db import OperationalError
 
@@ -20,6 +21,11 @@ ROLE = "lease keeper"
 LOCK_NOT_AVAILABLE = "55P03"
 # A heartbeat must never wait behind one message that a hanging transaction has locked: the other leases would run out.
 LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '200ms', false)"
+
+
+def key(delivery: Delivery) -> tuple[int, UUID | None]:
+    """One lease. Not the message: a worker that lost it may get it again while the first handler still runs."""
+    return delivery.id, delivery.token
 
 
 @dataclass(slots=True)
@@ -46,7 +52,7 @@ class LeaseKeeper:
         self._every = lease.total_seconds() / 3
         self._outage = outage
         self._on_lost = on_lost
-        self._held: dict[int, Lease] = {}
+        self._held: dict[tuple[int, UUID | None], Lease] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = Role("lease-keeper", self._run, crashed=crashed)
@@ -55,20 +61,20 @@ class LeaseKeeper:
         """``since``: time.monotonic() before the leases were taken."""
         with self._lock:
             for delivery in deliveries:
-                self._held[delivery.id] = Lease(delivery, since)
+                self._held[key(delivery)] = Lease(delivery, since)
 
     def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
         """Their settlement is under way: a heartbeat would wait for it, and take its success for a lost lease."""
         with self._lock:
             for delivery in deliveries:
-                lease = self._held.get(delivery.id)
+                lease = self._held.get(key(delivery))
                 if lease is not None:
                     lease.settling = now
 
     def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Forget them; returns those that were held until now."""
         with self._lock:
-            return [delivery for delivery in deliveries if self._held.pop(delivery.id, None) is not None]
+            return [delivery for delivery in deliveries if self._held.pop(key(delivery), None) is not None]
 
     def __len__(self) -> int:
         return len(self._held)
@@ -88,7 +94,7 @@ class LeaseKeeper:
             lost = [
                 lease.delivery
                 for lease in due
-                if lease.delivery.id not in held and not lease.settling and self._held.get(lease.delivery.id) is lease
+                if lease.delivery.id not in held and not lease.settling and self._held.get(key(lease.delivery)) is lease
             ]
         if lost:
             self._on_lost(self.release(lost))

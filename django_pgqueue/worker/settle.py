@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import assert_never
 
@@ -16,10 +17,14 @@ from django_pgqueue.worker.executor import Execution
 
 
 def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
-    """Executions that one call can settle, in the order of ids, which is the lock order."""
+    """Executions that one call can settle, in the order of ids, which is the lock order; each message once."""
     found: dict[tuple[str, ...], list[Execution]] = {}
+    seen: Counter[int] = Counter()
     for execution in executions:
-        found.setdefault(kind(execution), []).append(execution)
+        # A handler that lost its lease may end together with the message's next delivery.
+        again = seen[execution.delivery.id]
+        found.setdefault((*kind(execution), str(again)), []).append(execution)
+        seen[execution.delivery.id] += 1
     return [sorted(batch, key=lambda execution: execution.delivery.id) for batch in found.values()]
 
 

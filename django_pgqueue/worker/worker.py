@@ -182,11 +182,10 @@ class Worker:
         self._producer.wake()
 
     def _lost(self, lost: list[Delivery]) -> None:
-        dropped = self._buffer.drop({delivery.id for delivery in lost})
-        self.ledger.lost((d for d in lost if d.id in dropped), effects="it had not been started")
-        self.ledger.lost(
-            (d for d in lost if d.id not in dropped), effects="its handler runs on, its outcome will not count"
-        )
+        for delivery in lost:
+            waited = self._buffer.drop(delivery)
+            effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
+            self.ledger.lost([delivery], effects=effects)
 
     def _crashed(self, role: str, error: BaseException) -> None:
         self._crashes.append(role)

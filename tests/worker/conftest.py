@@ -19,11 +19,16 @@ from django.db import connection
 
 from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many
 from django_pgqueue.maintenance.loop import MaintenanceLoop
-from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.worker import Worker
 from tests.worker.scripted import handlers as scripted
 
+# One statement, hence one snapshot.
+WHERE = """
+SELECT 'live: ' || (ARRAY['ready', 'leased', 'scheduled'])[status] FROM pgqueue_message WHERE id = %s
+UNION ALL SELECT outcome FROM pgqueue_archived_message WHERE id = %s
+UNION ALL SELECT 'dead: ' || reason FROM pgqueue_dead_letter WHERE id = %s
+"""
 REPOSITORY = Path(__file__).parent.parent.parent
 # Django's flush leaves what it does not manage.
 RUNTIME = (
@@ -161,14 +166,7 @@ def marks(name: str) -> int:
 
 def where(message: int) -> str:
     """The one place where the message is."""
-    places = [
-        *(
-            f"live: {Message.Status(status).name.lower()}"
-            for status in Message.objects.filter(id=message).values_list("status", flat=True)
-        ),
-        *ArchivedMessage.objects.filter(id=message).values_list("outcome", flat=True),
-        *(f"dead: {reason}" for reason in DeadLetter.objects.filter(id=message).values_list("reason", flat=True)),
-    ]
+    places = [row[0] for row in sql(WHERE, message, message, message)]
     assert len(places) == 1, places
     return places[0]
 

@@ -1,0 +1,235 @@
+"""Atomic handlers: their writes and the settlement of their message are one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from django_pgqueue import Delivery, handlers
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from tests.worker.conftest import effects, eventually, mark, marks, script, scripts, sql, where
+from tests.worker.scripted.handlers import sql as sql_in_handler
+
+Drain = Callable[..., dict[str, int]]
+ATOMIC = "scripted.atomic"
+BATCH = "scripted.batch"
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[..., None]]:
+    names: list[str] = []
+
+    def register(name: str, function: Callable[..., Any], **policy: Any) -> None:
+        handlers.handler(name, **policy)(function)
+        names.append(name)
+
+    yield register
+    for name in names:
+        handlers.unregister(name)
+
+
+def test_effects_and_completion_are_one_transaction(drain: Drain) -> None:
+    message = script(["effect"], handler=ATOMIC)
+    drain()
+    xid_of_effect = sql("SELECT xmin::text FROM scripted_effect")
+    xid_of_archive = sql("SELECT xmin::text FROM pgqueue_archived_message WHERE id = %s", message)
+    assert xid_of_effect == xid_of_archive
+
+
+@pytest.mark.parametrize("steps", [["fail"], ["exit"], ["retry"], ["raise", "retry"], ["answer", 42]], ids=str)
+def test_a_failure_rolls_the_effects_back(drain: Drain, steps: list[Any]) -> None:
+    message = script(["effect"], steps, handler=ATOMIC, max_attempts=1)
+    assert drain() == {"dead_lettered": 1}
+    assert where(message) == "dead: failed"
+    assert effects() == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "place", "kept"),
+    [
+        (["complete"], "completed", True),
+        (["defer", 3600], "live: scheduled", True),
+        (["dead_letter", "refused"], "dead: refused", True),
+        (["raise", "complete"], "completed", False),
+        (["raise", "defer", 3600], "live: scheduled", False),
+        (["raise", "dead_letter", "refused"], "dead: refused", False),
+    ],
+    ids=str,
+)
+def test_what_is_returned_keeps_the_effects_and_what_is_raised_does_not(
+    drain: Drain, steps: list[Any], place: str, kept: bool
+) -> None:
+    message = script(["effect"], steps, handler=ATOMIC)
+    drain()
+    assert where(message) == place
+    assert len(effects()) == kept
+
+
+def test_a_lost_lease_rolls_all_of_it_back(start: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    message = script(["effect"], ["first", ["mark", "running"], ["await", "go"]], handler=ATOMIC)
+    worker = start(concurrency=2)
+    eventually(lambda: marks("running"))
+    # The lease runs out while the handler is busy: the sweeper gives the message to somebody else.
+    sql("UPDATE pgqueue_message SET lease_expires_at = clock_timestamp() - interval '1 second'")
+    sql("SELECT pgqueue_sweep()")
+    sql("SELECT pgqueue_tick()")
+    eventually(lambda: ArchivedMessage.objects.filter(id=message).exists())
+    assert effects() == [(message, 2)]
+    mark("go")
+    eventually(lambda: worker.ledger.totals()["lease_lost"] == 1)
+    worker.stop()
+    worker.join()
+    assert effects() == [(message, 2)]
+    assert worker.ledger.totals()["completed"] == 1
+    assert [record.event for record in caplog.records if "is lost" in record.message] == ["lease_lost"]
+
+
+def test_a_broken_transaction_is_a_failure_even_if_the_handler_says_done(drain: Drain, register: Any) -> None:
+    def swallow(delivery: Delivery) -> None:
+        with suppress(DatabaseError):
+            sql_in_handler("SELECT 1 / 0")
+
+    register("swallow", swallow, atomic=True)
+    message = script(handler="swallow", max_attempts=1)
+    drain()
+    assert where(message) == "dead: failed"
+    assert "current transaction is aborted" in DeadLetter.objects.get(id=message).errors[0]["message"]
+
+
+def test_a_deferred_constraint_that_fails_at_commit_is_a_failure(drain: Drain) -> None:
+    sql(
+        "CREATE TABLE scripted_parent (id int PRIMARY KEY);"
+        "CREATE TABLE scripted_child (id int REFERENCES scripted_parent DEFERRABLE INITIALLY DEFERRED)"
+    )
+    try:
+        message = script(["sql", "INSERT INTO scripted_child VALUES (1)"], handler=ATOMIC, max_attempts=1)
+        assert drain() == {"dead_lettered": 1}
+        assert where(message) == "dead: failed"
+    finally:
+        sql("DROP TABLE scripted_child, scripted_parent")
+
+
+def test_a_failing_on_commit_hook_neither_undoes_nor_repeats(drain: Drain, register: Any) -> None:
+    ran: list[str] = []
+
+    def hooked(delivery: Delivery) -> None:
+        sql_in_handler("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, 1)", delivery.id)
+        transaction.on_commit(lambda: ran.append("first") or 1 / 0)
+        transaction.on_commit(lambda: ran.append("second"))
+
+    register("hooked", hooked, atomic=True)
+    message = script(handler="hooked")
+    assert drain() == {"completed": 1}
+    assert effects() == [(message, 1)]
+    assert ran == ["first", "second"]
+
+
+def test_a_lost_connection_in_the_handler_is_retried(start: Callable[..., Any]) -> None:
+    steps = ["first", ["sql", "SELECT pg_terminate_backend(pg_backend_pid())"]]
+    message = script(["effect"], steps, handler=ATOMIC)
+    start(concurrency=1, maintenance=True)
+    eventually(lambda: ArchivedMessage.objects.filter(id=message).exists())
+    assert effects() == [(message, 2)]
+
+
+def test_deadlocked_handlers_are_retried(start: Callable[..., Any]) -> None:
+    sql("CREATE TABLE scripted_row AS SELECT 1 AS id UNION SELECT 2")
+    lock = "SELECT FROM scripted_row WHERE id = {} FOR UPDATE"
+    try:
+        messages = [
+            script(
+                ["sql", lock.format(one)],
+                ["first", ["mark", f"{one}"], ["await", f"{other}"], ["sql", lock.format(other)]],
+                ["effect"],
+                handler=ATOMIC,
+            )
+            for one, other in ((1, 2), (2, 1))
+        ]  # fmt: skip
+        worker = start(concurrency=2, maintenance=True)
+        eventually(lambda: ArchivedMessage.objects.filter(id__in=messages).count() == 2)
+        worker.stop()
+        worker.join()
+        assert worker.ledger.totals()["retried"] == 1
+        failed = ArchivedMessage.objects.exclude(errors=None).get()
+        assert "deadlock detected" in failed.errors[0]["message"]
+    finally:
+        sql("DROP TABLE scripted_row")
+
+
+def test_heartbeats_go_on_while_a_handler_is_busy(start: Callable[..., Any]) -> None:
+    message = script(["mark", "running"], ["await", "go"], ["effect"], handler=ATOMIC)
+    worker = start(lease=timedelta(seconds=0.6), maintenance=True)
+    eventually(lambda: marks("running"))
+    before = Message.objects.get(id=message).lease_expires_at
+    eventually(lambda: Message.objects.get(id=message).lease_expires_at > before + timedelta(seconds=1))
+    mark("go")
+    eventually(lambda: where(message) == "completed")
+    assert effects() == [(message, 1)]
+    assert worker.ledger.totals()["lease_lost"] == 0
+
+
+class TestBatch:
+    def test_messages_of_a_batch_share_a_transaction(self, drain: Drain) -> None:
+        scripts(40, ["effect"], handler=BATCH)
+        assert drain(concurrency=1) == {"completed": 40}
+        assert len(effects()) == 40
+        calls = sql("SELECT count(*) FROM scripted_mark")[0][0]
+        transactions = sql("SELECT count(DISTINCT xmin::text) FROM pgqueue_archived_message")[0][0]
+        assert calls == transactions < 40
+
+    def test_mixed_outcomes_commit_together(self, drain: Drain) -> None:
+        done, refused = scripts(10, ["effect"], handler=BATCH), script(["effect"], ["dead_letter", "no"], handler=BATCH)
+        later = script(["effect"], ["defer", 3600], handler=BATCH)
+        assert drain(concurrency=1) == {"completed": 10, "deferred": 1, "dead_lettered": 1}
+        assert sorted(message for message, _ in effects()) == sorted([*done, refused, later])
+
+    def test_one_bad_message_does_not_fail_the_others(self, drain: Drain) -> None:
+        good = scripts(10, ["effect"], handler=BATCH)
+        bad = script(["effect"], ["fail", "bad"], handler=BATCH, max_attempts=1)
+        good += scripts(10, ["effect"], handler=BATCH)
+        assert drain(concurrency=1) == {"completed": 20, "dead_lettered": 1}
+        assert sorted(message for message, _ in effects()) == good
+        assert where(bad) == "dead: failed"
+
+    def test_a_returned_retry_takes_only_its_own_effects_back(self, drain: Drain) -> None:
+        good, again = scripts(10, ["effect"], handler=BATCH), script(["effect"], ["retry", 3600], handler=BATCH)
+        assert drain(concurrency=1) == {"completed": 10, "retried": 1}
+        assert sorted(message for message, _ in effects()) == good
+        assert where(again) == "live: scheduled"
+
+    def test_a_lost_lease_in_a_batch_takes_only_its_own_effects_back(self, start: Callable[..., Any]) -> None:
+        # The first call warms the pace up, so that the next one is a batch.
+        lost = script(["mark", "running"], ["await", "go"], ["effect"], handler=BATCH, channel="default")
+        worker = start(once=True, batch=10, concurrency=1)
+        eventually(lambda: marks("running"))
+        assert lost
+        sql("UPDATE pgqueue_message SET lease_token = gen_random_uuid() WHERE id = %s", lost)
+        mark("go")
+        worker.join()
+        assert effects() == []
+        assert worker.ledger.totals()["lease_lost"] == 1
+
+    def test_a_batch_without_one_of_its_leases_completes_the_rest(self, start: Callable[..., Any]) -> None:
+        messages = scripts(5, ["effect"], handler=BATCH)
+        messages.append(script(["mark", "running"], ["await", "go"], ["effect"], handler=BATCH))
+        worker = start(once=True, batch=10, concurrency=1)
+        eventually(lambda: marks("running"))
+        sql("UPDATE pgqueue_message SET lease_token = gen_random_uuid() WHERE id = %s", messages[2])
+        mark("go")
+        worker.join()
+        assert sorted(message for message, _ in effects()) == messages[:2] + messages[3:]
+        assert worker.ledger.totals()["lease_lost"] == 1
+        assert where(messages[2]) == "live: leased"
+
+
+def test_handler_threads_leave_no_connection_behind(drain: Drain) -> None:
+    scripts(20, ["effect"], handler=ATOMIC)
+    drain(concurrency=5)
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    eventually(lambda: sql(count)[0][0] == 0)
+    assert connection.is_usable()
