@@ -1,9 +1,9 @@
 """C6: round robin by weight.
 
-The bound: a new message of a channel that had none is delivered after at most one turn of every other channel of its queue that
-has ready messages and may run. With dequeue(limit=1) that is the sum of their weights in messages; with a limit that is not
-smaller than the number of these channels it is the second call. How many messages they hold does not matter, nor how these
-were enqueued.
+The bound: a new message of a channel that had none is delivered after at most one turn of every other channel
+of its queue that has ready messages and may run. With dequeue(limit=1) that is the sum of their weights in
+messages; with a limit that is not smaller than the number of these channels it is the second call. How many
+messages they hold does not matter, nor how these were enqueued.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from tests.concurrency.helpers import (
     Session,
     dequeue,
+    drain,
     enqueue,
     enqueue_many,
     fill,
@@ -73,6 +74,27 @@ def test_a_backlog_in_another_queue_delays_nobody(session: Session) -> None:
     enqueue(session, "b")
 
     assert messages_before(session, "b", 1) == (1, 0)
+
+
+@pytest.mark.parametrize("weight", [1, 100])
+def test_a_message_that_was_enqueued_while_its_channel_still_stood_in_line(
+    session: Session, business: Session, weight: int
+) -> None:
+    """When it is committed, its channel has lost the place."""
+    make_channel(session, "a", weight=weight)
+    make_channel(session, "b")
+    fill(session, "b", 1)
+    tick(session)
+    enqueue(business, "b")
+    assert len(drain(session)) == 1
+    fill(session, "a", 5000)
+    dequeue(session, 1)
+    business.commit()
+
+    _, before = messages_before(session, "b", 1)
+
+    # Without a tick, such news are folded once in eight turns.
+    assert before <= 8 + weight
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100])

@@ -1,8 +1,8 @@
 """Nothing is lost, doubled or left behind, however the sessions interleave.
 
-Producers commit late or roll back, workers settle, give back and die, an operator changes limits, ticks run as fast as they
-can, one transaction pins the xmin horizon and another one writes for long. Then the producers stop, and everything must come.
-A failure names its seed; PGQUEUE_STRESS=n tries n times as many.
+Producers commit late or roll back, workers settle, give back and die, an operator changes limits, ticks run
+without pause, one transaction pins the xmin horizon and another one writes for long. Then the producers stop,
+and everything must come. A failure names its seed; PGQUEUE_STRESS=n tries n times as many.
 """
 
 from __future__ import annotations

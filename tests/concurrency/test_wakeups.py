@@ -211,11 +211,44 @@ def test_a_stale_arrival_does_no_harm(session: Session, business: Session, other
     tick(session)
     dequeue(business, 1)  # holds the lane
     enqueue(session, "a")
-    assert len(dequeue(other, 20)) == 10  # also the new one? it comes through the shared way
+    assert len(dequeue(other, 20)) == 10
     business.commit()
 
-    drain(session)
-
-    assert column(session, "SELECT status FROM pgqueue_message") == [2] * 11
+    assert drain(session) == []
+    tick(session, 2)
+    assert drain(session) == []
     assert one(session, "SELECT count(*) FROM pgqueue_arrival") == 0
     assert one(session, "SELECT count(*) FROM pgqueue_lane") == 0
+
+
+def leave_line(session: Session, business: Session, name: str) -> int:
+    """A message, not committed, that was enqueued while its channel stood in the line. Now it has no lane any more."""
+    make_channel(session, name)
+    fill(session, name, 1)
+    tick(session)
+    left = enqueue(business, name)
+    drain(session)
+    assert one(session, "SELECT count(*) FROM pgqueue_lane") == 0
+    return left
+
+
+def test_news_that_could_wait_until_their_lane_went(
+    session: Session, business: Session, connect: Callable[..., Session]
+) -> None:
+    left = leave_line(session, business, "a")
+    make_channel(session, "held", max_concurrency=100)
+    fill(session, "held", 3)
+    tick(session)
+    holder = connect()
+    assert len(dequeue(holder, 1)) == 1
+    business.commit()
+
+    assert [lease.id for lease in dequeue(session, 5)] == [left]
+
+
+def test_news_that_could_wait_are_not_overtaken(session: Session, business: Session) -> None:
+    left = leave_line(session, business, "a")
+    business.commit()
+    later = enqueue(session, "a")
+
+    assert [lease.id for _ in range(2) for lease in dequeue(session, 1)] == [left, later]
