@@ -10,7 +10,7 @@ from flights.demo.run import LOCK
 from flights.models import AircraftLog, Departure, RouteStatistics
 
 from django_pgqueue import channel_set, enqueue
-from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
 from tests.conftest import Connect
 from tests.demo.conftest import Manage
 
@@ -50,6 +50,7 @@ def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(ma
     assert Departure.objects.count() == 200
     assert ArchivedMessage.objects.filter(queue=QUEUE).count() == 200
     assert list(Message.objects.values_list("pk", flat=True)) == [mine]
+    assert Channel.objects.get(queue=QUEUE, name="UA").max_concurrency is None
 
 
 def test_a_run_after_a_killed_worker_is_not_held_up_by_its_leases(manage: Manage) -> None:
