@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),
                 ('released_at', models.DateTimeField(blank=True, help_text='Since then it takes no new messages; it goes away when it is empty.', null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
+                ('changed_at', models.DateTimeField(editable=False, help_text='When its limits changed last.', null=True)),
             ],
             options={
                 'db_table': 'pgqueue_channel',

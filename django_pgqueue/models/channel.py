@@ -55,6 +55,7 @@ class Channel(models.Model):
         null=True, blank=True, help_text=_("Since then it takes no new messages; it goes away when it is empty.")
     )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    changed_at = models.DateTimeField(null=True, editable=False, help_text=_("When its limits changed last."))
 
     class Meta:
         db_table = "pgqueue_channel"

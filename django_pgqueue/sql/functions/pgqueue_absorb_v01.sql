@@ -3,7 +3,7 @@
 -- Returns true when it had to leave a lane to somebody else.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
 -- No wake-up is missed: an arrival is consumed only under the lock of its lane, and what becomes visible later is an arrival of its own.
-CREATE FUNCTION pgqueue_absorb(p_arrival_xid xid8, p_lane_seq bigint, p_lazy boolean)
+CREATE FUNCTION pgqueue_absorb(p_queue text, p_arrival_xid xid8, p_lane_seq bigint, p_lazy boolean)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -11,12 +11,13 @@ DECLARE
     v_held bigint[] := '{}';
     v_places tid[] := '{}';
     v_seen integer;
+    v_channels integer := 0;
     v_news record;
     v_lane pgqueue_lane;
     v_into_line boolean;
 BEGIN
-    -- Channels that somebody else holds must not hide those behind them: look past them, in a few rounds at most.
-    FOR v_round IN 1..5 LOOP
+    -- Up to 10,000 news and about 200 channels a call. Channels that somebody else holds must not hide those behind them.
+    FOR v_round IN 1..10 LOOP
         v_seen := 0;
         FOR v_news IN
             SELECT n.channel_id,
@@ -31,9 +32,9 @@ BEGIN
                 FROM (
                     SELECT a.ctid AS place, a.channel_id, a.kind, a.floor_rank, a.floor_at, a.floor_id
                     FROM pgqueue_arrival AS a
-                    WHERE a.lazy = p_lazy AND a.xid >= p_arrival_xid AND a.channel_id <> ALL (v_held)
+                    WHERE a.queue = p_queue AND a.lazy = p_lazy AND a.xid >= p_arrival_xid AND a.channel_id <> ALL (v_held)
                     ORDER BY a.xid
-                    LIMIT 50
+                    LIMIT 1000
                     FOR UPDATE SKIP LOCKED
                 ) AS a
                 ORDER BY a.channel_id, a.floor_rank, a.floor_at, a.floor_id
@@ -41,6 +42,7 @@ BEGIN
             GROUP BY n.channel_id
         LOOP
             v_seen := v_seen + cardinality(v_news.places);
+            v_channels := v_channels + 1;
             SELECT l.* INTO v_lane FROM pgqueue_lane AS l
             WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq
             ORDER BY l.seq DESC LIMIT 1
@@ -90,7 +92,9 @@ BEGIN
                 v_news.floor_at := v_lane.floor_at;
                 v_news.floor_id := v_lane.floor_id;
             END IF;
-            IF v_into_line OR v_news.floor_id <> v_lane.floor_id THEN
+            IF v_into_line OR (v_news.floor_rank, v_news.floor_at, v_news.floor_id)
+                <> (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            THEN
                 UPDATE pgqueue_lane AS l
                 SET floor_rank = v_news.floor_rank,
                     floor_at = v_news.floor_at,
@@ -101,11 +105,12 @@ BEGIN
             END IF;
             v_places := v_places || v_news.places;
         END LOOP;
-        EXIT WHEN v_places <> '{}' OR v_seen < 50;
+        IF v_places <> '{}' THEN
+            DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
+            v_places := '{}';
+        END IF;
+        EXIT WHEN v_seen < 1000 OR v_channels >= 200;
     END LOOP;
-    IF v_places <> '{}' THEN
-        DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
-    END IF;
     RETURN v_held <> '{}';
 END;
 $$;

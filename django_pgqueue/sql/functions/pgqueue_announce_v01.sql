@@ -16,12 +16,12 @@ BEGIN
             m.dequeue_at,
             m.id
         FROM pgqueue_message AS m
-        LEFT JOIN pgqueue_channel AS c ON c.id = m.channel_id
+        JOIN pgqueue_channel AS c ON c.id = m.channel_id
         WHERE m.id = ANY (p_ids) AND m.status = 1
         ORDER BY m.channel_id, -m.priority, m.dequeue_at, m.id
     LOOP
-        INSERT INTO pgqueue_arrival (channel_id, floor_rank, floor_at, floor_id)
-        VALUES (v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id);
+        INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id)
+        VALUES (v_news.queue, v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id);
         PERFORM pgqueue_wake(v_news.queue);
     END LOOP;
 END;

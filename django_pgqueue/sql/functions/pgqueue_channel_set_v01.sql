@@ -24,12 +24,18 @@ BEGIN
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'invalid channel: %', v_problem USING ERRCODE = 'PGQ07';
     END IF;
-    INSERT INTO pgqueue_channel (name, queue) VALUES (p_name, p_queue)
+    INSERT INTO pgqueue_channel (
+        name, queue, max_concurrency, max_size, full_policy, release_interval, release_burst, weight)
+    VALUES (
+        p_name, p_queue, (p_limits ->> 'max_concurrency')::integer, (p_limits ->> 'max_size')::integer,
+        coalesce(p_limits ->> 'full_policy', 'error'), (p_limits ->> 'release_interval')::interval,
+        coalesce((p_limits ->> 'release_burst')::integer, 1), coalesce((p_limits ->> 'weight')::integer, 1))
     ON CONFLICT (queue, name) DO NOTHING
     RETURNING id INTO v_id;
-    IF NOT FOUND THEN
-        SELECT c.id INTO v_id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_name;
+    IF FOUND THEN
+        RETURN v_id;
     END IF;
+    SELECT c.id INTO v_id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_name;
     UPDATE pgqueue_channel AS c
     SET max_concurrency = CASE WHEN p_limits ? 'max_concurrency' THEN (p_limits ->> 'max_concurrency')::integer ELSE c.max_concurrency END,
         max_size = CASE WHEN p_limits ? 'max_size' THEN (p_limits ->> 'max_size')::integer ELSE c.max_size END,

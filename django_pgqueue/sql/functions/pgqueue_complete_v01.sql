@@ -1,7 +1,7 @@
 -- Settles leased messages as done: moves them to the archive, in one statement.
--- Caller: the holder of the leases; p_ids and p_tokens pair up, in the order of ids (settlements of the same messages then queue up).
+-- Caller: the holder of the leases; p_ids and p_tokens pair up.
 -- Returns the ids that were completed. A lease that is not the caller's any more raises PGQ02 and nothing is changed, or with
---   p_skip_lost is left out. Locks: the messages (lock order, step 2).
+--   p_skip_lost is left out. Locks: the messages (lock order, step 2), in the order of ids.
 CREATE FUNCTION pgqueue_complete(
     p_ids bigint[],
     p_tokens uuid[],
@@ -23,7 +23,9 @@ DECLARE
 BEGIN
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
-        USING unnest(p_ids, p_tokens, p_results) AS s (id, token, result)
+        USING (
+            SELECT u.id, u.token, u.result FROM unnest(p_ids, p_tokens, p_results) AS u (id, token, result) ORDER BY u.id
+        ) AS s
         WHERE m.id = ANY (p_ids) AND m.id = s.id AND m.lease_token = s.token
         RETURNING m.*, s.result
     ),

@@ -12,8 +12,8 @@ BEGIN
         GROUP BY u.channel_id
     ),
     freed AS (
-        INSERT INTO pgqueue_arrival (channel_id, kind)
-        SELECT c.id, 0 FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
+        INSERT INTO pgqueue_arrival (queue, channel_id, kind)
+        SELECT c.queue, c.id, 0 FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
         WHERE c.max_concurrency IS NOT NULL
     )
     INSERT INTO pgqueue_departure (channel_id, messages)

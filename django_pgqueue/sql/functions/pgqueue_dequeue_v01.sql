@@ -34,7 +34,6 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz;
     v_ids bigint[];
     v_taken record;
     v_token uuid;
@@ -59,15 +58,14 @@ BEGIN
         RETURN;
     END IF;
 
-    v_now := clock_timestamp();
     v_token := gen_random_uuid();
     RETURN QUERY
     WITH leased AS (
         UPDATE pgqueue_message AS m
         SET status = 2,
             attempts = m.attempts + 1,
-            leased_at = v_now,
-            lease_expires_at = v_now + p_lease,
+            leased_at = v_taken.taken_at,
+            lease_expires_at = v_taken.taken_at + p_lease,
             lease_token = v_token,
             worker = p_worker
         WHERE m.id = ANY (v_ids)

@@ -25,7 +25,10 @@ BEGIN
         lease_floor = p_lease_floor,
         next_at = p_next_at + v_count * coalesce(c.release_interval, '0'),
         parked_until = CASE
-            WHEN n.id IS NULL OR p_room <= v_count THEN 'infinity'
+            WHEN n.id IS NULL OR c.paused_at IS NOT NULL THEN 'infinity'
+            -- A settlement that did not see a new limit does not tell that it frees a place: look again by ourselves for a while.
+            WHEN p_room <= v_count AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds'
+            WHEN p_room <= v_count THEN 'infinity'
             WHEN p_next_at + (v_count - c.release_burst + 1) * c.release_interval > p_now
                 THEN p_next_at + (v_count - c.release_burst + 1) * c.release_interval
         END

@@ -1,6 +1,6 @@
 -- Makes the archive's partitions, a day each (UTC), from today to p_days ahead.
--- Caller: the migration, pgqueue_prune. Returns how many are new. Locks: the archive's parent, briefly, only when a partition is missing;
---   with lock_timeout, so that nobody queues up behind it for long.
+-- Caller: the migration, pgqueue_prune. Returns how many are new. Locks: SHARE UPDATE EXCLUSIVE of the archive, only when a partition is
+--   missing: no settlement waits for it.
 CREATE FUNCTION pgqueue_make_partitions(p_days integer DEFAULT 7)
 RETURNS integer
 LANGUAGE plpgsql
@@ -17,8 +17,10 @@ BEGIN
         v_name := 'pgqueue_archived_message_' || to_char(v_day, 'YYYYMMDD');
         IF to_regclass(v_name) IS NULL THEN
             PERFORM set_config('lock_timeout', '2s', true);
+            -- Attached, not created as a partition: that takes a lock which no settlement waits for.
+            EXECUTE format('CREATE TABLE %I (LIKE pgqueue_archived_message INCLUDING ALL)', v_name);
             EXECUTE format(
-                'CREATE TABLE %I PARTITION OF pgqueue_archived_message FOR VALUES FROM (%L) TO (%L)',
+                'ALTER TABLE pgqueue_archived_message ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                 v_name, v_day::timestamp AT TIME ZONE 'UTC', (v_day + 1)::timestamp AT TIME ZONE 'UTC');
             PERFORM set_config('lock_timeout', v_timeout, true);
             v_count := v_count + 1;

@@ -19,22 +19,18 @@ BEGIN
     INTO v_news
     FROM arrived AS a;
     IF v_news.messages = 1 AND v_news.status = 1 AND v_news.dequeue_at <= v_now THEN
-        INSERT INTO pgqueue_arrival (channel_id, floor_rank, floor_at, floor_id, messages, lazy)
-        SELECT c.id, v_news.rank, v_news.dequeue_at, v_news.id, 1,
+        INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, messages, lazy)
+        SELECT c.queue, c.id, v_news.rank, v_news.dequeue_at, v_news.id, 1,
             c.max_concurrency IS NULL AND c.release_interval IS NULL AND EXISTS (
                 SELECT FROM pgqueue_lane AS l
                 WHERE l.channel_id = c.id AND l.seq >= (SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1)
                     AND coalesce(l.parked_until, '-infinity') = '-infinity'
                     AND (l.floor_rank, l.floor_at, l.floor_id) <= (v_news.rank, v_news.dequeue_at, v_news.id))
         FROM pgqueue_channel AS c
-        WHERE c.id = v_news.channel_id AND c.released_at IS NULL AND c.max_size IS NULL;
+        WHERE c.id = v_news.channel_id AND c.released_at IS NULL AND c.max_size IS NULL
+        RETURNING queue INTO v_queue;
         IF FOUND THEN
-            IF EXISTS (
-                SELECT FROM pgqueue_waiter AS w JOIN pgqueue_channel AS c ON c.queue = w.queue
-                WHERE c.id = v_news.channel_id AND w.wait_until > v_now)
-            THEN
-                PERFORM pgqueue_wake(c.queue) FROM pgqueue_channel AS c WHERE c.id = v_news.channel_id;
-            END IF;
+            PERFORM pgqueue_wake(v_queue);
             RETURN NULL;
         END IF;
     END IF;
@@ -73,8 +69,8 @@ BEGIN
             WHERE m.id = a.id AND a.channel_id = v_news.channel_id AND a.status = 1 AND a.dequeue_at > v_now;
         END IF;
         IF v_news.ready THEN
-            INSERT INTO pgqueue_arrival (channel_id, messages, floor_rank, floor_at, floor_id)
-            VALUES (v_news.channel_id, v_news.messages, v_news.rank, v_news.dequeue_at, v_news.id);
+            INSERT INTO pgqueue_arrival (queue, channel_id, messages, floor_rank, floor_at, floor_id)
+            VALUES (v_news.queue, v_news.channel_id, v_news.messages, v_news.rank, v_news.dequeue_at, v_news.id);
             IF v_news.queue IS DISTINCT FROM v_queue THEN
                 v_queue := v_news.queue;
                 PERFORM pgqueue_wake(v_queue);

@@ -59,6 +59,16 @@ BEGIN
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
     DELETE FROM pgqueue_channel_size AS s WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
+    PERFORM pgqueue_recount('-infinity');
+    -- What no event would ever bring back, whatever the reason: lanes at a limit look again, lanes below a floor stand in line again.
+    INSERT INTO pgqueue_arrival (queue, channel_id, kind)
+    SELECT c.queue, c.id, 0 FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+    WHERE l.parked_until = 'infinity' AND l.floor_at < 'infinity' AND c.paused_at IS NULL;
+    UPDATE pgqueue_lane AS l SET seq = nextval('pgqueue_lane_seq'), parked_until = NULL
+    WHERE l.ctid = ANY (ARRAY(
+        SELECT s.ctid FROM pgqueue_lane AS s, (SELECT f.* FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS f
+        WHERE s.parked_until IS NULL AND s.seq < f.lane_seq OR s.parked_until < f.parked_from
+        FOR UPDATE OF s SKIP LOCKED));
     RETURN NEXT;
 END;
 $$;

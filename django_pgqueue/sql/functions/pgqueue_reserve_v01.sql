@@ -13,21 +13,15 @@ DECLARE
     v_live bigint;
     v_left bigint;
 BEGIN
-    -- The first message since the channel has a max_size: count what is there (the trigger's caller has inserted its own already).
-    IF NOT EXISTS (SELECT FROM pgqueue_channel_size AS s WHERE s.channel_id = p_channel_id) THEN
-        INSERT INTO pgqueue_channel_size (channel_id, live)
-        SELECT p_channel_id, count(*) - p_messages FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id
-        ON CONFLICT DO NOTHING;
-    END IF;
     IF p_channel_id >= v_last THEN
-        SELECT s.live INTO v_live FROM pgqueue_channel_size AS s WHERE s.channel_id = p_channel_id FOR UPDATE;
+        v_live := pgqueue_lock_size(p_channel_id, p_messages);
         PERFORM set_config('pgqueue.reserved_channel', p_channel_id::text, true);
     ELSE
         BEGIN
             PERFORM set_config('lock_timeout', '200ms', true);
-            SELECT s.live INTO v_live FROM pgqueue_channel_size AS s WHERE s.channel_id = p_channel_id FOR UPDATE;
+            v_live := pgqueue_lock_size(p_channel_id, p_messages);
             PERFORM set_config('lock_timeout', v_timeout, true);
-        EXCEPTION WHEN lock_not_available THEN
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             RAISE EXCEPTION 'channel % is being filled by another transaction', p_channel_id
                 USING ERRCODE = 'PGQ06',
                     HINT = 'Enqueue to several channels that have a max_size with one pgqueue_enqueue_many() call, or retry.';

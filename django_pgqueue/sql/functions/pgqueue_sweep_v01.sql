@@ -18,6 +18,8 @@ DECLARE
     v_queue text;
     v_late record;
 BEGIN
+    -- First, while this transaction has no xid yet: only then can the floors move.
+    promoted := pgqueue_tick(p_limit);
     SELECT array_agg(e.id ORDER BY e.id), array_agg(e.lease_token ORDER BY e.id),
         array_agg(jsonb_build_object(
             'type', 'LeaseExpired', 'message', format('the lease of worker %s expired at %s', coalesce(e.worker, '?'), e.lease_expires_at))
@@ -43,11 +45,14 @@ BEGIN
                 USING HINT = 'A worker died, hangs or lost its connection. More warnings of this kind are held back for 10 seconds.';
         END IF;
     END IF;
-    promoted := pgqueue_tick(p_limit);
+
+    PERFORM pgqueue_recount(v_now - interval '10 minutes');
 
     -- The head of each line tells how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
+        -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_leave_limited).
+        PERFORM pgqueue_unpark(v_queue, v_now - interval '1 minute', v_now + interval '5 seconds', 1000);
         SELECT l.channel_id, m.id, v_now - m.dequeue_at AS waited INTO v_late
         FROM (
             SELECT h.* FROM pgqueue_lane AS h WHERE h.queue = v_queue AND h.parked_until IS NULL ORDER BY h.seq LIMIT 100

@@ -18,7 +18,7 @@ BEGIN
         SELECT a.ctid AS place, a.floor_rank, a.floor_at, a.floor_id
         FROM pgqueue_arrival AS a
         JOIN pgqueue_channel AS c ON c.id = a.channel_id
-        WHERE NOT a.lazy AND a.xid >= p_arrival_xid AND a.messages = 1 AND c.queue = p_queue
+        WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= p_arrival_xid AND a.messages = 1
             AND (c.released_at IS NOT NULL
                 OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL)
         ORDER BY a.floor_rank, a.floor_at, a.floor_id

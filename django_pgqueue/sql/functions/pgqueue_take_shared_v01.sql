@@ -20,15 +20,14 @@ BEGIN
             (SELECT DISTINCT ON (a.channel_id) a.channel_id, a.floor_rank, a.floor_at, a.floor_id
             FROM (
                 SELECT n.channel_id, n.floor_rank, n.floor_at, n.floor_id FROM pgqueue_arrival AS n
-                WHERE NOT n.lazy AND n.xid >= p_arrival_xid AND n.kind = 1
+                WHERE n.queue = p_queue AND NOT n.lazy AND n.xid >= p_arrival_xid AND n.kind = 1
                 ORDER BY n.xid LIMIT 200
             ) AS a
             ORDER BY a.channel_id, a.floor_rank, a.floor_at, a.floor_id)
         ) AS s
         JOIN pgqueue_channel AS c ON c.id = s.channel_id
-        WHERE c.queue = p_queue
-            AND (c.released_at IS NOT NULL
-                OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL)
+        WHERE c.released_at IS NOT NULL
+            OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL
     LOOP
         v_ids := v_ids || ARRAY(
             SELECT m.id FROM pgqueue_message AS m

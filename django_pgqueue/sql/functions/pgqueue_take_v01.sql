@@ -1,12 +1,11 @@
 -- Takes up to p_limit ready messages from the head of a queue's line: round robin over channels, by weight, within their limits.
 -- Caller: pgqueue_dequeue and pgqueue_pop, which lease or archive them in the same transaction.
--- Returns the locked ids in the order of service; contended: nothing was free, but another transaction holds what there is.
+-- Returns the locked ids in the order of service, and when: the one reading of the clock that rates and leases go by; contended: nothing was free, but another transaction holds what there is.
 -- Locks: lanes and messages, all SKIP LOCKED. It never waits.
-CREATE FUNCTION pgqueue_take(p_queue text, p_limit integer, OUT ids bigint[], OUT contended boolean)
+CREATE FUNCTION pgqueue_take(p_queue text, p_limit integer, OUT ids bigint[], OUT taken_at timestamptz, OUT contended boolean)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_now timestamptz := clock_timestamp();
     v_floor record;
     v_lane record;
     v_may record;
@@ -17,25 +16,41 @@ DECLARE
     v_fold boolean := false;
 BEGIN
     ids := '{}';
+    taken_at := clock_timestamp();
     contended := false;
     -- Where to look, and what is there, in one statement.
     SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.parked_from,
         f.late_xids <> '{}' AND EXISTS (
-            SELECT FROM pgqueue_arrival AS a WHERE a.lazy = ANY ('{f,t}') AND a.xid = ANY (f.late_xids)) AS late,
+            SELECT FROM pgqueue_arrival AS a
+            WHERE a.queue = p_queue AND a.lazy = ANY ('{f,t}') AND a.xid = ANY (f.late_xids)) AS late,
         (
-            SELECT CASE WHEN count(*) = 0 THEN 'none' WHEN count(*) <= 16 AND bool_and(n.messages = 1) THEN 'few' ELSE 'many' END
-            FROM (SELECT a.messages FROM pgqueue_arrival AS a WHERE NOT a.lazy AND a.xid >= f.arrival_xid LIMIT 17) AS n
+            SELECT CASE
+                WHEN count(*) = 0 THEN 'none'
+                WHEN count(*) <= 16 AND bool_and(n.messages = 1) AND NOT EXISTS (
+                    SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND a.lazy AND a.xid >= f.arrival_xid)
+                    THEN 'few'
+                ELSE 'many'
+            END
+            FROM (
+                SELECT a.messages FROM pgqueue_arrival AS a
+                WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid LIMIT 17
+            ) AS n
         ) AS news,
         EXISTS (
             SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq) AS line,
         EXISTS (
             SELECT FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= v_now) AS due
+            WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= taken_at) AS due
     INTO v_floor
-    FROM (SELECT f.* FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS f;
+    FROM (
+        -- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing.
+        SELECT CASE WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN o.arrival_xid ELSE '0' END AS arrival_xid,
+            o.late_xids, o.lane_seq, o.parked_from
+        FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
+    ) AS f;
 
     IF v_floor.late THEN
-        PERFORM pgqueue_restamp(v_floor.late_xids);
+        PERFORM pgqueue_restamp(p_queue, v_floor.late_xids);
     ELSIF v_floor.news = 'few' AND NOT v_floor.line AND NOT v_floor.due THEN
         ids := pgqueue_take_arrived(p_queue, p_limit, v_floor.arrival_xid);
         IF cardinality(ids) = p_limit THEN
@@ -43,13 +58,13 @@ BEGIN
         END IF;
     END IF;
     IF v_floor.news <> 'none' OR v_floor.late THEN
-        contended := pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq, false);
+        contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
     END IF;
     IF NOT v_floor.line THEN
-        contended := contended OR pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq, true);
+        contended := contended OR pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true);
     END IF;
     IF v_floor.due THEN
-        PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, v_now, p_limit);
+        PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, taken_at, p_limit);
     END IF;
 
     -- A lane's quota is its share of the limit by weight, so the lanes within reach are weighed first.
@@ -65,7 +80,7 @@ BEGIN
 
     FOR v_lane IN
         SELECT l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor,
-            c.weight, c.max_concurrency, c.release_interval, c.release_burst, c.paused_at,
+            c.weight,
             c.released_at IS NULL AND (
                 c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
         FROM pgqueue_lane AS l
@@ -79,13 +94,13 @@ BEGIN
             p_limit - cardinality(ids),
             greatest(v_lane.weight - v_lane.served, (p_limit * v_lane.weight + v_weights - 1) / v_weights));
         EXIT WHEN v_quota < 1;
-        v_fold := v_fold OR v_lane.seq % 8 = 0;
-        v_may := NULL;
+        -- This call has been asleep since it read the clock: its leases would not be counted. The next call comes with a new reading.
+        IF taken_at < v_lane.lease_floor THEN
+            contended := true;
+            CONTINUE;
+        END IF;
         IF v_lane.limited THEN
-            SELECT a.messages, a.room, a.next_at, a.lease_floor INTO v_may
-            FROM pgqueue_allowance(
-                v_lane.channel_id, v_now, v_quota, v_lane.paused_at, v_lane.max_concurrency, v_lane.lease_floor,
-                v_lane.release_interval, v_lane.release_burst, v_lane.next_at) AS a;
+            v_may := pgqueue_allowance(v_lane.channel_id, taken_at, v_quota, v_lane.next_at, v_lane.lease_floor);
             v_quota := v_may.messages;
         END IF;
         v_got := ARRAY(
@@ -96,8 +111,11 @@ BEGIN
             LIMIT v_quota
             FOR UPDATE SKIP LOCKED);
         ids := ids || v_got;
+        -- True once in about eight turns or messages.
+        v_fold := v_fold OR (v_lane.seq + v_lane.served) / 8 < (v_lane.seq + v_lane.served + cardinality(v_got)) / 8;
         IF v_lane.limited THEN
-            PERFORM pgqueue_leave_limited(v_lane.channel_id, v_lane.seq, v_now, v_got, v_may.room, v_may.next_at, v_may.lease_floor);
+            PERFORM pgqueue_leave_limited(
+                v_lane.channel_id, v_lane.seq, taken_at, v_got, v_may.room, v_may.next_at, v_may.lease_floor);
             CONTINUE;
         END IF;
         -- Its new floor is the first message that is left, locked by others or not, as seen after the lane was locked.
@@ -125,12 +143,13 @@ BEGIN
     IF cardinality(ids) < p_limit THEN
         ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_floor.lane_seq, v_floor.arrival_xid, ids);
     END IF;
+    -- News that can wait are folded in once in eight turns, so that even without a ticker nobody waits for long, and when work is short.
+    IF v_fold OR cardinality(ids) < p_limit THEN
+        contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true) OR contended;
+    END IF;
     IF ids = '{}' THEN
         contended := contended OR EXISTS (
             SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq);
-    ELSIF v_fold THEN
-        -- News that can wait are folded in once in eight turns, so that even without a ticker nobody waits for long.
-        PERFORM pgqueue_absorb(v_floor.arrival_xid, v_floor.lane_seq, true);
     END IF;
 END;
 $$;

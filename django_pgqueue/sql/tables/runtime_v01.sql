@@ -31,6 +31,7 @@ CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq);
 --   have gone before the message was committed.
 CREATE TABLE pgqueue_arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    queue varchar(100) COLLATE "C" NOT NULL,
     channel_id bigint NOT NULL,
     kind smallint NOT NULL DEFAULT 1,
     lazy boolean NOT NULL DEFAULT false,
@@ -39,7 +40,7 @@ CREATE TABLE pgqueue_arrival (
     floor_at timestamptz,
     floor_id bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (lazy, xid);
+CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid);
 
 -- Lower bounds for scans of the two tables above, one row a tick; the row with the largest id counts.
 -- They keep every scan off the dead entries that a pinned xmin horizon leaves at the start of an index.

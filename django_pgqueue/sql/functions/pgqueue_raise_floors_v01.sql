@@ -1,0 +1,66 @@
+-- Writes the next row of pgqueue_floor. A floor may only pass what no transaction can still show below it:
+--   arrivals  an unseen one has the xid of a transaction that is running now; those older than the last tick are kept by name
+--   lanes     a lane that is not visible yet took its seq in a transaction that has written to the table since before the last tick
+-- The bound of a tick is its own new xid, assigned after it has read the sequence: whoever took a seq before has a smaller one.
+-- (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
+-- Caller: pgqueue_tick, in a transaction without an xid. Locks: none.
+CREATE FUNCTION pgqueue_raise_floors()
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_old pgqueue_floor;
+    v_running xid8[];
+    v_arrival xid8;
+    v_xid xid8;
+    v_seq bigint;
+    v_next_seq bigint;
+    v_bound xid8;
+    v_parked timestamptz;
+    v_held boolean;
+    v_queue text;
+BEGIN
+    SELECT last_value INTO v_next_seq FROM pgqueue_lane_seq;
+    v_bound := pg_current_xact_id();
+    SELECT f.* INTO v_old FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
+    -- A floor from the future: the database was restored from a dump of an older cluster. Begin anew.
+    IF v_old.next_xid > v_bound OR v_old.arrival_xid > v_bound THEN
+        v_old.arrival_xid := '0';
+        v_old.next_xid := '0';
+        v_old.late_xids := '{}';
+    END IF;
+    v_running := ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x < v_old.next_xid);
+    v_held := pgqueue_lane_is_held(v_running);
+    v_xid := v_old.next_xid;
+    v_seq := CASE WHEN v_held THEN v_old.lane_seq ELSE v_old.next_lane_seq END;
+    -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
+    v_parked := CASE WHEN v_held THEN v_old.parked_from ELSE v_old.ticked_at - interval '10 seconds' END;
+    SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
+    WHILE v_queue IS NOT NULL LOOP
+        FOREACH v_arrival IN ARRAY ARRAY[
+            (SELECT a.xid FROM pgqueue_arrival AS a
+            WHERE a.queue = v_queue AND NOT a.lazy AND a.xid >= v_old.arrival_xid ORDER BY a.xid LIMIT 1),
+            (SELECT a.xid FROM pgqueue_arrival AS a
+            WHERE a.queue = v_queue AND a.lazy AND a.xid >= v_old.arrival_xid ORDER BY a.xid LIMIT 1)]
+        LOOP
+            v_xid := least(v_xid, v_arrival);
+        END LOOP;
+        v_seq := least(v_seq, (
+            SELECT l.seq FROM pgqueue_lane AS l
+            WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.seq >= v_old.lane_seq ORDER BY l.seq LIMIT 1));
+        v_parked := least(v_parked, (
+            SELECT l.parked_until FROM pgqueue_lane AS l
+            WHERE l.queue = v_queue AND l.parked_until >= v_old.parked_from ORDER BY l.parked_until LIMIT 1));
+        v_running := v_running || ARRAY(
+            SELECT a.xid FROM pgqueue_arrival AS a
+            WHERE a.queue = v_queue AND a.lazy = ANY ('{f,t}') AND a.xid = ANY (v_old.late_xids));
+        SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
+    END LOOP;
+    INSERT INTO pgqueue_floor (ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
+    VALUES (
+        v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
+        greatest(v_parked, v_old.parked_from), v_bound, v_next_seq);
+    DELETE FROM pgqueue_floor AS f WHERE f.id < (SELECT max(n.id) - 10 FROM pgqueue_floor AS n);
+END;
+$$;

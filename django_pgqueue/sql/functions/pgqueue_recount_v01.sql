@@ -1,0 +1,32 @@
+-- Counts the live messages of channels with max_size again and mends the count where it is wrong, as it may be after the limit was set
+-- while messages came and went. Returns how many were mended.
+-- Caller: pgqueue_sweep for channels that changed lately, pgqueue_prune for all (p_since '-infinity').
+-- Locks: rows of pgqueue_channel_size, SKIP LOCKED: a channel that is being filled is left for the next time.
+CREATE FUNCTION pgqueue_recount(p_since timestamptz)
+RETURNS integer
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_size record;
+    v_live bigint;
+    v_mended integer := 0;
+BEGIN
+    FOR v_size IN
+        SELECT s.channel_id, s.live FROM pgqueue_channel_size AS s
+        JOIN pgqueue_channel AS c ON c.id = s.channel_id
+        WHERE c.max_size IS NOT NULL AND coalesce(c.changed_at, '-infinity') >= p_since
+        ORDER BY s.channel_id
+        FOR UPDATE OF s SKIP LOCKED
+    LOOP
+        SELECT (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = v_size.channel_id)
+            + (SELECT coalesce(sum(d.messages), 0) FROM pgqueue_departure AS d WHERE d.channel_id = v_size.channel_id)
+        INTO v_live;
+        IF v_live <> v_size.live THEN
+            UPDATE pgqueue_channel_size AS s SET live = v_live WHERE s.channel_id = v_size.channel_id;
+            v_mended := v_mended + 1;
+            RAISE WARNING 'pgqueue: channel % holds % live messages, not %: mended', v_size.channel_id, v_live, v_size.live;
+        END IF;
+    END LOOP;
+    RETURN v_mended;
+END;
+$$;
