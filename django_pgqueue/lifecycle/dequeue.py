@@ -37,6 +37,6 @@ def dequeue(
     while True:
         rows = call(database, SQL, (queue, limit, lease, worker))
         left = deadline - time.monotonic()
-        if rows or left <= 0 or connections[database].in_atomic_block:
+        if rows or not left > 0 or connections[database].in_atomic_block:
             return [to_delivery(queue, row) for row in rows]
         time.sleep(min(LOOK_EVERY, left))

@@ -89,6 +89,8 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
         queue = queue or known.queue
     if not isinstance(message.priority, int):
         raise InvalidMessage(f"priority is not an integer but {message.priority!r}")
+    if message.headers is not None and not isinstance(message.headers, Mapping):
+        raise InvalidMessage(f"headers are not a mapping but {type(message.headers).__name__}")
     if message.body is not None and not isinstance(message.body, bytes):
         raise InvalidMessage(f"body is not bytes but {type(message.body).__name__}", hint="Encode it, or use payload.")
     return (

@@ -29,12 +29,11 @@ BEGIN
         RETURN '{}';
     END IF;
     v_got := ARRAY(SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) AND m.status = 1 FOR UPDATE SKIP LOCKED);
-    IF cardinality(v_got) = cardinality(v_ids) THEN
-        DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
-        RETURN v_ids;
+    -- Somebody else has one of them, or it has gone: all of them go the long way, in their order.
+    IF cardinality(v_got) < cardinality(v_ids) THEN
+        RETURN '{}';
     END IF;
-    -- Somebody else has some of them: only what was taken is consumed, the rest goes the long way.
-    DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places) AND a.floor_id = ANY (v_got);
-    RETURN v_got;
+    DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
+    RETURN v_ids;
 END;
 $$;

@@ -107,6 +107,7 @@ BEGIN
             SELECT m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                AND m.id <> ALL (ids)
             ORDER BY -m.priority, m.dequeue_at, m.id
             LIMIT v_quota
             FOR UPDATE SKIP LOCKED);
@@ -130,7 +131,7 @@ BEGIN
             SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-                AND m.id <> ALL (v_got)
+                AND m.id <> ALL (ids)
             ORDER BY -m.priority, m.dequeue_at, m.id
             LIMIT 1
         ) AS n
