@@ -31,7 +31,7 @@ class Buffer:
         self._wake = wake
         self._together = together
         self._seconds: float | None = None
-        self._closed = False
+        self.closed = False
         self._waiting: deque[Delivery] = deque()
         self._changed = threading.Condition()
 
@@ -57,7 +57,7 @@ class Buffer:
         """The next message, or a batch of one handler; blocks until there is one; None when the buffer is closed."""
         with self._changed:
             while not self._waiting:
-                if self._closed:
+                if self.closed:
                     return None
                 self._changed.wait()
             taken = [self._waiting.popleft()]
@@ -94,7 +94,7 @@ class Buffer:
     def close(self) -> list[Delivery]:
         """Start nothing more; returns what was not started."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             left = list(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()

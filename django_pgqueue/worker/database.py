@@ -17,6 +17,8 @@ logger = logging.getLogger("django_pgqueue.worker")
 # What a lost, refused or restarting server, a failover to a replica, a deadlock or a timeout look like.
 TRANSIENT = (OperationalError, InterfaceError, InternalError)
 
+LISTENER = "listener"
+
 T = TypeVar("T")
 
 
@@ -65,13 +67,27 @@ class Outage:
         self._extra = {"worker": name}
         self._lock = threading.Lock()
         self._failing: set[str] = set()
+        self._calm = threading.Event()
+        self._calm.set()
 
-    def began(self, role: str, error: BaseException) -> None:
+    def wait_until_over(self, timeout: float) -> bool:
+        """Returns False if it lasts longer. Nothing that the work needs is away when only the listener fails."""
+        return self._calm.wait(timeout)
+
+    def failed(self, role: str, error: BaseException, failures: int) -> None:
+        """``failures``: in a row, before this one. The first may be of a connection that broke long ago."""
+        text = str(error).strip()
+        if not failures:
+            if self._calm.is_set():
+                extra = {**self._extra, "event": "connection_lost"}
+                logger.info("a connection broke, taking a new one (%s): %s", role, text, extra=extra)
+            return
         with self._lock:
             first = not self._failing
             self._failing.add(role)
+            if self._failing != {LISTENER}:
+                self._calm.clear()
         if first:
-            text = str(error).strip()
             logger.error(
                 "the database fails, trying on (%s): %s",
                 role,
@@ -85,6 +101,8 @@ class Outage:
         with self._lock:
             self._failing.discard(role)
             last = not self._failing
+            if self._failing <= {LISTENER}:
+                self._calm.set()
         if last:
             logger.info("the database works again", extra={**self._extra, "event": "database_back"})
 
@@ -102,9 +120,9 @@ class Outage:
             try:
                 answer = function()
             except on as error:
-                self.began(role, error)
+                self.failed(role, error, failures)
                 connections[self.using].close()
-                if sleep(pause(failures)):
+                if failures and sleep(pause(failures)):
                     return None
                 failures += 1
             else:

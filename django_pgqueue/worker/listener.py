@@ -10,10 +10,8 @@ import psycopg
 from django.db import DatabaseError, connections
 
 from django_pgqueue.backoff import pause
-from django_pgqueue.worker.database import Outage, without_pool
+from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
-
-ROLE = "listener"
 
 
 class Listener:
@@ -62,11 +60,11 @@ class Listener:
                 connection.connect()
                 connection.connection.execute("LISTEN pgqueue")
                 failures = 0
-                self._outage.ended(ROLE)
+                self._outage.ended(LISTENER)
                 self._wake()
                 self._hear(connection.connection)
             except (psycopg.Error, DatabaseError, OSError) as error:
-                self._outage.began(ROLE, error)
+                self._outage.failed(LISTENER, error, failures)
                 self._sleep(pause(failures))
                 failures += 1
             finally:

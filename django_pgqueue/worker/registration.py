@@ -6,6 +6,8 @@ import os
 import socket
 import threading
 
+from django.db import connections
+
 from django_pgqueue import __version__
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
@@ -50,6 +52,8 @@ class Registration:
         dedicate(self._options.using)
         while True:
             self._outage.patiently(ROLE, self.run_once, sleep=self._stopped.wait)
+            # It is used so seldom that it would be found dead.
+            connections[self._options.using].close()
             if self._stopped.wait(INTERVAL):
                 break
         self._outage.patiently(ROLE, self._remove, sleep=lambda seconds: True)

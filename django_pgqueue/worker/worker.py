@@ -64,7 +64,14 @@ class Worker:
         )
         self._atomic = Atomic(options, keeper=self._keeper, ledger=self.ledger, put=self._completer.put)
         self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, together=_together)
-        self._slots = Slots(self._buffer, perform=self._perform, abandon=self._keeper.release)
+        self._slots = Slots(
+            self._buffer,
+            perform=self._perform,
+            abandon=self._keeper.release,
+            using=using,
+            outage=outage,
+            crashed=crashed,
+        )
         self._producer = Producer(
             options,
             buffer=self._buffer,

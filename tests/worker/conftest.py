@@ -113,6 +113,13 @@ class Process:
     def wait(self, timeout: float = 30) -> int:
         return self.popen.wait(timeout)
 
+    def close(self) -> None:
+        if self.popen.poll() is None:
+            self.signal(signal.SIGKILL)
+            self.wait()
+        print(self.log[-5000:])
+        self.output.close()
+
 
 @pytest.fixture
 def spawn(queue: None, environment: dict[str, str]) -> Iterator[Callable[..., Process]]:
@@ -125,11 +132,7 @@ def spawn(queue: None, environment: dict[str, str]) -> Iterator[Callable[..., Pr
 
     yield spawn
     for process in started:
-        if process.popen.poll() is None:
-            process.signal(signal.SIGKILL)
-            process.wait()
-        print(process.log)
-        process.output.close()
+        process.close()
 
 
 def sql(statement: str, *parameters: Any) -> list[tuple[Any, ...]]:

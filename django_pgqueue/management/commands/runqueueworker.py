@@ -101,7 +101,7 @@ def check_pool(using: str, concurrency: int) -> None:
     size = sizes.get("max_size") or sizes.get("min_size", 4)
     if size < concurrency:
         raise CommandError(
-            f"The connection pool of DATABASES[{using!r}] holds {size} connections, but --concurrency is {concurrency}: "
+            f"The connection pool of DATABASES[{using!r}] holds {size} connections, --concurrency is {concurrency}: "
             f'handlers would wait for each other. Set OPTIONS["pool"]["max_size"] to at least {concurrency}.'
         )
 

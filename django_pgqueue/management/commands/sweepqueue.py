@@ -56,7 +56,7 @@ def cron(using: str) -> str:
 
 
 def interval(value: Any) -> str:
-    return "NULL" if value is None else f"'{value.total_seconds():g} seconds'"
+    return "NULL" if value is None else f"'{value.total_seconds():.6f}".rstrip("0").rstrip(".") + " seconds'"
 
 
 def literal(text: str) -> str:

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_release, channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue.models import DeadLetter, Message
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def letters() -> None:
+    """Six dead letters: of two channels, two handlers, two reasons."""
+    for name in ("red", "blue"):
+        channel_set(name)
+    for reason, count in {"refused": 4, "failed": 2}.items():
+        for number in range(count):
+            enqueue(f"h{number % 2}", channel=("red", "blue")[number % 2])
+        dead_letter(dequeue(limit=count), reason=reason)
+
+
+def run(*arguments: str) -> str:
+    output = StringIO()
+    call_command("redrivedeadletters", *arguments, stdout=output)
+    return output.getvalue()
+
+
+def test_all_get_a_new_life_once() -> None:
+    assert run() == "6 redriven\n"
+    assert set(Message.objects.values_list("redriven_from", flat=True)) == set(
+        DeadLetter.objects.values_list("id", flat=True)
+    )
+    assert run() == "0 redriven\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (["--reason", "refused"], 4),
+        (["--handler", "h1"], 3),
+        (["--channel", "blue", "--reason", "failed"], 1),
+        (["--queue", "other"], 0),
+        (["--limit", "2"], 2),
+    ],
+    ids=str,
+)
+def test_filters_choose(arguments: list[str], count: int) -> None:
+    assert run(*arguments) == f"{count} redriven\n"
+    assert Message.objects.count() == count
+
+
+def test_the_limit_takes_the_oldest() -> None:
+    run("--limit", "2")
+    redriven = Message.objects.values_list("redriven_from", flat=True)
+    assert sorted(redriven) == list(DeadLetter.objects.order_by("id").values_list("id", flat=True)[:2])
+
+
+def test_a_dry_run_counts_and_changes_nothing() -> None:
+    assert run("--dry-run").splitlines() == [
+        "       1  failed  h0",
+        "       1  failed  h1",
+        "       2  refused  h0",
+        "       2  refused  h1",
+        "6 would be redriven",
+    ]
+    assert not Message.objects.exists()
+
+
+def test_a_released_channel_is_named() -> None:
+    channel_release("blue")
+    with pytest.raises(CommandError, match="redriven before that"):
+        run()
+
+
+def test_a_limit_below_one_is_refused() -> None:
+    with pytest.raises(CommandError, match="not at least 1"):
+        run("--limit", "0")

@@ -1,0 +1,75 @@
+"""The buffer: how much a worker takes, and what it does not start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from django_pgqueue import Delivery
+from django_pgqueue.worker.buffer import Buffer
+from tests.worker.test_executor import DELIVERY
+
+
+def deliveries(count: int, **fields: object) -> list[Delivery]:
+    return [replace(DELIVERY, id=number, **fields) for number in range(1, count + 1)]
+
+
+@pytest.fixture
+def make() -> Callable[..., Buffer]:
+    def make(concurrency: int = 4, batch: int = 50, together: int = 1) -> Buffer:
+        return Buffer(concurrency, batch, wake=lambda: None, together=lambda delivery: together)
+
+    return make
+
+
+def test_before_the_pace_is_known_it_takes_what_the_slots_can_start(make: Callable[..., Buffer]) -> None:
+    assert make(concurrency=4).room() == 4
+
+
+def test_fast_handlers_get_messages_ahead_in_batches(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=4, batch=10)
+    buffer.put(deliveries(4))
+    buffer.finished(len(buffer.take()), 0.001)
+    # 44 are wanted; 3 wait. A dequeue is worth it, of a batch at most.
+    assert buffer.room() == 10
+    buffer.put(deliveries(30))
+    assert buffer.room() == 0, "too little room for another dequeue"
+
+
+def test_slow_handlers_get_nothing_ahead(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=2)
+    buffer.put(deliveries(2))
+    assert [buffer.take() is not None, buffer.take() is not None, buffer.room()] == [True, True, 0]
+    buffer.finished(1, 5.0)
+    assert buffer.room() == 1
+
+
+def test_a_batch_leaves_work_to_the_other_slots(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=4, together=50)
+    buffer.put(deliveries(40))
+    assert [len(buffer.take()) for _ in range(4)] == [10, 8, 6, 4]
+
+
+def test_a_batch_is_of_one_handler(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=1, together=50)
+    buffer.put([*deliveries(3, handler="a"), *deliveries(2, handler="b")])
+    assert [{delivery.handler for delivery in buffer.take()} for _ in range(2)] == [{"a"}, {"b"}]
+
+
+def test_what_was_not_started_comes_back_when_it_is_closed(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=1)
+    waiting = deliveries(3)
+    buffer.put(waiting)
+    buffer.take()
+    assert buffer.close() == waiting[1:]
+    assert buffer.take() is None
+
+
+def test_a_lost_message_is_dropped_once_and_only_that_one(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=1)
+    lost, again = DELIVERY, replace(DELIVERY, attempt=2)
+    buffer.put([lost, again])
+    assert (buffer.drop(lost), buffer.drop(lost)) == (True, False)
+    assert buffer.take() == [again]

@@ -1,0 +1,101 @@
+"""How an idle worker notices work: NOTIFY, polling, its own tick."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from django_pgqueue import channel_set
+from tests.conftest import Connect
+from tests.worker.conftest import effects, eventually, script, scripts, sql, where
+
+Start = Callable[..., Any]
+# Longer than any test waits: whoever wakes up did so for another reason.
+NEVER = timedelta(minutes=5)
+LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE 'LISTEN%%'"
+
+
+def asleep() -> bool:
+    """A worker has said that it sleeps, and looked once more after that."""
+    if not sql("SELECT 1 FROM pgqueue_waiter WHERE wait_until > clock_timestamp()"):
+        return False
+    time.sleep(0.1)
+    return True
+
+
+def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
+    start(listen="default", poll_interval=NEVER)
+    for _ in range(5):
+        eventually(asleep)
+        message = script(["effect"])
+        eventually(lambda message=message: (message, 1) in effects(), timeout=2)
+
+
+def test_nobody_is_notified_while_no_worker_sleeps(start: Start, connect: Connect) -> None:
+    session = connect(autocommit=True)
+    session.execute("LISTEN pgqueue")
+    start(listen="default", poll_interval=NEVER).stop()
+    eventually(lambda: not sql("SELECT 1 FROM pgqueue_waiter WHERE wait_until > clock_timestamp()"))
+    script()
+    assert list(session.notifies(timeout=0.2)) == []
+
+
+def test_a_worker_of_another_queue_sleeps_on(start: Start) -> None:
+    channel_set("default", "emails")
+    start(listen="default", poll_interval=NEVER, queues=("emails",))
+    eventually(asleep)
+    other, own = script(), script(["effect"], queue="emails")
+    eventually(lambda: effects() == [(own, 1)], timeout=2)
+    assert where(other) == "live: ready"
+
+
+def test_polling_needs_no_listener(start: Start) -> None:
+    start(listen=None)
+    message = script(["effect"])
+    eventually(lambda: effects() == [(message, 1)])
+    assert sql("SELECT 1 FROM pgqueue_waiter") == []
+    assert sql(LISTENERS) == []
+
+
+def test_a_message_that_becomes_due_is_started_without_a_poll(start: Start) -> None:
+    start(listen=None, poll_interval=NEVER, maintenance=True)
+    time.sleep(0.3)  # the worker has looked, and sleeps
+    message = script(["effect"], delay=timedelta(seconds=0.3))
+    eventually(lambda: effects() == [(message, 1)], timeout=3)
+
+
+def test_a_settlement_lets_the_next_of_a_limited_channel_start(start: Start) -> None:
+    channel_set("narrow", max_concurrency=1)
+    messages = scripts(5, ["effect"], channel="narrow")
+    start(listen=None, poll_interval=NEVER, concurrency=4)
+    eventually(lambda: len(effects()) == len(messages), timeout=5)
+
+
+def test_a_listener_that_lost_its_connection_comes_back(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "django_pgqueue")
+    start(listen="default", poll_interval=NEVER)
+    eventually(asleep)
+    [[first]] = eventually(lambda: sql(LISTENERS))
+    sql("SELECT pg_terminate_backend(%s)", first)
+    eventually(lambda: [row for row in sql(LISTENERS) if row != (first,)])
+    eventually(asleep)
+    message = script(["effect"])
+    eventually(lambda: (message, 1) in effects(), timeout=2)
+    assert [record.event for record in caplog.records if "connection" in record.message] == ["connection_lost"]
+
+
+def test_what_was_enqueued_while_nobody_listened_is_found_after_the_reconnect(start: Start) -> None:
+    start(listen="default", poll_interval=NEVER)
+    eventually(asleep)
+    # In one transaction: when the message appears, the listener is gone, and nobody was notified.
+    with transaction.atomic():
+        sql("SET LOCAL pgqueue.notify = off")
+        [[listener]] = sql(LISTENERS)
+        sql("SELECT pg_terminate_backend(%s)", listener)
+        message = script(["effect"])
+    eventually(lambda: effects() == [(message, 1)], timeout=5)
