@@ -55,7 +55,7 @@ def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
         plan = Plan(cluster, chosen.seconds, backlog, tuple(map(from_folder, chosen.sketch)))
         for design in designs(plan):
             design.prepare(cluster)
-        others = machine.Others(cluster.postmaster())
+        others = machine.Others(cluster.postmaster)
         results = [
             play(contest, chosen.rounds, others, chosen.patience)
             for name in chosen.names or WORKLOADS

@@ -9,7 +9,7 @@ import psycopg
 
 from .cluster import Cluster
 from .design import PGQUEUE
-from .measure import Figures, fresh
+from .measure import Figures, costs, fresh
 
 CHANNELS = 16
 CHUNK = 1_000  # rows in one call or statement; COPY takes all at once
@@ -55,11 +55,11 @@ def bulk(cluster: Cluster, load: Loader, *, rows: int) -> Figures:
         PGQUEUE.run_script(run.connection, "plain_table")
         load(run.connection, CHUNK)
         run.checkpoint()
-        before = run.sample().wal_bytes
+        before = run.sample()
         began = time.perf_counter()
         load(run.connection, rows)
         seconds = time.perf_counter() - began
-        return Figures(rows / seconds, remarks={"WAL bytes per row": (run.sample().wal_bytes - before) / rows})
+        return Figures(rows / seconds, remarks=costs(before, run.sample(), rows, "row"))
 
 
 def _channel_ids(connection: psycopg.Connection) -> list[int]:

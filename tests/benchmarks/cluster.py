@@ -31,6 +31,7 @@ class Cluster:
     """The running server and the pgbench that belongs to it."""
 
     server: Server
+    postmaster: int
     pgbench: Path
 
     def url(self, database: str) -> str:
@@ -45,9 +46,6 @@ class Cluster:
             connection.execute(drop.format(sql.Identifier(name)))
             create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
             connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
-
-    def postmaster(self) -> int:
-        return self.server.status().pid
 
     def version(self) -> str:
         with self.connect() as connection:
@@ -68,4 +66,4 @@ def throw_away(**settings: str) -> Iterator[Cluster]:
     """A server of the benchmark's own, gone afterwards; `settings` are added to the durable ones."""
     pgbench = find_pgbench()
     with temporary_cluster(settings={**SETTINGS, **settings}) as server:
-        yield Cluster(server, pgbench)
+        yield Cluster(server, server.status().pid, pgbench)

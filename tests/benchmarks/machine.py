@@ -89,16 +89,26 @@ def _busy_seconds() -> float:
 
 
 def _our_seconds(postmaster: int) -> float:
-    """Ours: this process, the clients that have ended, and the server with the backends that live or have ended."""
-    total = sum(os.times()[:4])
+    """Ours: this process, the clients that have ended, and the server."""
+    return sum(os.times()[:4]) + server_seconds(postmaster)
+
+
+def server_seconds(postmaster: int) -> float:
+    """CPU time of a server: the backends that live, and those that have ended."""
+    # A backend that is reaped between two lines of one reading is in neither: the next reading has it.
+    return max(_family_seconds(postmaster) for _ in range(2))
+
+
+def _family_seconds(parent: int) -> float:
+    total = 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             pid, _, rest = stat.read_text().partition(" (")
         except OSError:
             continue
         fields = rest.rpartition(") ")[2].split()
-        if int(pid) == postmaster:
+        if int(pid) == parent:
             total += sum(map(int, fields[11:15])) / TICKS
-        elif int(fields[1]) == postmaster:
+        elif int(fields[1]) == parent:
             total += sum(map(int, fields[11:13])) / TICKS
     return total

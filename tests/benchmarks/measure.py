@@ -12,6 +12,7 @@ import psycopg
 from . import pgbench
 from .cluster import Cluster
 from .design import Design
+from .machine import server_seconds
 
 WARM_UP = 2.0
 TICKS_PER_SECOND = 5
@@ -34,6 +35,7 @@ class Sample:
     enqueued: int
     completed: int
     wal_bytes: int
+    server_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Run:
     def sample(self) -> Sample:
         at, enqueued, completed = self.design.run_script(self.connection, "progress").fetchone()
         wal = self.connection.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()[0]
-        return Sample(at, enqueued, completed, int(wal))
+        return Sample(at, enqueued, completed, int(wal), server_seconds(self.cluster.postmaster))
 
 
 @contextmanager
@@ -90,10 +92,19 @@ def fresh(cluster: Cluster, design: Design, channels: int) -> Iterator[Run]:
 def rates(first: Sample, last: Sample) -> Figures:
     seconds = last.at - first.at
     completed = last.completed - first.completed
-    remarks = {"WAL bytes per message": (last.wal_bytes - first.wal_bytes) / max(completed, 1)}
     if last.enqueued > first.enqueued:
-        remarks["enqueued/s"] = (last.enqueued - first.enqueued) / seconds
+        remarks = {"enqueued/s": (last.enqueued - first.enqueued) / seconds}
+    else:
+        remarks = costs(first, last, completed, "message")
     return Figures(completed / seconds, remarks=remarks)
+
+
+def costs(first: Sample, last: Sample, count: float, of: str) -> dict[str, float]:
+    """What one of `count` cost the server: unlike a rate, it hardly depends on who else uses the machine."""
+    return {
+        f"server CPU µs per {of}": (last.server_seconds - first.server_seconds) / max(count, 1) * 1e6,
+        f"WAL bytes per {of}": (last.wal_bytes - first.wal_bytes) / max(count, 1),
+    }
 
 
 def mixed(cluster: Cluster, design: Design, *, channels: int, seconds: float, batch: int = 1) -> Figures:
@@ -150,10 +161,9 @@ def single(cluster: Cluster, design: Design, script: str, *, clients: int, secon
         if design.has("plain_table"):
             design.run_script(run.connection, "plain_table")
         run.checkpoint()
-        before = run.sample().wal_bytes
+        before = run.sample()
         outcome = run.clients(script, clients=clients, seconds=seconds).wait()
         calls = outcome.tps * round(seconds)
         return Figures(
-            clients / outcome.tps * 1e6,
-            remarks={"calls/s": outcome.tps, "WAL bytes per call": (run.sample().wal_bytes - before) / calls},
+            clients / outcome.tps * 1e6, remarks={"calls/s": outcome.tps, **costs(before, run.sample(), calls, "call")}
         )
