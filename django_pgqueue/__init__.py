@@ -1,6 +1,7 @@
 """A message queue for Django on the PostgreSQL it already runs.
 
-The names of the public API are resolved when they are first used: importing this package imports no Django, so that Spark workers can.
+The names of the public API are resolved when they are first used: importing this package imports no Django, so that
+Spark workers can.
 """
 
 from importlib import import_module

@@ -18,7 +18,8 @@ DEFAULTS: dict[str, Any] = {
     "MAX_ATTEMPTS": 5,
     # The longest time an idle worker sleeps without looking; NOTIFY wakes it earlier.
     "POLL_INTERVAL": timedelta(seconds=1),
-    # Connection for LISTEN, for projects behind a transaction pooler: a database alias; None: DATABASE; False: poll only.
+    # Connection for LISTEN, for projects behind a transaction pooler: a database alias; None: DATABASE; False: poll
+    # only.
     "LISTEN_DATABASE": None,
     # How often a worker sweeps expired leases, moves the floors, prunes.
     "SWEEP_INTERVAL": timedelta(seconds=5),

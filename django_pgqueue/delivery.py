@@ -31,7 +31,8 @@ class NewMessage:
 class Enqueued:
     """The answer to an enqueue.
 
-    ``id`` of the message; of the one that is there already for a ``duplicate``; None for a message that was ``dropped``.
+    ``id`` of the message; of the one that is there already for a ``duplicate``; None for a message that was
+    ``dropped``.
     """
 
     id: int | None
@@ -46,7 +47,8 @@ class Enqueued:
 class Delivery:
     """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
 
-    ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the last deferral saved.
+    ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
+    last deferral saved.
     """
 
     id: int

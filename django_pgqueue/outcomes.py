@@ -15,7 +15,7 @@ KEEP: Final = _Keep()
 """Leave the saved state of the message as it is."""
 
 
-class Outcome(Exception):  # noqa: N818  an outcome is a control-flow signal, not an error
+class Outcome(Exception):
     """Base of the outcomes; an exception, so that code deep inside a handler can end it."""
 
     __match_args__: tuple[str, ...] = ()
@@ -35,7 +35,8 @@ class Complete(Outcome):
 
 
 class Defer(Outcome):
-    """Deliver again later, on purpose: at ``until`` (aware datetime), or ``delay`` from now, or at once. The attempt is given back.
+    """Deliver again later, on purpose: at ``until`` (aware datetime), or ``delay`` from now, or at once. The attempt
+    is given back.
 
     ``state`` (JSON) is saved with the message; the next delivery brings it.
     """
@@ -65,7 +66,8 @@ class Retry(Outcome):
 
 
 class DeadLetter(Outcome):
-    """Refused for good. ``reason``: a short word to group by; ``details``: JSON or text for the person who looks at it."""
+    """Refused for good. ``reason``: a short word to group by; ``details``: JSON or text for the person who looks at
+    it."""
 
     __match_args__ = ("reason", "details")
 

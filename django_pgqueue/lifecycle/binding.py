@@ -17,7 +17,10 @@ from django_pgqueue.exceptions import InvalidMessage
 NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
-DELIVERY_COLUMNS = "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, created_at, dequeue_at"
+DELIVERY_COLUMNS = (
+    "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, "
+    "created_at, dequeue_at"
+)
 
 
 def to_json(value: Any, what: str) -> str | None:

@@ -7,5 +7,6 @@ from django_pgqueue.sql.call import call
 
 
 def channel_pause(name: str, queue: str = "default", *, reason: str = "", using: str | None = None) -> None:
-    """Deliver nothing more of the channel; enqueue goes on. ``reason`` is shown to whoever looks. Raises ChannelNotFound."""
+    """Deliver nothing more of the channel; enqueue goes on. ``reason`` is shown to whoever looks. Raises
+    ChannelNotFound."""
     call(alias(using), "SELECT pgqueue_channel_pause(%s::text, %s::text, %s::text)", (name, queue, reason))

@@ -21,7 +21,8 @@ KINDS: dict[str, type] = {
 
 
 def channel_set(name: str, queue: str = "default", *, using: str | None = None, **limits: Any) -> int:
-    """Create the channel if it is not there, open it again if it was released, and set the limits that are named. Returns its id.
+    """Create the channel if it is not there, open it again if it was released, and set the limits that are named.
+    Returns its id.
 
     Limits: ``max_concurrency``, ``max_size``, ``full_policy`` (``error`` | ``drop``), ``release_interval`` (timedelta),
     ``release_burst``, ``weight`` (1 to 1000). None lifts a limit; one that is not named stays. Raises InvalidMessage.

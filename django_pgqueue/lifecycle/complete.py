@@ -23,7 +23,8 @@ def complete(
 ) -> set[int]:
     """Move the messages to the archive, with their ``results`` (JSON, one a message). Returns the ids.
 
-    In ``atomic()`` together with the handler's own writes, the effects are exactly once. Raises LeaseLost (nothing is changed), or
+    In ``atomic()`` together with the handler's own writes, the effects are exactly once. Raises LeaseLost (nothing
+    is changed), or
     leaves lost ones out with ``skip_lost``.
     """
     settled = listed(deliveries)

@@ -13,7 +13,10 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], %s::jsonb[], %s::boolean, %s::boolean)"
+SQL = (
+    "SELECT pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], %s::jsonb[], "
+    "%s::boolean, %s::boolean)"
+)
 
 
 def defer(
@@ -25,9 +28,11 @@ def defer(
     skip_lost: bool = False,
     using: str | None = None,
 ) -> set[int]:
-    """Deliver again at ``until`` (aware), after ``delay``, or at once; ``state`` (JSON) is saved for the next delivery. Returns the ids.
+    """Deliver again at ``until`` (aware), after ``delay``, or at once; ``state`` (JSON) is saved for the next
+    delivery. Returns the ids.
 
-    A deferral is progress: it does not use up an attempt. Raises LeaseLost, or leaves lost ones out with ``skip_lost``; InvalidMessage.
+    A deferral is progress: it does not use up an attempt. Raises LeaseLost, or leaves lost ones out with
+    ``skip_lost``; InvalidMessage.
     """
     settled = listed(deliveries)
     if not settled:

@@ -26,9 +26,11 @@ def dequeue(
     worker: str | None = None,
     using: str | None = None,
 ) -> list[Delivery]:
-    """Lease up to ``limit`` messages of a queue for ``lease`` (setting LEASE), channels in turn. The attempt is counted now.
+    """Lease up to ``limit`` messages of a queue for ``lease`` (setting LEASE), channels in turn. The attempt is
+    counted now.
 
-    ``wait``: with nothing there, look again for up to so many seconds (long poll). Call it outside of ``atomic()``: the lease exists
+    ``wait``: with nothing there, look again for up to so many seconds (long poll). Call it outside of ``atomic()``:
+    the lease exists
     for others when the transaction commits. Raises InvalidMessage.
     """
     database = alias(using)

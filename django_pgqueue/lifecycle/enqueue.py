@@ -18,12 +18,14 @@ from django_pgqueue.sql.call import call
 
 ONE = """
 SELECT id, outcome FROM pgqueue_enqueue(
-    %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval, %s::integer,
+    %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
+    %s::integer,
     %s::interval, %s::text, %s::boolean)
 """
 MANY = """
 SELECT id, outcome FROM pgqueue_enqueue_many(
-    %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[], %s::interval[],
+    %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[],
+    %s::interval[],
     %s::integer[], %s::interval[], %s::text[], %s::boolean)
 """
 
@@ -46,10 +48,14 @@ def enqueue(
 ) -> Enqueued:
     """Enqueue one message in the caller's transaction.
 
-    ``handler``: the name that a worker looks up. ``payload``: JSON. ``body``: raw bytes beside it. ``channel``: the tenant's lane in
-    ``queue`` (default: the handler's queue). ``priority``: higher first within the channel. ``dequeue_at`` (aware) or ``delay``: not
-    delivered before, by the database clock. ``max_attempts``, ``backoff``: retry policy; default: the handler's, then the settings'.
-    ``dedupe_key``: while a message of the channel with this key is live, its id is returned instead (outcome ``duplicate``).
+    ``handler``: the name that a worker looks up. ``payload``: JSON. ``body``: raw bytes beside it. ``channel``: the
+    tenant's lane in
+    ``queue`` (default: the handler's queue). ``priority``: higher first within the channel. ``dequeue_at`` (aware)
+    or ``delay``: not
+    delivered before, by the database clock. ``max_attempts``, ``backoff``: retry policy; default: the handler's,
+    then the settings'.
+    ``dedupe_key``: while a message of the channel with this key is live, its id is returned instead (outcome
+    ``duplicate``).
 
     Raises ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage.
     """
@@ -62,11 +68,13 @@ def enqueue(
 
 
 def enqueue_many(messages: Iterable[NewMessage], *, using: str | None = None) -> list[Enqueued]:
-    """Enqueue many messages in one statement: all or none. Answers come in the order of the messages; see :func:`enqueue`."""
+    """Enqueue many messages in one statement: all or none. Answers come in the order of the messages; see
+    :func:`enqueue`."""
     bound = [bind(message) for message in messages]
     if not bound:
         return []
-    # A column that nobody uses is sent as NULL: it costs nothing, and dedupe keys or delays make the function look closer.
+    # A column that nobody uses is sent as NULL: it costs nothing, and dedupe keys or delays make the function look
+    # closer.
     columns = [
         list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
     ]

@@ -16,7 +16,8 @@ FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
 
 @dataclass(frozen=True, slots=True)
 class ChannelMetrics:
-    """Messages of a channel by state; ages of its ready messages; ``total``: messages ever enqueued (None if not asked for)."""
+    """Messages of a channel by state; ages of its ready messages; ``total``: messages ever enqueued (None if not
+    asked for)."""
 
     queue: str
     channel: str
@@ -32,5 +33,6 @@ class ChannelMetrics:
 def metrics(
     queue: str | None = None, channel: str | None = None, *, totals: bool = True, using: str | None = None
 ) -> list[ChannelMetrics]:
-    """Metrics of all channels, or of one queue or channel. ``totals`` counts the archive: leave it out in frequent monitors."""
+    """Metrics of all channels, or of one queue or channel. ``totals`` counts the archive: leave it out in frequent
+    monitors."""
     return [ChannelMetrics(*row) for row in call(alias(using), SQL, (queue, channel, totals))]

@@ -8,7 +8,8 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
 SQL = """
-SELECT id, channel, handler, payload, body, headers, priority, attempts, max_attempts, NULL, NULL, state, created_at, dequeue_at
+SELECT id, channel, handler, payload, body, headers, priority, attempts, max_attempts, NULL, NULL, state, created_at,
+dequeue_at
 FROM pgqueue_peek(%s::text, %s::text, %s::integer)
 """
 
@@ -16,5 +17,6 @@ FROM pgqueue_peek(%s::text, %s::text, %s::integer)
 def peek(
     queue: str = "default", limit: int = 1, *, channel: str | None = None, using: str | None = None
 ) -> list[Delivery]:
-    """Up to ``limit`` ready messages of a channel, or of the line of a queue; without token, since nothing is leased."""
+    """Up to ``limit`` ready messages of a channel, or of the line of a queue; without token, since nothing is
+    leased."""
     return [to_delivery(queue, row) for row in call(alias(using), SQL, (queue, channel, limit))]

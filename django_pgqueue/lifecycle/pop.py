@@ -11,5 +11,6 @@ SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_pop(%s::text, %s::integer)"  # no
 
 
 def pop(queue: str = "default", limit: int = 1, *, using: str | None = None) -> list[Delivery]:
-    """Take up to ``limit`` messages, archived at once: whoever crashes afterwards has lost them. Raises InvalidMessage."""
+    """Take up to ``limit`` messages, archived at once: whoever crashes afterwards has lost them. Raises
+    InvalidMessage."""
     return [to_delivery(queue, row) for row in call(alias(using), SQL, (queue, limit))]

@@ -23,7 +23,8 @@ class PruneCounts:
 
 
 def prune(*, using: str | None = None) -> PruneCounts:
-    """Keep house by the settings ARCHIVE_RETENTION, DEAD_LETTER_RETENTION and PARTITIONS_AHEAD. Safe to run from many places at once."""
+    """Keep house by the settings ARCHIVE_RETENTION, DEAD_LETTER_RETENTION and PARTITIONS_AHEAD. Safe to run from
+    many places at once."""
     return PruneCounts(
         *call(
             alias(using), SQL, (settings.ARCHIVE_RETENTION, settings.DEAD_LETTER_RETENTION, settings.PARTITIONS_AHEAD)

@@ -7,7 +7,8 @@ from django_pgqueue.sql.call import call
 
 
 def purge(channel: str, queue: str = "default", *, limit: int = 10_000, using: str | None = None) -> int:
-    """Move up to ``limit`` ready and scheduled messages to the archive as ``purged``. Returns how many: call again until 0.
+    """Move up to ``limit`` ready and scheduled messages to the archive as ``purged``. Returns how many: call again
+    until 0.
 
     Raises ChannelNotFound.
     """

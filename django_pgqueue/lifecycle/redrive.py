@@ -16,9 +16,11 @@ SQL = "SELECT old_id, new_id FROM pgqueue_redrive(%s::bigint[], %s::text, %s::js
 def redrive(
     ids: Iterable[int], *, channel: str | None = None, payload: Any = KEEP, using: str | None = None
 ) -> dict[int, int]:
-    """Enqueue the dead letters again, with all attempts, once. Returns the new id of each; what was redriven before is left out.
+    """Enqueue the dead letters again, with all attempts, once. Returns the new id of each; what was redriven before
+    is left out.
 
-    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one. Raises ChannelNotFound, ChannelFull,
+    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one. Raises ChannelNotFound,
+    ChannelFull,
     ChannelReleased.
     """
     text = None if payload is KEEP else (to_json(payload, "payload") or "null")

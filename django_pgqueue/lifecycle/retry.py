@@ -12,7 +12,10 @@ from django_pgqueue.lifecycle.binding import duration, leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], %s::interval[], %s::text, %s::boolean)"
+SQL = (
+    "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], %s::interval[], "
+    "%s::text, %s::boolean)"
+)
 
 
 def retry(
@@ -24,9 +27,11 @@ def retry(
     skip_lost: bool = False,
     using: str | None = None,
 ) -> dict[int, Literal["retried", "dead_lettered"]]:
-    """Deliver again after ``delays``, or the message's back-off; dead letter with ``reason`` when its attempts are used up.
+    """Deliver again after ``delays``, or the message's back-off; dead letter with ``reason`` when its attempts are
+    used up.
 
-    ``errors``: what went wrong, one dict a message; kept with the message. Raises LeaseLost, or leaves lost ones out with ``skip_lost``.
+    ``errors``: what went wrong, one dict a message; kept with the message. Raises LeaseLost, or leaves lost ones out
+    with ``skip_lost``.
     """
     failed = listed(deliveries)
     if not failed:

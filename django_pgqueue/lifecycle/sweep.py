@@ -13,7 +13,8 @@ SQL = "SELECT retried, poisoned, promoted, not_picked_up FROM pgqueue_sweep(%s::
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
-    """Expired leases that go through a retry, or died of poison; scheduled messages made ready; queues that nobody serves."""
+    """Expired leases that go through a retry, or died of poison; scheduled messages made ready; queues that nobody
+    serves."""
 
     retried: int
     poisoned: int
@@ -22,5 +23,6 @@ class SweepCounts:
 
 
 def sweep(limit: int = 500, *, using: str | None = None) -> SweepCounts:
-    """Sweep up to ``limit`` expired leases, promote what is due, move the floors. Safe to run from many places at once."""
+    """Sweep up to ``limit`` expired leases, promote what is due, move the floors. Safe to run from many places at
+    once."""
     return SweepCounts(*call(alias(using), SQL, (limit, settings.WAITING_WARNING))[0])

@@ -5,7 +5,8 @@ from django.utils.translation import gettext_lazy as _
 
 
 class ArchivedMessage(models.Model):
-    """A settled message. The table is partitioned by day of ``archived_at``; ids are unique all the same, so ``id`` is the key here.
+    """A settled message. The table is partitioned by day of ``archived_at``; ids are unique all the same, so ``id``
+    is the key here.
 
     Django does not manage the table: sql/tables/archive_v01.sql makes it, pgqueue_prune its partitions.
     """

@@ -1,4 +1,5 @@
-"""The line, for people to look at. The functions alone write these tables; sql/tables/runtime_v01.sql makes and explains them."""
+"""The line, for people to look at. The functions alone write these tables; sql/tables/runtime_v01.sql makes and
+explains them."""
 
 from __future__ import annotations
 

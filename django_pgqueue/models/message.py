@@ -18,7 +18,8 @@ class Message(models.Model):
         LEASED = 2, _("leased")
         SCHEDULED = 3, _("scheduled")
 
-    # No foreign key in the database: its checks would write to the channel's row with every message. The insert trigger checks instead.
+    # No foreign key in the database: its checks would write to the channel's row with every message. The insert
+    # trigger checks instead.
     channel = models.ForeignKey(
         Channel,
         models.DO_NOTHING,

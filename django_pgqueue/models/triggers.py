@@ -9,7 +9,8 @@ from django.db import models
 
 
 class RunsFunction(pgtrigger.Trigger):
-    """A pgtrigger trigger whose action is ``pgqueue_<name>()``: no guard per call, plans pinned, and nobody can ignore it."""
+    """A pgtrigger trigger whose action is ``pgqueue_<name>()``: no guard per call, plans pinned, and nobody can
+    ignore it."""
 
     level = pgtrigger.Statement
     when = pgtrigger.After

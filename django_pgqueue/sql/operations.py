@@ -1,4 +1,5 @@
-"""Migration operations for the SQL files: a migration names the file and the version, so a released file never changes."""
+"""Migration operations for the SQL files: a migration names the file and the version, so a released file never
+changes."""
 
 from __future__ import annotations
 
