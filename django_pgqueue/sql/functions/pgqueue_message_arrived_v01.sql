@@ -35,6 +35,12 @@ BEGIN
         END IF;
     END IF;
 
+    -- A plain INSERT cannot know that a message for later has a status of its own.
+    UPDATE pgqueue_message AS m
+    SET status = 3
+    FROM arrived AS a
+    WHERE m.id = a.id AND a.status = 1 AND a.dequeue_at > v_now;
+
     FOR v_news IN
         SELECT DISTINCT ON (a.channel_id)
             a.channel_id,
@@ -43,7 +49,6 @@ BEGIN
             c.max_size,
             a.status = 1 AND a.dequeue_at <= v_now AS ready,
             count(*) OVER (PARTITION BY a.channel_id) AS messages,
-            bool_or(a.status = 1 AND a.dequeue_at > v_now) OVER (PARTITION BY a.channel_id) AS early,
             -a.priority AS rank,
             a.dequeue_at,
             a.id
@@ -60,13 +65,6 @@ BEGIN
         END IF;
         IF v_news.max_size IS NOT NULL THEN
             PERFORM pgqueue_reserve(v_news.channel_id, v_news.max_size, v_news.messages);
-        END IF;
-        -- A plain INSERT cannot know that a message for later has a status of its own.
-        IF v_news.early THEN
-            UPDATE pgqueue_message AS m
-            SET status = 3
-            FROM arrived AS a
-            WHERE m.id = a.id AND a.channel_id = v_news.channel_id AND a.status = 1 AND a.dequeue_at > v_now;
         END IF;
         IF v_news.ready THEN
             INSERT INTO pgqueue_arrival (queue, channel_id, messages, floor_rank, floor_at, floor_id)
