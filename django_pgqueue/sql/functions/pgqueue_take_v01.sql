@@ -1,7 +1,7 @@
 -- Takes up to p_limit ready messages from the head of a queue's line: round robin over channels, by weight, within their limits.
 -- Caller: pgqueue_dequeue and pgqueue_pop, which lease or archive them in the same transaction.
--- Returns the locked ids in the order of service, and when: the one reading of the clock that rates and leases go by; contended: nothing was free, but another transaction holds what there is.
--- Locks: lanes and messages, all SKIP LOCKED. It never waits.
+-- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by; contended: nothing
+--   was free, but another transaction holds what there is. Locks: arrivals, lanes and messages, all SKIP LOCKED. It never waits.
 CREATE FUNCTION pgqueue_take(p_queue text, p_limit integer, OUT ids bigint[], OUT taken_at timestamptz, OUT contended boolean)
 LANGUAGE plpgsql
 AS $$
