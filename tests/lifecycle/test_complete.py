@@ -88,6 +88,14 @@ def test_a_result_that_is_not_json_changes_nothing(result: object):
     assert places(delivery.id) == ["live"]
 
 
+@pytest.mark.parametrize("results", [[], [1, 2]], ids=str)
+def test_results_that_do_not_pair_up_change_nothing(results: list[object]):
+    [delivery] = leased()
+    with refused(InvalidMessage):
+        complete(delivery, results=results)
+    assert places(delivery.id) == ["live"]
+
+
 # Fencing.
 
 

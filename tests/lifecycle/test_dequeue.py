@@ -19,6 +19,7 @@ from django_pgqueue import (
     dequeue,
     enqueue,
     enqueue_many,
+    purge,
     retry,
     sweep,
 )
@@ -156,6 +157,22 @@ def test_a_higher_priority_passes_those_that_already_stand_in_line():
     dequeue(limit=2)
     enqueue("h", "urgent", priority=1)
     assert [delivery.payload for _ in range(3) for delivery in dequeue()] == ["urgent", 2, 3]
+
+
+def test_the_order_holds_when_a_message_that_was_announced_has_gone():
+    enqueue("h", "gone", priority=9)
+    for priority in (0, 5, 3):
+        enqueue("h", priority=priority)
+    assert purge("default", limit=1) == 1
+    assert [delivery.priority for delivery in dequeue(limit=10)] == [5, 3, 0]
+
+
+def test_a_limit_is_filled_when_a_message_that_was_announced_has_gone():
+    enqueue("h", "gone", priority=9)
+    for _ in range(4):
+        enqueue("h")
+    assert purge("default", limit=1) == 1
+    assert len(dequeue(limit=3)) == 3
 
 
 def test_an_earlier_moment_comes_before_an_earlier_id():
@@ -400,14 +417,15 @@ def test_a_release_interval_changes_while_messages_wait():
     "start", ["2013-06-30 23:59:59.9+00", "2024-02-29 12:00:59.95+00", "2024-12-31 23:59:59.99+00"]
 )
 def test_the_rate_is_even_across_the_boundary_of_a_minute(start: str):
-    """An interval of 100 ms, seen each 10 ms around the boundary: the bucket of pgqueue_allowance at given moments."""
+    """The bucket of pgqueue_allowance at given moments, 10 ms apart, around the boundary; the interval is 100 ms."""
+    channel = channel_set("default", release_interval=timedelta(milliseconds=100))
     taken, next_at = [], start
     for step in range(31):
         now = value("SELECT %s::timestamptz + %s * interval '10 milliseconds'", start, step)
         [(messages, next_at)] = sql(
-            "SELECT a.messages, a.next_at FROM pgqueue_allowance("
-            "0, %s, 1, NULL, NULL, NULL, interval '100 milliseconds', 1, %s) AS a",
-            now, next_at,
+            "SELECT a.messages, a.next_at FROM pgqueue_allowance(p_channel_id => %s, p_now => %s, p_quota => 1,"
+            " p_next_at => %s, p_lease_floor => '-infinity') AS a",
+            channel, now, next_at,
         )  # fmt: skip
         if messages:
             taken.append(step * 10)

@@ -215,6 +215,8 @@ def test_missing_channels_are_created_where_the_project_wants_that(settings):
         ({"dequeue_at": datetime(2030, 1, 1)}, "naive"),  # noqa: DTZ001
         ({"dedupe_key": "x" * 201}, "dedupe key"),
         ({"body": "text"}, "bytes"),
+        ({"headers": ["a list"]}, "headers"),
+        ({"headers": "text"}, "headers"),
     ],
     ids=str,
 )
@@ -507,6 +509,14 @@ def test_a_duplicate_is_found_on_a_full_channel_too():
         first = enqueue("h", dedupe_key="k")
         assert enqueue("h", dedupe_key="k").id == first.id
     assert enqueue("h", dedupe_key="another").outcome == "dropped"
+
+
+def test_functions_that_pin_their_plans_are_not_compiled():
+    """A scan that is switched off costs so much on paper that PostgreSQL compiles it: half a second for an enqueue."""
+    compiled = sql("""
+        SELECT proname FROM pg_proc
+        WHERE proname LIKE 'pgqueue%' AND 'enable_seqscan=off' = ANY (proconfig) AND 'jit=off' <> ALL (proconfig)""")
+    assert compiled == []
 
 
 # The other ways to call it.

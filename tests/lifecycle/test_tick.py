@@ -79,9 +79,19 @@ def test_only_one_ticks_at_a_time_and_nobody_waits(connect):
     other.commit()
 
 
-def test_it_keeps_few_floors():
+@pytest.mark.django_db(transaction=True)
+def test_it_raises_the_floors_and_keeps_few_of_them():
+    def floors() -> tuple[object, ...]:
+        return sql("SELECT arrival_xid::text::bigint, lane_seq, ticked_at FROM pgqueue_floor ORDER BY id DESC LIMIT 1")[
+            0
+        ]
+
+    before = floors()
     for _ in range(30):
+        enqueue_many(NewMessage(handler="h") for _ in range(3))
+        complete(dequeue(limit=3))
         tick()
+    assert all(now > then for now, then in zip(floors(), before, strict=True))
     assert value("SELECT count(*) FROM pgqueue_floor") <= 12
 
 

@@ -72,6 +72,9 @@ def test_a_sleep_that_is_over_is_not_ended(heard):
     wait("me", ["default"], MINUTE)
     pass_time(minutes=1)
     enqueue("h")
+    enqueue_many(NewMessage(handler="h") for _ in range(3))
+    channel_pause("default")
+    channel_resume("default")
     assert heard() == []
 
 
