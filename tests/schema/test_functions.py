@@ -1,0 +1,146 @@
+"""Files, migrations and database hold the same functions; and the files keep the house style."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+
+from django_pgqueue.sql import files
+from django_pgqueue.sql.operations import InstallFunction
+
+SQL = Path(files.__file__).parent
+FILES = sorted((SQL / "functions").glob("*.sql"))
+TABLES = sorted((SQL / "tables").glob("*.sql"))
+LATEST = files.latest_functions()
+
+
+def header(text: str) -> str:
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def installed() -> dict[str, int]:
+    """What the migrations install in the end."""
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    versions: dict[str, int] = {}
+    plan = loader.graph.forwards_plan(loader.graph.leaf_nodes("pgqueue")[0])
+    for node in plan:
+        if node[0] == "pgqueue":
+            for operation in loader.disk_migrations[node].operations:
+                if isinstance(operation, InstallFunction):
+                    assert operation.version == versions.get(operation.name, 0) + 1, operation.name
+                    versions[operation.name] = operation.version
+    return versions
+
+
+def test_the_migrations_install_every_newest_file() -> None:
+    assert installed() == LATEST
+
+
+def test_versions_have_no_gaps() -> None:
+    for name, newest in LATEST.items():
+        names = [path.name for path in FILES if path.name.startswith(f"{name}_v")]
+        assert names == [f"{name}_v{version:02}.sql" for version in range(1, newest + 1)]
+
+
+@pytest.mark.django_db
+def test_the_database_runs_what_the_files_say() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'pgqueue%'")
+        rows = cursor.fetchall()
+    found = dict(rows)
+    assert len(found) == len(rows), "a function is there with two signatures"
+    assert sorted(found) == sorted(LATEST)
+    for name, version in LATEST.items():
+        assert found[name] == files.body(name, version), name
+
+
+@pytest.mark.django_db
+def test_the_database_has_the_signatures_of_the_files() -> None:
+    """The body alone does not tell: parameters, their defaults, and what is pinned for the planner."""
+    with connection.cursor() as cursor:
+        for name, version in LATEST.items():
+            cursor.execute("SELECT proargnames, proargmodes::text[], proconfig FROM pg_proc WHERE proname = %s", [name])
+            names, modes, config = cursor.fetchone()
+            text = files.read("functions", name, version)
+            declaration = text[: text.index("AS $$")]
+            given = [n for n, mode in zip(names or [], modes or ["i"] * len(names or []), strict=True) if mode == "i"]
+            assert given == re.findall(r"\b(p_\w+)\b(?= )", uncommented(declaration)), name
+            assert sorted(config or []) == sorted(
+                f"{key}={value}" for key, value in re.findall(r"^SET (\w+) = (\w+)$", declaration, re.MULTILINE)
+            ), name
+
+
+def uncommented(text: str) -> str:
+    return re.sub(r"--.*", "", text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_function_file_keeps_the_house_style(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    name = path.stem.rpartition("_v")[0]
+    top = header(text)
+    assert re.match(r"-- [A-Z][^.]*[.:]", top), "the first sentence says what it is for"
+    if "RETURNS trigger" not in text:
+        assert "Caller: " in top
+    assert re.search(r"\bLocks: ", top), "the header names the locks, or says none"
+    assert re.findall(r"^CREATE FUNCTION (\w+)", text, re.MULTILINE) == [name], "one function a file, named as the file"
+    assert text.count("$$") == 2
+    assert text.endswith("$$;\n")
+    assert "\t" not in text
+    assert not re.search(r"[ ]+$", text, re.MULTILINE)
+    assert max(map(len, text.splitlines())) <= 150
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_parameters_and_variables_are_told_by_their_names(path: Path) -> None:
+    """p_ for parameters, v_ for variables; OUT parameters and result columns are named for the caller."""
+    text = uncommented(path.read_text(encoding="utf-8"))
+    declaration, _, body = text.partition("AS $$")
+    parameters = declaration[declaration.index("(") :].split("RETURNS")[0].split("LANGUAGE")[0]
+    for parameter in re.findall(r"^\(?\s*(OUT \w+|\w+) \w", parameters, re.MULTILINE) + re.findall(
+        r", (OUT \w+|\w+) \w", parameters
+    ):
+        assert parameter.startswith(("p_", "OUT ")), parameter
+    block = re.search(r"^DECLARE\n(.*?)^BEGIN", body, re.MULTILINE | re.DOTALL)
+    for variable in re.findall(r"^\s+(\w+) ", block[1] if block else "", re.MULTILINE):
+        assert variable.startswith("v_"), variable
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_locks_are_taken_as_the_lock_order_says(path: Path) -> None:
+    """Everything is SKIP LOCKED or try-lock, but for the row of a max_size channel."""
+    code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
+    waiting = re.findall(r"FOR (?:NO KEY )?UPDATE(?! (?:OF \w+ )?SKIP LOCKED)", code)
+    assert waiting == (["FOR UPDATE"] if path.stem.startswith("pgqueue_lock_size_v") else [])
+    assert not re.search(r"pg_advisory_(xact_)?lock", code)
+    assert "LOCK TABLE" not in code
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_a_table_file_says_what_it_is_for(path: Path) -> None:
+    assert re.match(r"-- [A-Z]", path.read_text(encoding="utf-8"))
+
+
+def test_the_clock_is_never_the_transactions_start() -> None:
+    """now() is minutes old in a long transaction. Partitions are named by day, there it is fine."""
+    for path in FILES:
+        if path.stem.split("_v")[0] not in {"pgqueue_make_partitions", "pgqueue_prune"}:
+            code = uncommented(path.read_text(encoding="utf-8"))
+            assert not re.search(r"\bnow\(\)|current_timestamp|transaction_timestamp", code, re.IGNORECASE), path.name
+
+
+def test_no_function_reaches_for_the_objects_of_others() -> None:
+    """A plain name is found through the caller's search_path; what is not pgqueue_* must be PostgreSQL's own."""
+    for path in FILES:
+        code = uncommented(path.read_text(encoding="utf-8"))
+        for table in re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE|USING) (pgqueue\w+|\w+)\b", code):
+            assert not re.match(r"(auth|django|public)", table), (path.name, table)

@@ -1,0 +1,156 @@
+"""The migrations on a fresh database: forwards, backwards to nothing, and forwards again to the same schema."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+# The server is there for tests that say they need it.
+pytestmark = pytest.mark.django_db
+
+ROOT = Path(__file__).parents[2]
+FORTH_AND_BACK = """
+import json, sys
+import django
+from django.core.management import call_command
+from django.db import connection
+
+django.setup()
+
+SCHEMA = {
+    "functions": "SELECT oid::regprocedure::text, prosrc, proconfig::text FROM pg_proc WHERE proname LIKE 'pgqueue%%'",
+    "relations": "SELECT c.relname, c.relkind::text, c.reloptions::text, c.relpersistence::text"
+        " FROM pg_class AS c WHERE c.relname LIKE 'pgqueue%%'",
+    "columns": "SELECT a.attrelid::regclass::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,"
+        " a.attidentity::text, a.attcollation::regcollation::text, pg_get_expr(d.adbin, d.adrelid)"
+        " FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid"
+        " LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
+        " WHERE c.relname LIKE 'pgqueue%%' AND a.attnum > 0 AND NOT a.attisdropped",
+    "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE tablename LIKE 'pgqueue%%'",
+    "constraints": "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conname LIKE 'pgqueue%%'",
+    "triggers": "SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal",
+    "trigger functions": "SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'pgtrigger%%'",
+    "types": "SELECT typname FROM pg_type WHERE typname LIKE '%%pgqueue%%' AND typtype <> 'c' AND typcategory <> 'A'",
+}
+
+def schema():
+    with connection.cursor() as cursor:
+        found = {}
+        for title, sql in SCHEMA.items():
+            cursor.execute(sql.replace("%%", "%"))
+            found[title] = sorted([str(value) for value in row] for row in cursor.fetchall())
+        return found
+
+def migrate(*arguments):
+    call_command("migrate", *arguments, verbosity=0)
+    return schema()
+
+answers = [migrate(), migrate("pgqueue", "zero"), migrate()]
+for number in ("0002", "0001", "0002", "0001"):
+    answers.append(migrate("pgqueue", number))
+answers.append(migrate())
+json.dump(answers, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh(environment: dict[str, str], pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
+    """The environment of a subprocess on a database of its own, with nothing in it."""
+    name = "pgqueue_fresh"
+    with psycopg.connect(pg_url, autocommit=True) as session:
+        session.execute(f"DROP DATABASE IF EXISTS {name}")
+        session.execute(f"CREATE DATABASE {name}")
+        url = pg_url.replace(f"/{session.info.dbname}?", f"/{name}?")
+        path = os.pathsep.join([str(ROOT), str(ROOT / "testproject")])
+        yield {**environment, "DATABASE_URL": url, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
+        session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def python(environment: dict[str, str], *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def answers(fresh: dict[str, str]) -> list[dict[str, list[list[str]]]]:
+    return json.loads(python(fresh, "-c", FORTH_AND_BACK))
+
+
+def test_backwards_to_zero_leaves_nothing(answers: list[dict[str, list[list[str]]]]) -> None:
+    # The wrapper functions of triggers are django-pgtrigger's, which does not drop them.
+    assert {title: found for title, found in answers[1].items() if found and title != "trigger functions"} == {}
+
+
+@pytest.mark.parametrize("again", [2, 7], ids=["after zero", "after each step twice"])
+def test_forwards_again_makes_the_same_schema(answers: list[dict[str, list[list[str]]]], again: int) -> None:
+    for title, found in answers[0].items():
+        assert answers[again][title] == found, title
+
+
+def test_every_step_back_can_be_taken_again(answers: list[dict[str, list[list[str]]]]) -> None:
+    assert answers[5] == answers[3]
+    assert answers[6] == answers[4]
+
+
+def test_the_migrations_are_complete(fresh: dict[str, str]) -> None:
+    """Models, triggers and migrations say the same."""
+    assert "No changes" in python(fresh, "testproject/manage.py", "makemigrations", "--check", "--dry-run")
+
+
+def test_the_migrations_can_be_shown_as_sql(fresh: dict[str, str]) -> None:
+    """Who may not run DDL from Django reads what `sqlmigrate` prints; it is all there."""
+    for number, word in {
+        "0001": "CREATE TABLE pgqueue_lane",
+        "0002": "CREATE FUNCTION pgqueue_dequeue",
+        "0003": "CREATE TRIGGER",
+    }.items():
+        assert word in " ".join(python(fresh, "testproject/manage.py", "sqlmigrate", "pgqueue", number).split())
+
+
+def test_a_database_that_is_not_the_queues_stays_empty(fresh: dict[str, str], pg_url: str) -> None:
+    """Routers decide: `allow_migrate` False means nothing, neither tables nor functions."""
+    program = """
+import django, sys
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+
+class Elsewhere:
+    def allow_migrate(self, db, app_label, **hints):
+        return app_label != "pgqueue"
+
+django.setup()
+settings.DATABASE_ROUTERS = [Elsewhere()]
+from django.db import router
+router.__dict__["routers"] = settings.DATABASE_ROUTERS
+call_command("migrate", verbosity=0)
+with connection.cursor() as cursor:
+    cursor.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'pgqueue%'")
+    tables = cursor.fetchone()[0]
+    cursor.execute("SELECT count(*) FROM pg_proc WHERE proname LIKE 'pgqueue%'")
+    print(tables, cursor.fetchone()[0])
+"""
+    with psycopg.connect(pg_url, autocommit=True) as session:
+        session.execute("CREATE DATABASE pgqueue_elsewhere")
+        try:
+            url = fresh["DATABASE_URL"].replace("/pgqueue_fresh?", "/pgqueue_elsewhere?")
+            assert python({**fresh, "DATABASE_URL": url}, "-c", program).split() == ["0", "0"]
+        finally:
+            session.execute("DROP DATABASE pgqueue_elsewhere WITH (FORCE)")

@@ -1,0 +1,261 @@
+"""C9: the real plans of the statements inside the functions, with the statistics of an empty queue and of a large one.
+
+Every table that grows is reached by an index, whatever the statistics say, and what a call reads does not grow with the
+backlog, the archive, the channels or what is scheduled for later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.concurrency.helpers import (
+    Lease,
+    Session,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    make_channel,
+    one,
+    retry,
+    settle,
+    tick,
+)
+
+# django_db: the server is there for tests that say they need it.
+pytestmark = [pytest.mark.auto_explain, pytest.mark.django_db]
+
+ROOT = Path(__file__).parents[2]
+MESSAGES = 100_000
+CHANNELS = 1_000
+GROWING = re.compile(r"pgqueue_(message|lane|arrival|archived_message\w*|channel|channel_size|departure)$")
+RecordPlans = Callable[[Session], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def databases(environment: dict[str, str], pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
+    """URLs of two queues with statistics of their size: an empty one and a large one. Tests roll back what they do."""
+    with psycopg.connect(pg_url, autocommit=True) as session:
+        urls = {}
+        for size in ("empty", "large"):
+            session.execute(f"CREATE DATABASE pgqueue_{size}")
+            urls[size] = pg_url.replace(f"/{session.info.dbname}?", f"/pgqueue_{size}?")
+            migrate(environment, urls[size])
+            with psycopg.connect(urls[size], autocommit=True) as fresh:
+                fill(fresh, size)
+        yield urls
+        for size in urls:
+            session.execute(f"DROP DATABASE pgqueue_{size} WITH (FORCE)")
+
+
+def migrate(environment: dict[str, str], url: str) -> None:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "testproject")])
+    subprocess.run(
+        [sys.executable, "testproject/manage.py", "migrate", "--verbosity=0"],
+        env={**environment, "DATABASE_URL": url, "PYTHONPATH": path},
+        cwd=ROOT,
+        check=True,
+        timeout=100,
+    )
+
+
+def fill(session: Session, size: str) -> None:
+    if size == "empty":
+        session.execute("VACUUM ANALYZE")
+    names = [f"channel{place:04}" for place in range(CHANNELS if size == "large" else 4)]
+    for place, name in enumerate(names):
+        make_channel(session, name, **(LIMITS[place] if place < 4 else LIMITS[place % 2]))
+    if size == "large":
+        session.execute(
+            "INSERT INTO pgqueue_message (channel_id, handler, priority, status, dequeue_at)"
+            " SELECT c.id, 'work', n %% 3, CASE n %% 10 WHEN 0 THEN 3 ELSE 1 END,"
+            " clock_timestamp() + CASE n %% 10 WHEN 0 THEN interval '1 day' ELSE -interval '1 second' END"
+            " FROM pgqueue_channel AS c, generate_series(1, %s) AS n WHERE c.name LIKE 'channel%%'",
+            [MESSAGES // CHANNELS],
+        )
+        for _ in range(CHANNELS):
+            tick(session)
+            if not one(session, "SELECT count(*) FROM pgqueue_arrival"):
+                break
+        session.execute(
+            "INSERT INTO pgqueue_archived_message (id, queue, channel, handler, payload, priority, attempts,"
+            " max_attempts, created_at, dequeue_at, archived_at, outcome) SELECT -n, 'default', 'channel0001', 'work', '{}', 0, 1, 5,"
+            " clock_timestamp(), clock_timestamp(), clock_timestamp(), 'completed' FROM generate_series(1, 20000) AS n"
+        )
+        session.execute("VACUUM ANALYZE")
+    enqueue_many(session, [name for name in names[:4] for _ in range(40)])
+
+
+@pytest.fixture(params=["empty", "large"])
+def queue(request: pytest.FixtureRequest, databases: dict[str, str]) -> Iterator[Session]:
+    """A transaction in one of them."""
+    with psycopg.connect(databases[request.param]) as session:
+        yield session
+        session.rollback()
+
+
+large = pytest.mark.parametrize("queue", ["large"], indirect=True)
+LIMITS: list[dict[str, Any]] = [
+    {},
+    {"max_concurrency": 50},
+    {"max_size": 100_000},
+    {"release_interval": "1 ms", "release_burst": 50},
+]
+
+
+def held(session: Session, count: int = 3) -> list[Lease]:
+    leases: list[Lease] = []
+    while len(leases) < count:
+        leases += dequeue(session, count - len(leases))
+    return leases
+
+
+def expired(session: Session) -> list[Lease]:
+    leases = dequeue(session, 3, lease="1 microsecond")
+    assert leases
+    return leases
+
+
+# What is measured, and what has to be there before.
+VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
+    "enqueue": (lambda s: None, lambda s, _: [enqueue(s, f"channel{place:04}") for place in range(4)]),
+    "enqueue with a dedupe key": (lambda s: None, lambda s, _: enqueue(s, "channel0000", dedupe_key="k")),
+    "enqueue many": (lambda s: None, lambda s, _: enqueue_many(s, [f"channel{place:04}" for place in range(4)] * 5)),
+    "dequeue 1": (lambda s: None, lambda s, _: [dequeue(s, 1) for _ in range(6)]),
+    "dequeue 50": (lambda s: None, lambda s, _: dequeue(s, 50)),
+    "dequeue of an empty queue": (lambda s: None, lambda s, _: dequeue(s, 50, queue="nothing")),
+    "pop": (lambda s: None, lambda s, _: s.execute("SELECT * FROM pgqueue_pop('default', 3)")),
+    "complete": (held, lambda s, leases: settle(s, leases)),
+    "heartbeat": (held, lambda s, leases: settle(s, leases, "heartbeat")),
+    "defer": (held, lambda s, leases: settle(s, leases, "defer")),
+    "retry": (held, lambda s, leases: retry(s, leases)),
+    "dead_letter": (held, lambda s, leases: settle(s, leases, "dead_letter", ["refused"] * len(leases))),
+    "sweep": (expired, lambda s, _: s.execute("SELECT * FROM pgqueue_sweep()")),
+    "tick": (held, lambda s, leases: tick(s, 2)),
+    "tick with messages that are due": (
+        lambda s: [enqueue(s, "channel0000", delay="1 microsecond") for _ in range(3)],
+        lambda s, _: tick(s),
+    ),
+}
+# Not often, and by people: an index where there is something to search, no promise about a small table.
+OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
+    "purge": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_purge('channel0000', p_limit => 5)")),
+    "peek of a channel": (
+        lambda s: None,
+        lambda s, _: s.execute("SELECT * FROM pgqueue_peek('default', 'channel0000')"),
+    ),
+    "redrive": (
+        lambda s: settle(s, leases := held(s), "dead_letter", ["refused"] * len(leases)),
+        lambda s, ids: s.execute("SELECT * FROM pgqueue_redrive(%s)", [ids]),
+    ),
+}
+# What may be read: buffers of a call's statements together. The largest are calls that do fifty messages.
+BUFFERS = 20_000
+INDEXES = {
+    "dequeue 1": {"pgqueue_message_ready", "pgqueue_lane_head"},
+    "dequeue 50": {"pgqueue_message_ready", "pgqueue_lane_head", "pgqueue_lane_channel", "pgqueue_message_leased"},
+    "complete": {"pgqueue_message_pkey"},
+    "heartbeat": {"pgqueue_message_pkey"},
+    "defer": {"pgqueue_message_pkey"},
+    "retry": {"pgqueue_message_pkey"},
+    "dead_letter": {"pgqueue_message_pkey"},
+    "sweep": {"pgqueue_message_expiry", "pgqueue_message_pkey"},
+    "tick with messages that are due": {"pgqueue_message_scheduled", "pgqueue_message_pkey"},
+    "enqueue with a dedupe key": {"pgqueue_message_dedupe"},
+    "enqueue": {"pgqueue_channel_name", "pgqueue_channel_pkey"},
+}
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def index_names(found: list[dict[str, Any]]) -> set[str]:
+    return {re.sub(r"_[0-9a-f]{8}_(uniq|idx)$", "", node["Index Name"]) for node in found if "Index Name" in node}
+
+
+def plans_of(session: Session, record_plans: RecordPlans, verb: str) -> list[dict[str, Any]]:
+    prepare, measure = (VERBS | OPERATOR)[verb]
+    ready = prepare(session)
+    plans = record_plans(session)
+    session.execute("SET auto_explain.log_buffers = on")
+    plans.clear()
+    measure(session, ready)
+    assert len(plans) >= 2 or verb == "peek of a channel", "nested statements are recorded"
+    return list(plans)
+
+
+def check_scans(plans: list[dict[str, Any]], growing: re.Pattern[str] = GROWING) -> None:
+    for plan in plans:
+        text = plan["Query Text"]
+        assert "JIT" not in plan, text
+        for node in nodes(plan["Plan"]):
+            if node["Node Type"] == "Seq Scan":
+                assert not growing.match(node["Relation Name"]), f"{node['Relation Name']} is scanned by\n{text}"
+            # What an index scan throws away, it has read.
+            wasted = node.get("Rows Removed by Filter", 0)
+            assert wasted <= 250, f"{wasted} rows for nothing in\n{text}"
+
+
+@large
+@pytest.mark.parametrize("verb", VERBS | OPERATOR)
+def test_every_table_that_grows_is_reached_by_an_index(queue: Session, record_plans: RecordPlans, verb: str) -> None:
+    plans = plans_of(queue, record_plans, verb)
+
+    check_scans(plans)
+    found = [node for plan in plans for node in nodes(plan["Plan"])]
+    assert index_names(found) >= INDEXES.get(verb, set())
+
+
+@pytest.mark.parametrize("queue", ["empty"], indirect=True)
+@pytest.mark.parametrize("verb", VERBS)
+def test_plans_do_not_trust_the_statistics_of_an_empty_queue(
+    queue: Session, record_plans: RecordPlans, verb: str
+) -> None:
+    # Four channels may be scanned: their number does not change from one second to the next.
+    check_scans(plans_of(queue, record_plans, verb), re.compile(GROWING.pattern.replace("channel|", "")))
+
+
+def reads(plans: list[dict[str, Any]]) -> tuple[int, float]:
+    """Buffers, and rows of the largest scan."""
+    buffers = sum(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] for plan in plans)
+    scans = [
+        node
+        for plan in plans
+        for node in nodes(plan["Plan"])
+        if "Relation Name" in node and "Scan" in node["Node Type"]
+    ]
+    return buffers, max((node["Actual Rows"] * node["Actual Loops"] for node in scans), default=0)
+
+
+@large
+@pytest.mark.parametrize("verb", VERBS | OPERATOR)
+def test_what_a_call_reads_does_not_grow_with_the_backlog(queue: Session, record_plans: RecordPlans, verb: str) -> None:
+    buffers, rows = reads(plans_of(queue, record_plans, verb))
+
+    assert rows <= 1100, f"{rows} rows in one scan"
+    assert buffers <= BUFFERS, f"{buffers} buffers"
+
+
+@large
+@pytest.mark.parametrize("verb", ["dequeue 1", "complete", "heartbeat", "sweep", "tick", "retry", "defer"])
+def test_plans_hold_when_the_statistics_are_of_another_time(
+    queue: Session, record_plans: RecordPlans, verb: str
+) -> None:
+    """Taken while the tables were empty, used when they are full."""
+    queue.execute(
+        "UPDATE pg_class SET reltuples = 0, relpages = 0"
+        " WHERE relname IN ('pgqueue_message', 'pgqueue_lane', 'pgqueue_arrival')"
+    )
+    queue.execute("DELETE FROM pg_statistic WHERE starelid = 'pgqueue_message'::regclass")
+    check_scans(plans_of(queue, record_plans, verb))

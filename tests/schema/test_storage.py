@@ -1,0 +1,93 @@
+"""Storage settings, partitions and indexes: what keeps the hot tables small is really in the database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+
+pytestmark = pytest.mark.django_db
+
+OPTIONS = {
+    "pgqueue_message": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_lane": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_arrival": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_floor": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_channel_size": {"fillfactor"},
+    "pgqueue_departure": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_waiter": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_worker": {"fillfactor"},
+}
+
+
+def rows(sql: str, *params: object) -> list[tuple]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchall()
+
+
+@pytest.mark.parametrize("table", OPTIONS)
+def test_a_hot_table_has_its_storage_settings(table: str) -> None:
+    options = rows("SELECT unnest(reloptions) FROM pg_class WHERE relname = %s", table)
+    values = dict(option.split("=") for (option,) in options)
+
+    assert set(values) >= OPTIONS[table]
+    # By number of dead rows: a share of a table that was large once would be never reached.
+    assert float(values.get("autovacuum_vacuum_scale_factor", 0)) == 0
+    assert int(values.get("autovacuum_vacuum_threshold", 0)) <= 5000
+
+
+def test_the_archive_has_partitions_for_today_and_a_week() -> None:
+    bounds = dict(
+        rows(
+            "SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits AS i"
+            " JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'pgqueue_archived_message'::regclass"
+        )
+    )
+    today = datetime.now(UTC)
+    for day in (today + timedelta(days=ahead) for ahead in range(8)):
+        bound = bounds[f"pgqueue_archived_message_{day:%Y%m%d}"]
+        assert f"{day:%Y-%m-%d} 00:00:00+00" in bound
+        assert f"{day + timedelta(days=1):%Y-%m-%d} 00:00:00+00" in bound
+
+
+def test_the_message_table_has_the_indexes_of_the_hot_paths_and_no_other() -> None:
+    # Each one is paid for by every enqueue, dequeue and settlement.
+    indexes = {name for (name,) in rows("SELECT indexname FROM pg_indexes WHERE tablename = 'pgqueue_message'")}
+
+    assert indexes == {
+        "pgqueue_message_pkey",
+        "pgqueue_message_ready",
+        "pgqueue_message_leased",
+        "pgqueue_message_expiry",
+        "pgqueue_message_scheduled",
+        "pgqueue_message_dedupe",
+    }
+
+
+@pytest.mark.parametrize("table", ["pgqueue_lane", "pgqueue_arrival", "pgqueue_message"])
+def test_no_foreign_key_writes_to_the_channels_row(table: str) -> None:
+    assert rows("SELECT conname FROM pg_constraint WHERE contype = 'f' AND conrelid = %s::regclass", table) == []
+
+
+def test_the_triggers_are_statement_triggers() -> None:
+    found = rows(
+        "SELECT tgrelid::regclass::text, (tgtype & 1) = 0, tgenabled::text FROM pg_trigger"
+        " WHERE NOT tgisinternal AND tgrelid::regclass::text LIKE 'pgqueue%%'"
+    )
+
+    assert {(table, statement, enabled) for table, statement, enabled in found} >= {
+        ("pgqueue_message", True, "O"),
+        ("pgqueue_channel", True, "O"),
+    }
+    assert all(statement for _, statement, _ in found)
+
+
+def test_names_of_queues_and_channels_compare_as_bytes() -> None:
+    found = rows(
+        "SELECT a.attrelid::regclass::text, a.attname, c.collname FROM pg_attribute AS a"
+        " JOIN pg_collation AS c ON c.oid = a.attcollation"
+        " WHERE a.attrelid::regclass::text IN ('pgqueue_channel', 'pgqueue_lane') AND a.attname IN ('queue', 'name')"
+    )
+    assert {collation for _, _, collation in found} == {"C"}
