@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import channel_pause, channel_set, dequeue, enqueue
 from django_pgqueue.models import ArchivedMessage, Channel, Message
@@ -88,7 +89,10 @@ def test_name_and_queue_of_a_channel_stay(admin_client: Client, channel: Channel
 
 def test_saving_limits_does_not_end_a_pause_of_somebody_else(admin_client: Client, channel: Channel) -> None:
     channel_pause("tenant", reason="incident")
-    assert save(admin_client, channel, weight="2", paused_at="", pause_reason="") == []
+    with CaptureQueriesContext(connection) as captured:
+        assert save(admin_client, channel, weight="2", paused_at="", pause_reason="") == []
+    [update] = [entry["sql"] for entry in captured if entry["sql"].startswith('UPDATE "pgqueue_channel"')]
+    assert update.startswith('UPDATE "pgqueue_channel" SET "weight" = 2 WHERE')
     channel.refresh_from_db()
     assert channel.paused_at is not None
     assert channel.pause_reason == "incident"

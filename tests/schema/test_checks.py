@@ -323,6 +323,8 @@ def test_a_missing_partition(days: int, problem: str) -> None:
         "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + %s, 'YYYYMMDD')",
         days,
     )
+    sql("CREATE TABLE others (day date) PARTITION BY RANGE (day)")
+    sql("CREATE TABLE others_rest PARTITION OF others DEFAULT")
     sql(f"ALTER TABLE pgqueue_archived_message DETACH PARTITION {name}")
     assert list(of_database()) == [problem]
     sql(f"DROP TABLE {name}")
