@@ -30,6 +30,7 @@ class Buffer:
         self.running = 0
         self._wake = wake
         self._together = together
+        self._idle = 0
         self._seconds: float | None = None
         self.closed = False
         self._waiting: deque[Delivery] = deque()
@@ -59,10 +60,12 @@ class Buffer:
             while not self._waiting:
                 if self.closed:
                     return None
+                self._idle += 1
                 self._changed.wait()
+                self._idle -= 1
+            # No more than this slot's share: a batch must not leave the slots that have nothing to do without work.
+            size = min(self._together(self._waiting[0]), -(-len(self._waiting) // (1 + self._idle)))
             taken = [self._waiting.popleft()]
-            # No more than this slot's share: a batch must not leave the other slots without work.
-            size = min(self._together(taken[0]), 1 + len(self._waiting) // self.concurrency)
             while len(taken) < size and self._waiting[0].handler == taken[0].handler:
                 taken.append(self._waiting.popleft())
             self.running += len(taken)
@@ -74,8 +77,8 @@ class Buffer:
     def finished(self, count: int, seconds: float) -> None:
         with self._changed:
             self.running -= count
-            each = seconds / count
-            self._seconds = max(1e-6, each if self._seconds is None else INERTIA * self._seconds + (1 - INERTIA) * each)
+            each, before = seconds / count, INERTIA**count
+            self._seconds = max(1e-6, each if self._seconds is None else before * self._seconds + (1 - before) * each)
             room = self._room()
             if not self.running:
                 self._changed.notify_all()

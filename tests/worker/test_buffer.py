@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -47,9 +49,18 @@ def test_slow_handlers_get_nothing_ahead(make: Callable[..., Buffer]) -> None:
 
 
 def test_a_batch_leaves_work_to_the_other_slots(make: Callable[..., Buffer]) -> None:
-    buffer = make(concurrency=4, together=50)
+    buffer = make(concurrency=2, together=50)
+    with ThreadPoolExecutor(2) as slots:
+        taken = [slots.submit(buffer.take) for _ in range(2)]
+        time.sleep(0.05)  # both wait for work
+        buffer.put(deliveries(40))
+        assert [len(future.result()) for future in taken] == [20, 20]
+
+
+def test_a_batch_is_whole_while_the_other_slots_are_busy(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=4, together=30)
     buffer.put(deliveries(40))
-    assert [len(buffer.take()) for _ in range(4)] == [10, 8, 6, 4]
+    assert [len(buffer.take()) for _ in range(2)] == [30, 10]
 
 
 def test_a_batch_is_of_one_handler(make: Callable[..., Buffer]) -> None:

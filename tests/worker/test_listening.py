@@ -36,6 +36,19 @@ def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
         eventually(lambda message=message: (message, 1) in effects(), timeout=2)
 
 
+def test_what_arrives_while_a_worker_falls_asleep_is_found(start: Start, connect: Connect) -> None:
+    """Its enqueuer saw no sleeper and notified nobody: the worker looks once more, after it has said so."""
+    session = connect()
+    session.execute("LOCK TABLE pgqueue_waiter IN SHARE MODE")
+    start(listen="default", poll_interval=NEVER)
+    eventually(
+        lambda: sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%pgqueue_wait(%'")
+    )
+    message = script(["effect"])
+    session.rollback()
+    eventually(lambda: effects() == [(message, 1)], timeout=3)
+
+
 def test_nobody_is_notified_while_no_worker_sleeps(start: Start, connect: Connect) -> None:
     session = connect(autocommit=True)
     session.execute("LISTEN pgqueue")
