@@ -159,6 +159,10 @@ class Migration(migrations.Migration):
                 'managed': False,
             },
         ),
+        migrations.AddIndex(
+            model_name='channel',
+            index=models.Index(condition=models.Q(('changed_at__isnull', False)), fields=['changed_at'], name='pgqueue_channel_changed'),
+        ),
         migrations.AddConstraint(
             model_name='channel',
             constraint=models.UniqueConstraint(fields=('queue', 'name'), name='pgqueue_channel_name'),
@@ -202,7 +206,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(condition=models.Q(('status', 2)), fields=['lease_expires_at'], name='pgqueue_message_expiry'),
+            index=models.Index(condition=models.Q(('lease_expires_at__isnull', False)), fields=['lease_expires_at'], name='pgqueue_message_expiry'),
         ),
         migrations.AddIndex(
             model_name='message',

@@ -60,6 +60,9 @@ class Channel(models.Model):
     class Meta:
         db_table = "pgqueue_channel"
         ordering = ["queue", "name"]
+        indexes = [
+            models.Index(fields=["changed_at"], name="pgqueue_channel_changed", condition=Q(changed_at__isnull=False)),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["queue", "name"], name="pgqueue_channel_name"),
             models.CheckConstraint(condition=~Q(name="") & ~Q(queue=""), name="pgqueue_channel_named"),

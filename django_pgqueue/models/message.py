@@ -62,7 +62,9 @@ class Message(models.Model):
                 condition=Q(status=1),
             ),
             models.Index(fields=["channel", "leased_at"], name="pgqueue_message_leased", condition=Q(status=2)),
-            models.Index(fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(status=2)),
+            models.Index(
+                fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(lease_expires_at__isnull=False)
+            ),
             models.Index(fields=["dequeue_at"], name="pgqueue_message_scheduled", condition=Q(status=3)),
         ]
         constraints = [

@@ -4,6 +4,9 @@
 CREATE FUNCTION pgqueue_announce(p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     v_news record;

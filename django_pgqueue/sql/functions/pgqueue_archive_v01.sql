@@ -3,6 +3,9 @@
 CREATE FUNCTION pgqueue_archive(p_ids bigint[], p_outcome text)
 RETURNS integer
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();

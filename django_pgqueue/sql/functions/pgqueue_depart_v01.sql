@@ -4,6 +4,9 @@
 CREATE FUNCTION pgqueue_depart(p_channel_ids bigint[], p_gone boolean DEFAULT true)
 RETURNS void
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 BEGIN
     WITH left_channel AS (
@@ -14,10 +17,10 @@ BEGIN
     freed AS (
         INSERT INTO pgqueue_arrival (queue, channel_id, kind)
         SELECT c.queue, c.id, 0 FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
-        WHERE c.max_concurrency IS NOT NULL
+        WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
     )
     INSERT INTO pgqueue_departure (channel_id, messages)
     SELECT c.id, d.messages FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
-    WHERE c.max_size IS NOT NULL AND p_gone;
+    WHERE c.id = ANY (p_channel_ids) AND c.max_size IS NOT NULL AND p_gone;
 END;
 $$;

@@ -19,6 +19,9 @@ CREATE FUNCTION pgqueue_enqueue_many(
 )
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -21,6 +21,7 @@ CREATE FUNCTION pgqueue_enqueue(
     OUT outcome text
 )
 LANGUAGE plpgsql
+SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

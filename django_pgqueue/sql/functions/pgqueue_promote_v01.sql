@@ -6,11 +6,13 @@ RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    -- In a variable: a volatile function could not bound an index scan.
+    v_now timestamptz := clock_timestamp();
     v_ids bigint[];
 BEGIN
     v_ids := ARRAY(
         SELECT m.id FROM pgqueue_message AS m
-        WHERE m.status = 3 AND m.dequeue_at <= clock_timestamp()
+        WHERE m.status = 3 AND m.dequeue_at <= v_now
         ORDER BY m.dequeue_at
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED);

@@ -59,7 +59,7 @@ BEGIN
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
     DELETE FROM pgqueue_channel_size AS s WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
-    PERFORM pgqueue_recount('-infinity');
+    PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
     -- What no event would ever bring back, whatever the reason: lanes at a limit look again, lanes below a floor stand in line again.
     INSERT INTO pgqueue_arrival (queue, channel_id, kind)
     SELECT c.queue, c.id, 0 FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id

@@ -1,10 +1,13 @@
 -- Counts the live messages of channels with max_size again and mends the count where it is wrong, as it may be after the limit was set
 -- while messages came and went. Returns how many were mended.
--- Caller: pgqueue_sweep for channels that changed lately, pgqueue_prune for all (p_since '-infinity').
+-- Caller: pgqueue_sweep for channels that changed lately, pgqueue_prune for all.
 -- Locks: rows of pgqueue_channel_size, SKIP LOCKED: a channel that is being filled is left for the next time.
-CREATE FUNCTION pgqueue_recount(p_since timestamptz)
+CREATE FUNCTION pgqueue_recount(p_channel_ids bigint[])
 RETURNS integer
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     v_size record;
@@ -13,10 +16,9 @@ DECLARE
 BEGIN
     FOR v_size IN
         SELECT s.channel_id, s.live FROM pgqueue_channel_size AS s
-        JOIN pgqueue_channel AS c ON c.id = s.channel_id
-        WHERE c.max_size IS NOT NULL AND coalesce(c.changed_at, '-infinity') >= p_since
+        WHERE s.channel_id = ANY (p_channel_ids)
         ORDER BY s.channel_id
-        FOR UPDATE OF s SKIP LOCKED
+        FOR UPDATE SKIP LOCKED
     LOOP
         SELECT (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = v_size.channel_id)
             + (SELECT coalesce(sum(d.messages), 0) FROM pgqueue_departure AS d WHERE d.channel_id = v_size.channel_id)

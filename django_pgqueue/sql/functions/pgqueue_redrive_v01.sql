@@ -5,6 +5,9 @@
 CREATE FUNCTION pgqueue_redrive(p_ids bigint[], p_channel text DEFAULT NULL, p_payload jsonb DEFAULT NULL)
 RETURNS TABLE (old_id bigint, new_id bigint)
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE

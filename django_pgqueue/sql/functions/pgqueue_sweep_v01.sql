@@ -27,7 +27,7 @@ BEGIN
     INTO v_ids, v_tokens, v_errors
     FROM (
         SELECT m.id, m.lease_token, m.worker, m.lease_expires_at FROM pgqueue_message AS m
-        WHERE m.status = 2 AND m.lease_expires_at <= v_now
+        WHERE m.lease_expires_at <= v_now
         ORDER BY m.lease_expires_at
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED
@@ -46,7 +46,8 @@ BEGIN
         END IF;
     END IF;
 
-    PERFORM pgqueue_recount(v_now - interval '10 minutes');
+    PERFORM pgqueue_recount(ARRAY(
+        SELECT c.id FROM pgqueue_channel AS c WHERE c.changed_at > v_now - interval '10 minutes' AND c.max_size IS NOT NULL));
 
     -- The head of each line tells how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
