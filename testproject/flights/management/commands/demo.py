@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError, ProgrammingError
 
 from flights import source
 from flights.channels import QUEUE
@@ -46,6 +47,10 @@ class Command(BaseCommand):
                     right = demo(out, wanted, workers, concurrency)
         except (source.DataMissing, AlreadyRunning, WorkerFailed) as error:
             raise CommandError(str(error)) from None
+        except ProgrammingError as error:
+            raise CommandError(f"{first_line(error)} (manage.py migrate makes the tables)") from None
+        except OperationalError as error:
+            raise CommandError(first_line(error)) from None
         except KeyboardInterrupt:
             self.stdout.write()
             raise CommandError("Interrupted. The next demo begins from the beginning.", returncode=130) from None
@@ -69,6 +74,10 @@ def demo(out: Output, flights: int, workers: int, concurrency: int) -> bool:
     out.line()
     out.stdout.write("Look at it in the browser: make admin")
     return clean and held and matches
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def how_many(text: str) -> int:
