@@ -210,7 +210,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(condition=models.Q(('status', 3)), fields=['dequeue_at'], name='pgqueue_message_scheduled'),
+            index=models.Index(condition=models.Q(('status', 3)), fields=['dequeue_at', 'channel'], name='pgqueue_message_scheduled'),
         ),
         migrations.AddConstraint(
             model_name='message',

@@ -20,6 +20,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_channel_resume", 1),
         InstallFunction("pgqueue_channel_set", 1),
         InstallFunction("pgqueue_complete", 1),
+        InstallFunction("pgqueue_count_live", 1),
         InstallFunction("pgqueue_dead_letter", 1),
         InstallFunction("pgqueue_defer", 1),
         InstallFunction("pgqueue_depart", 1),

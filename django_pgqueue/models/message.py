@@ -65,7 +65,7 @@ class Message(models.Model):
             models.Index(
                 fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(lease_expires_at__isnull=False)
             ),
-            models.Index(fields=["dequeue_at"], name="pgqueue_message_scheduled", condition=Q(status=3)),
+            models.Index(fields=["dequeue_at", "channel"], name="pgqueue_message_scheduled", condition=Q(status=3)),
         ]
         constraints = [
             models.UniqueConstraint(

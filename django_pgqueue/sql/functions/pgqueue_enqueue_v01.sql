@@ -22,6 +22,7 @@ CREATE FUNCTION pgqueue_enqueue(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -10,7 +10,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pgqueue_channel_size AS s WHERE s.channel_id = p_channel_id) THEN
         INSERT INTO pgqueue_channel_size (channel_id, live)
         SELECT p_channel_id,
-            (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id) - p_messages
+            pgqueue_count_live(p_channel_id) - p_messages
             + (SELECT coalesce(sum(d.messages), 0) FROM pgqueue_departure AS d WHERE d.channel_id = p_channel_id)
         ON CONFLICT DO NOTHING;
     END IF;

@@ -8,6 +8,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET jit = off
 AS $$
 DECLARE
     v_size record;
@@ -20,7 +21,7 @@ BEGIN
         ORDER BY s.channel_id
         FOR UPDATE SKIP LOCKED
     LOOP
-        SELECT (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = v_size.channel_id)
+        SELECT pgqueue_count_live(v_size.channel_id)
             + (SELECT coalesce(sum(d.messages), 0) FROM pgqueue_departure AS d WHERE d.channel_id = v_size.channel_id)
         INTO v_live;
         IF v_live <> v_size.live THEN
