@@ -116,6 +116,17 @@ def test_a_channel_that_errors_takes_all_of_them_or_none():
         enqueue_many([NewMessage(handler="h", channel="small")])
 
 
+def test_each_message_of_a_statement_takes_room():
+    channel_set("small", max_size=5)
+    enqueue("h", channel="small")
+    enqueue_many(NewMessage(handler="h", channel="small") for _ in range(3))
+    with refused(ChannelFull, "4 of 5 messages live, 2 more"):
+        enqueue_many(NewMessage(handler="h", channel="small") for _ in range(2))
+    assert outcomes(enqueue_many([NewMessage(handler="h", channel="small")])) == ["created"]
+    with refused(ChannelFull, "5 of 5"):
+        enqueue("h", channel="small")
+
+
 def test_duplicates_are_found_in_the_table_and_in_the_call_itself():
     there = enqueue("h", dedupe_key="old")
     answers = enqueue_many(
