@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks [names…]: every figure beside its baselines, measured in the same run."""
+"""Every figure beside its baselines, measured in the same run. All of it takes more than half an hour."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
     return facts, results
 
 
-def main() -> int:
+def main() -> None:
     chosen = arguments()
     facts, results = run(chosen)
     facts["runs"] = f"{chosen.rounds} rounds of {chosen.seconds:g} s"
@@ -73,9 +73,7 @@ def main() -> int:
     print("\n".join(f"{bullet}{name}: {value}" for name, value in facts.items()), end="\n\n")
     print(table(results, markdown=chosen.markdown), end="\n\n")
     print(NOTES)
-    missed = [standing for result in results for standing in result.standings if standing.met is False]
-    return 1 if missed and not chosen.quick else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
