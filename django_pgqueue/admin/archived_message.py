@@ -44,9 +44,7 @@ class ArchivedMessageAdmin(ContentAdmin):
     list_display = ["id", "channel_shown", "handler", "outcome_shown", "attempts_of", "waited", "ran", "archived_at"]
     list_filter = [ArchivedSinceFilter, "outcome", QueueFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
-    search_help_text = _(
-        "An id, or the whole of a channel's name, handler or dedupe key; these read the days they cover."
-    )
+    search_help_text = _("An id, or else the whole of a channel's name, handler or dedupe key.")
     exact_search = ("channel", "handler", "dedupe_key")
     big_columns = (*ContentAdmin.big_columns, "result")
     fieldsets = [

@@ -34,7 +34,7 @@ class QueueAdmin(admin.ModelAdmin):
     show_facets = admin.ShowFacets.NEVER
     big_columns: tuple[str, ...] = ()
     exact_search: tuple[str, ...] = ()
-    """Text fields that a search must match exactly; a number is looked for among the ids too."""
+    """Text fields that a search must match exactly; a number is looked for among the ids first."""
 
     class Media:
         css = {"all": ["django_pgqueue/admin.css"]}
@@ -52,11 +52,14 @@ class QueueAdmin(admin.ModelAdmin):
         term = search_term.strip()
         if not term or not self.exact_search:
             return super().get_search_results(request, queryset, search_term)
+        if term.isascii() and term.isdigit() and int(term) <= MAX_BIGINT:
+            # Asked by itself: together with other columns it could not use the index.
+            by_id = queryset.filter(pk=int(term))
+            if by_id.exists():
+                return by_id, False
         found = models.Q()
         for field in self.exact_search:
             found |= models.Q((field, term))
-        if term.isascii() and term.isdigit() and int(term) <= MAX_BIGINT:
-            found |= models.Q(pk=int(term))
         return queryset.filter(found), False
 
     def url(self, page: str, *args: object, **query: object) -> str | None:

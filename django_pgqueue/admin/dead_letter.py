@@ -35,7 +35,7 @@ class DeadLetterAdmin(ContentAdmin):
     list_display = ["id", "fate", "channel_shown", "handler", "reason", "problem", "attempts_of", "dead_at"]
     list_filter = [RedrivenFilter, DeadLetterReasonFilter, QueueFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
-    search_help_text = _("An id, or the whole of a channel's name, handler or dedupe key.")
+    search_help_text = _("An id, or else the whole of a channel's name, handler or dedupe key.")
     exact_search = ("channel", "handler", "dedupe_key")
     big_columns = (*ContentAdmin.big_columns, "details")
     actions = ["redrive"]

@@ -30,7 +30,7 @@ class MessageAdmin(ContentAdmin):
     ]
     list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter]
     search_fields = ["=id", "=dedupe_key", "=handler"]
-    search_help_text = _("An id, or the whole of a dedupe key or handler.")
+    search_help_text = _("An id, or else the whole of a dedupe key or handler.")
     exact_search = ("dedupe_key", "handler")
     fieldsets = [
         (None, {"fields": ["id", "channel_link", "handler", "state_now", "attempts_of"]}),

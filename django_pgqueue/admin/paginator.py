@@ -27,5 +27,5 @@ class CappedPaginator(Paginator):
 
 
 def capped_count(queryset: object, limit: int) -> int:
-    found = queryset.order_by()[: limit + 1].count()  # type: ignore[attr-defined]
+    found = queryset.order_by().values("pk")[: limit + 1].count()  # type: ignore[attr-defined]
     return CappedCount(limit) if found > limit else found

@@ -46,9 +46,10 @@ def body_preview(item: Model) -> str | None:
     size, start = rows.values_list(Length("body"), Substr("body", 1, PREVIEW_BYTES)).get()
     if size is None:
         return None
+    exact = ngettext("%d byte", "%d bytes", size) % size
     return format_html(
         "{}{}",
-        format_html("<p>{} ({})</p>", filesizeformat(size), ngettext("%d byte", "%d bytes", size) % size),
+        format_html("<p>{}</p>", exact if size < 1024 else f"{filesizeformat(size)} ({exact})"),
         pre(readable(bytes(start)) + (" …" if size > PREVIEW_BYTES else "")),
     )
 
@@ -134,17 +135,16 @@ def moment(text: Any) -> str:
 
 
 def duration(value: timedelta) -> str:
-    """A duration in its two largest units: 3 d 4 h, 2 min 5 s, 0.25 s."""
+    """A duration in its two largest units, with spaces that do not break: 3 d 4 h, 2 min 5 s, 250 ms."""
     seconds = value.total_seconds()
     if abs(seconds) < 10:
-        return f"{seconds:.3g} s"
-    units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")]
+        return f"{seconds:.3g}\N{NO-BREAK SPACE}s" if abs(seconds) >= 1 else f"{seconds * 1000:.3g}\N{NO-BREAK SPACE}ms"
     parts, left = [], round(abs(seconds))
-    for size, unit in units:
+    for size, unit in [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")]:
         count, left = divmod(left, size)
         if count or parts:
-            parts.append(f"{count} {unit}" if count else "")
-    return ("-" if seconds < 0 else "") + " ".join(part for part in parts[:2] if part)
+            parts.append(f"{count}\N{NO-BREAK SPACE}{unit}" if count else "")
+    return ("-" if seconds < 0 else "") + "\N{NO-BREAK SPACE}".join(part for part in parts[:2] if part)
 
 
 def name(text: object) -> str:

@@ -37,7 +37,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     """A worker that was silent for longer than LEASE has lost its messages: they are delivered to others."""
 
     list_display = [
-        "name",
+        "name_shown",
         "alive",
         "hostname",
         "pid",
@@ -49,7 +49,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     ]
     list_filter = [AliveFilter]
     search_fields = ["name"]
-    sortable_by = ["name", "started_at"]
+    sortable_by = ["name_shown", "started_at"]
     fields = [
         "name",
         "alive",
@@ -66,6 +66,10 @@ class WorkerAdmin(ReadOnlyAdmin):
         # By the clock that wrote heartbeat_at: this host's may be wrong.
         age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=DurationField())
         return super().get_queryset(request).annotate(silent_for=age)
+
+    @admin.display(description=_("name"), ordering="name")
+    def name_shown(self, worker: Worker) -> str:
+        return rendering.name(worker.name)
 
     @admin.display(description=_("alive"), boolean=True)
     def alive(self, worker: Worker) -> bool:
