@@ -32,6 +32,8 @@ MOMENTS = {
 
 @pytest.fixture(autouse=True)
 def _default_channel(request: pytest.FixtureRequest, db: None) -> Iterator[None]:
+    if not connection.in_atomic_block:
+        sql(f"TRUNCATE {RUNTIME}")
     channel_set("default")
     yield
     if not connection.in_atomic_block:
