@@ -1,0 +1,53 @@
+"""Every Python and SQL block of how-to and reference runs, in the order of the page, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_pgqueue import channel_set, handlers
+from tests.docs.markdown import DOCS, Block, blocks, name
+
+NOT_RUN = ("no-run", "signature")
+PAGES = sorted(page for part in ("how-to", "reference", "explanation") for page in (DOCS / part).rglob("*.md"))
+
+
+def runs(block: Block) -> bool:
+    return block.language in ("python", "sql") and not set(NOT_RUN).intersection(block.words)
+
+
+@pytest.fixture(autouse=True)
+def _as_the_pages_expect(db: None) -> Iterator[None]:
+    """The default channel; handlers that a page registers are forgotten."""
+    channel_set("default")
+    before = dict(handlers._registry)
+    yield
+    handlers._registry.clear()
+    handlers._registry.update(before)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs, blocks(page)))], ids=name)
+def test_the_blocks_of_a_page_run(page: Path) -> None:
+    names: dict[str, Any] = {"__name__": "snippets"}
+    for block in filter(runs, blocks(page)):
+        place = f"{name(page)}:{block.line}"
+        try:
+            if block.language == "python":
+                exec(compile("\n" * (block.line - 1) + block.text, place, "exec"), names)
+            else:
+                with connection.cursor() as cursor:
+                    cursor.execute(block.text)
+        except Exception as error:
+            error.add_note(f"in the block at {place}")
+            raise
+
+
+def test_few_blocks_are_not_run() -> None:
+    found = [block for page in PAGES for block in blocks(page) if block.language in ("python", "sql")]
+    left = [block for block in found if not runs(block) and "signature" not in block.words]
+
+    assert len(left) <= 6
