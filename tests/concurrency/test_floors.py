@@ -212,6 +212,51 @@ def test_a_tick_under_repeatable_read(session: Session, business: Session) -> No
     assert len(drain(session)) == 3
 
 
+def test_a_tick_with_an_old_snapshot(session: Session, business: Session, connect: Callable[..., Session]) -> None:
+    """Lanes that were committed since are not seen by it, and their transaction is not running any more."""
+    for name in "ab":
+        make_channel(session, name)
+    enqueue_many(session, "ab" * 5)
+    assert len(dequeue(business, 2)) == 2
+    tick(session, 2)
+    old = connect()
+    old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    one(old, "SELECT count(*) FROM pgqueue_floor")
+    business.commit()
+    try:
+        tick(old)
+        old.commit()
+    except SerializationFailure:
+        old.rollback()
+    tick(session, 2)
+
+    assert len(drain(session)) == 8
+
+
+def test_a_clock_that_was_set_back(session: Session) -> None:
+    """What the last hour has written is of the future then: limits go on as if it had not been."""
+    make_channel(session, "full", max_concurrency=2)
+    make_channel(session, "slow", release_interval="5 ms")
+    make_channel(session, "b", max_concurrency=2)
+    for name in ("full", "slow", "b"):
+        fill(session, name, 4)
+    settle(session, dequeue(session, 3))
+    tick(session, 3)
+    session.execute(
+        "UPDATE pgqueue_lane SET lease_floor = clock_timestamp() + interval '1 hour',"
+        " next_at = clock_timestamp() + interval '1 hour'"
+    )
+    session.execute("UPDATE pgqueue_floor SET ticked_at = ticked_at + interval '1 hour'")
+
+    taken = []
+    for _ in range(60):
+        taken += drain(session, 1)
+        tick(session)
+        session.execute("SELECT pg_sleep(0.002)")
+
+    assert len(taken) == 9
+
+
 def test_a_restored_dump_works_in_a_cluster_with_smaller_transaction_ids(session: Session) -> None:
     """The floors come with the dump, and are far ahead of the xids of the new cluster."""
     make_channel(session, "a")
