@@ -8,11 +8,12 @@ import re
 from argparse import Action
 from datetime import timedelta
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import load_command_class
+from django.core.management import call_command, load_command_class
 from django.db import connection
 
 import django_pgqueue
@@ -85,6 +86,15 @@ def test_no_option_is_there_that_does_not_exist() -> None:
         told = set(re.findall(r"^\| `(--[\w-]+)", section(page("docs/reference/commands.md"), command), re.MULTILINE))
 
         assert told <= {word for action in options(command) for word in action.option_strings}, command
+
+
+def test_the_lines_for_pg_cron_are_those_that_the_command_prints() -> None:
+    told = section(page("docs/how-to/production.md"), "Sweeping without a worker")
+    out = StringIO()
+    call_command("sweepqueue", "--print-cron", stdout=out)
+    statements = out.getvalue().partition("SELECT")[2].replace(f"'{connection.settings_dict['NAME']}'", "'shop'")
+
+    assert statements.strip() in told
 
 
 def test_every_check_is_there() -> None:
