@@ -180,6 +180,8 @@ def test_a_database_that_restarts_under_load_loses_nothing() -> None:
             assert look(url, "SELECT count(DISTINCT message_id) FROM scripted_effect") == 2 * count
             exactly_once = "SELECT count(*) FROM scripted_effect JOIN pgqueue_archived_message ON id = message_id"
             assert look(url, f"{exactly_once} WHERE handler = 'scripted.atomic'") == count
+            # What ran at that moment failed. Nothing more was started until the server was back.
+            assert look(url, "SELECT count(*) FROM pgqueue_archived_message WHERE errors IS NOT NULL") <= 8
             worker.popen.terminate()
             assert worker.wait() == 0
             assert worker.log.count("the database fails") == 1

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_pgqueue import channel_set
+from django_pgqueue import Delivery, channel_set
+from django_pgqueue.worker.buffer import Buffer
+from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.producer import Producer
+from django_pgqueue.worker.role import Role
 from tests.conftest import Connect
 from tests.worker.conftest import effects, eventually, script, scripts, sql, where
 
@@ -36,17 +41,31 @@ def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
         eventually(lambda message=message: (message, 1) in effects(), timeout=2)
 
 
-def test_what_arrives_while_a_worker_falls_asleep_is_found(start: Start, connect: Connect) -> None:
-    """Its enqueuer saw no sleeper and notified nobody: the worker looks once more, after it has said so."""
+def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect: Connect) -> None:
+    """Its enqueuer saw no sleeper and notified nobody: the worker looks once more, after it has said that it sleeps."""
+    found: list[Delivery] = []
+    producer = Producer(
+        WorkerOptions(using="default", listen="default", poll_interval=NEVER),
+        buffer=Buffer(1, 1, wake=lambda: None, together=lambda delivery: 1),
+        hold=lambda deliveries, since: found.extend(deliveries),
+        held=lambda: 0,
+        done=lambda: None,
+        outage=Outage("default", "sleepy"),
+        crashed=lambda role, error: None,
+    )
     session = connect()
     session.execute("LOCK TABLE pgqueue_waiter IN SHARE MODE")
-    start(listen="default", poll_interval=NEVER)
+    once = Role("producer", producer.run_once, crashed=lambda role, error: None)
+    once.start()
     eventually(
-        lambda: sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%pgqueue_wait(%'")
+        lambda: sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'pgqueue_wait[(]'")
     )
-    message = script(["effect"])
+    message = script()
     session.rollback()
-    eventually(lambda: effects() == [(message, 1)], timeout=3)
+    once.join(3)
+    producer.wake()
+    once.join()
+    assert [delivery.id for delivery in found] == [message]
 
 
 def test_nobody_is_notified_while_no_worker_sleeps(start: Start, connect: Connect) -> None:
