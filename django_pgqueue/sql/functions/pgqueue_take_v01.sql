@@ -94,10 +94,14 @@ BEGIN
             p_limit - cardinality(ids),
             greatest(v_lane.weight - v_lane.served, (p_limit * v_lane.weight + v_weights - 1) / v_weights));
         EXIT WHEN v_quota < 1;
-        -- This call has been asleep since it read the clock: its leases would not be counted. The next call comes with a new reading.
         IF taken_at < v_lane.lease_floor THEN
-            contended := true;
-            CONTINUE;
+            -- This call has been asleep since it read the clock: its leases would not be counted. The next call reads it anew.
+            IF clock_timestamp() >= v_lane.lease_floor THEN
+                contended := true;
+                EXIT;
+            END IF;
+            -- The clock was set back: count all leases.
+            v_lane.lease_floor := '-infinity';
         END IF;
         IF v_lane.limited THEN
             v_may := pgqueue_allowance(v_lane.channel_id, taken_at, v_quota, v_lane.next_at, v_lane.lease_floor);

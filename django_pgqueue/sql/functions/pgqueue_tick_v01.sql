@@ -16,7 +16,7 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(7205, 1) THEN
         RETURN 0;
     END IF;
-    IF pg_current_xact_id_if_assigned() IS NULL THEN
+    IF pg_current_xact_id_if_assigned() IS NULL AND current_setting('transaction_isolation') = 'read committed' THEN
         PERFORM pgqueue_raise_floors();
     END IF;
     SELECT f.* INTO v_floor FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
