@@ -18,8 +18,10 @@ class PgQueueConfig(AppConfig):
         super().import_models()
 
     def ready(self) -> None:
-        from django_pgqueue import checks  # noqa: F401  registers the system checks
+        from django_pgqueue import checks, handlers  # noqa: F401  registers the system checks
 
+        # Enqueuers go by the policy of a handler too: its queue, attempts and back-off.
+        handlers.autodiscover()
         post_migrate.connect(create_default_channel, sender=self)
 
 
