@@ -1,9 +1,9 @@
 """C6: round robin by weight.
 
-The bound: a new message of a channel that had none is delivered after at most one turn of every other channel
-of its queue that has ready messages and may run. With dequeue(limit=1) that is the sum of their weights in
-messages; with a limit that is not smaller than the number of these channels it is the second call. How many
-messages they hold does not matter, nor how these were enqueued.
+The bound, as in docs/explanation/fairness.md: a new message of a channel that had none is delivered after at
+most one turn of every other channel of its queue that has ready messages and may run. With dequeue(limit=1)
+that is the sum of their weights in messages; with a limit that is not smaller than the number of these
+channels it is the second call. How many messages they hold does not matter, nor how these were enqueued.
 """
 
 from __future__ import annotations
