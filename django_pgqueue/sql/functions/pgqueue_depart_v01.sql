@@ -23,5 +23,7 @@ BEGIN
     INSERT INTO pgqueue_departure (channel_id, messages)
     SELECT c.id, d.messages FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
     WHERE c.id = ANY (p_channel_ids) AND c.max_size IS NOT NULL AND p_gone;
+    PERFORM pgqueue_wake(q.queue)
+    FROM (SELECT DISTINCT c.queue FROM pgqueue_channel AS c WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL) AS q;
 END;
 $$;

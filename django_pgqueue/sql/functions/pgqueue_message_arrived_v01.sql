@@ -1,6 +1,6 @@
 -- Statement trigger of pgqueue_message, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY.
 -- Leaves one arrival row per channel for the next dequeue to find, and wakes who sleeps on its queue.
--- Locks: only channels that have a max_size, in channel order (lock order, step 1). Errors: PGQ03, PGQ04, PGQ05, PGQ06.
+-- Locks: only channels that have a max_size, in channel order (lock order, step 1). Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
 CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -19,7 +19,7 @@ BEGIN
         min(a.dequeue_at) AS dequeue_at, min(a.id) AS id
     INTO v_news
     FROM arrived AS a;
-    IF v_news.messages = 1 AND v_news.status = 1 AND v_news.dequeue_at <= v_now THEN
+    IF v_news.messages = 1 AND v_news.status = 1 AND v_news.dequeue_at <= v_now AND v_news.dequeue_at > '-infinity' THEN
         INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, messages, lazy)
         SELECT c.queue, c.id, v_news.rank, v_news.dequeue_at, v_news.id, 1,
             c.max_concurrency IS NULL AND c.release_interval IS NULL AND EXISTS (
@@ -31,11 +31,17 @@ BEGIN
         WHERE c.id = v_news.channel_id AND c.released_at IS NULL AND c.max_size IS NULL
         RETURNING queue INTO v_queue;
         IF FOUND THEN
-            PERFORM pgqueue_wake(v_queue);
+            -- Looked up here: the call of another function costs more than the look.
+            IF EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.queue = v_queue AND w.wait_until > v_now) THEN
+                PERFORM pgqueue_wake(v_queue);
+            END IF;
             RETURN NULL;
         END IF;
     END IF;
 
+    IF EXISTS (SELECT FROM arrived AS a WHERE NOT isfinite(a.dequeue_at)) THEN
+        RAISE EXCEPTION 'invalid message: dequeue_at is infinite' USING ERRCODE = 'PGQ07';
+    END IF;
     -- A plain INSERT cannot know that a message for later has a status of its own.
     UPDATE pgqueue_message AS m
     SET status = 3

@@ -12,6 +12,5 @@ ALTER TABLE pgqueue_message SET (
     autovacuum_analyze_threshold = 50000
 );
 ALTER TABLE pgqueue_message ALTER COLUMN payload SET DEFAULT '{}';
-ALTER TABLE pgqueue_message ADD CONSTRAINT pgqueue_message_due CHECK (isfinite(dequeue_at));
 ALTER TABLE pgqueue_worker SET (fillfactor = 50);
 ALTER TABLE pgqueue_dead_letter ADD COLUMN xid xid8 NOT NULL DEFAULT pg_current_xact_id();
