@@ -54,15 +54,16 @@ def enqueue(session: Session, channel: str = "default", queue: str = "default", 
 
 
 def enqueue_many(session: Session, channels: Iterable[str], queue: str = "default") -> list[int]:
-    """One statement for many messages, one a name in `channels`."""
+    """One statement for many messages, one a name in `channels`. Their attempts are not used up by chance."""
     names = list(channels)
     return column(
         session,
-        "SELECT id FROM pgqueue_enqueue_many(%s, array_fill('{}'::jsonb, %s), %s, %s)",
+        "SELECT id FROM pgqueue_enqueue_many(%s, array_fill('{}'::jsonb, %s), %s, %s, p_max_attempts => %s)",
         ["work"] * len(names),
         [len(names)],
         names,
         [queue] * len(names),
+        [1000] * len(names),
     )
 
 
