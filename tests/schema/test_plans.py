@@ -87,7 +87,8 @@ def fill(session: Session, size: str) -> None:
                 break
         session.execute(
             "INSERT INTO pgqueue_archived_message (id, queue, channel, handler, payload, priority, attempts,"
-            " max_attempts, created_at, dequeue_at, archived_at, outcome) SELECT -n, 'default', 'channel0001', 'work', '{}', 0, 1, 5,"
+            " max_attempts, created_at, dequeue_at, archived_at, outcome)"
+            " SELECT -n, 'default', 'channel0001', 'work', '{}', 0, 1, 5,"
             " clock_timestamp(), clock_timestamp(), clock_timestamp(), 'completed' FROM generate_series(1, 20000) AS n"
         )
         session.execute("VACUUM ANALYZE")
