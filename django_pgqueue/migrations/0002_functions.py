@@ -27,6 +27,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_dequeue", 1),
         InstallFunction("pgqueue_enqueue", 1),
         InstallFunction("pgqueue_enqueue_many", 1),
+        InstallFunction("pgqueue_find_duplicate", 1),
         InstallFunction("pgqueue_heartbeat", 1),
         InstallFunction("pgqueue_lane_is_held", 1),
         InstallFunction("pgqueue_lease_lost", 1),

@@ -21,8 +21,6 @@ CREATE FUNCTION pgqueue_enqueue(
     OUT outcome text
 )
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -45,10 +43,8 @@ BEGIN
 
     -- The loop ends at the first pass, unless the duplicate was settled between the two statements.
     WHILE p_dedupe_key IS NOT NULL LOOP
-        SELECT m.id INTO id
-        FROM pgqueue_message AS m
-        WHERE m.channel_id = v_channel.id AND m.dedupe_key = p_dedupe_key;
-        IF FOUND THEN
+        id := pgqueue_find_duplicate(v_channel.id, p_dedupe_key);
+        IF id IS NOT NULL THEN
             outcome := 'duplicate';
             RETURN;
         END IF;

@@ -3,6 +3,8 @@
 CREATE FUNCTION pgqueue_lock_size(p_channel_id bigint, p_messages bigint)
 RETURNS bigint
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
 AS $$
 DECLARE
     v_live bigint;

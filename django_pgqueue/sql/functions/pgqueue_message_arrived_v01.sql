@@ -5,8 +5,6 @@ CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
 LANGUAGE plpgsql
 SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
@@ -43,10 +41,11 @@ BEGIN
         RAISE EXCEPTION 'invalid message: dequeue_at is infinite' USING ERRCODE = 'PGQ07';
     END IF;
     -- A plain INSERT cannot know that a message for later has a status of its own.
-    UPDATE pgqueue_message AS m
-    SET status = 3
-    FROM arrived AS a
-    WHERE m.id = a.id AND a.status = 1 AND a.dequeue_at > v_now;
+    IF EXISTS (SELECT FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now) THEN
+        UPDATE pgqueue_message AS m
+        SET status = 3
+        WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));
+    END IF;
 
     FOR v_news IN
         SELECT DISTINCT ON (a.channel_id)
