@@ -22,7 +22,7 @@ def test_answers_come_in_the_order_of_the_messages():
     answers = enqueue_many(NewMessage(handler=f"h{n}", channel="ba"[n % 2], payload=n) for n in range(20))
     stored = {
         message.pk: (message.handler, message.payload, message.channel.name)
-        for message in Message.objects.select_related()
+        for message in Message.objects.select_related("channel")
     }
     assert [stored[answer.id] for answer in answers] == [(f"h{n}", n, "ba"[n % 2]) for n in range(20)]
     assert all(answer.created for answer in answers)
