@@ -11,6 +11,7 @@ DECLARE
     v_held bigint[] := '{}';
     v_places tid[] := '{}';
     v_seen integer;
+    v_seq bigint;
     v_channels integer := 0;
     v_news record;
     v_lane pgqueue_lane;
@@ -64,16 +65,20 @@ BEGIN
                     v_places := v_places || v_news.places;
                     CONTINUE;
                 END IF;
-                -- A limited channel keeps its lane; parked for long, it stands below the floor.
-                SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+                -- A limited channel keeps its lane; parked for long, it stands below the floor. Its newest entry is the one that lives:
+                -- looked up first and locked by its key, because a search for one to lock would walk all that are dead.
+                SELECT l.seq INTO v_seq FROM pgqueue_lane AS l
                 WHERE l.channel_id = v_news.channel_id
-                ORDER BY l.seq DESC LIMIT 1
-                FOR UPDATE SKIP LOCKED;
-                IF NOT FOUND THEN
-                    IF EXISTS (SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id) THEN
+                ORDER BY l.seq DESC LIMIT 1;
+                IF FOUND THEN
+                    SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+                    WHERE l.channel_id = v_news.channel_id AND l.seq = v_seq
+                    FOR UPDATE SKIP LOCKED;
+                    IF NOT FOUND THEN
                         v_held := v_held || v_news.channel_id;
                         CONTINUE;
                     END IF;
+                ELSE
                     INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
                     SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
                     FROM pgqueue_channel AS c

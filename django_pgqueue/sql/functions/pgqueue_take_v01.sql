@@ -10,6 +10,7 @@ DECLARE
     v_lane record;
     v_may record;
     v_got bigint[];
+    v_head bigint;
     v_weights bigint := 1;
     v_quota integer;
     v_rotate boolean;
@@ -36,8 +37,10 @@ BEGIN
                 WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid LIMIT 17
             ) AS n
         ) AS news,
-        EXISTS (
-            SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq) AS line,
+        (
+            SELECT l.seq FROM pgqueue_lane AS l
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
+        ) AS head,
         EXISTS (
             SELECT FROM pgqueue_lane AS l
             WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= taken_at) AS due
@@ -51,7 +54,7 @@ BEGIN
 
     IF v_floor.late THEN
         PERFORM pgqueue_restamp(p_queue, v_floor.late_xids);
-    ELSIF v_floor.news = 'few' AND NOT v_floor.line AND NOT v_floor.due THEN
+    ELSIF v_floor.news = 'few' AND v_floor.head IS NULL AND NOT v_floor.due THEN
         ids := pgqueue_take_arrived(p_queue, p_limit, v_floor.arrival_xid);
         IF cardinality(ids) = p_limit THEN
             RETURN;
@@ -60,19 +63,22 @@ BEGIN
     IF v_floor.news <> 'none' OR v_floor.late THEN
         contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
     END IF;
-    IF NOT v_floor.line THEN
+    IF v_floor.head IS NULL THEN
         contended := contended OR pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true);
     END IF;
     IF v_floor.due THEN
         PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, taken_at, p_limit);
     END IF;
 
+    -- Whatever comes into the line now stands behind its head: no scan needs to walk the dead entries before it again.
+    v_head := coalesce(v_floor.head, v_floor.lane_seq);
+
     -- A lane's quota is its share of the limit by weight, so the lanes within reach are weighed first.
     IF p_limit > 1 THEN
         SELECT coalesce(sum(c.weight), 1) INTO v_weights
         FROM (
             SELECT l.channel_id FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_head
             ORDER BY l.seq LIMIT p_limit
         ) AS n
         JOIN pgqueue_channel AS c ON c.id = n.channel_id;
@@ -85,7 +91,7 @@ BEGIN
                 c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
         FROM pgqueue_lane AS l
         JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_head
         ORDER BY l.seq
         LIMIT p_limit
         FOR UPDATE OF l SKIP LOCKED
@@ -146,7 +152,7 @@ BEGIN
     END LOOP;
 
     IF cardinality(ids) < p_limit THEN
-        ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_floor.lane_seq, v_floor.arrival_xid, ids);
+        ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_head, v_floor.arrival_xid, ids);
     END IF;
     -- News that can wait are folded in once in eight turns, so that even without a ticker nobody waits for long, and when work is short.
     IF v_fold OR cardinality(ids) < p_limit THEN
@@ -154,7 +160,7 @@ BEGIN
     END IF;
     IF ids = '{}' THEN
         contended := contended OR EXISTS (
-            SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq);
+            SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_head);
     END IF;
 END;
 $$;
