@@ -1,4 +1,4 @@
-"""A channel for each carrier, some of them with limits."""
+"""A channel for each carrier, some of them with limits; and one for what the passengers are told."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from django_pgqueue import channel_resume, channel_set
+from django_pgqueue import channel_pause, channel_resume, channel_set
 
 QUEUE: Final = "flights"
+OFFICE: Final = "office"
+PASSENGERS: Final = "passengers"
 
 ONE_AT_A_TIME: Final = "F9"
 RATED: Final = "AS"
 WEIGHTED: Final = "DL"
+PAUSED: Final = "HA"
 UNLIMITED: dict[str, Any] = {
     "max_concurrency": None,
     "max_size": None,
@@ -35,3 +38,6 @@ def open_channels(carriers: Iterable[str]) -> None:
         channel_resume(carrier, QUEUE)
         if carrier in LIMITS:
             channel_set(carrier, QUEUE, **LIMITS[carrier])
+        if carrier == PAUSED:
+            channel_pause(carrier, QUEUE, reason="the demo resumes it when the others are through")
+    channel_set(PASSENGERS, OFFICE)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Final
 
-from django_pgqueue import DeadLetter, Delivery, handler
-from flights.channels import QUEUE
+from django_pgqueue import Complete, DeadLetter, Delivery, NewMessage, enqueue_many, handler
+from flights.channels import OFFICE, PASSENGERS, QUEUE
 from flights.models import AircraftLog, Departure, RouteStatistics
+
+# Minutes.
+LATE: Final = 120
+# Each so-manieth mail fails at first.
+UNLUCKY: Final = 3
 
 
 @handler("flights.depart", queue=QUEUE, atomic=True, batch=100)
@@ -33,7 +40,24 @@ def depart(deliveries: Sequence[Delivery]) -> dict[int, DeadLetter]:
         for departure in flown
     )
     count(flown)
+    enqueue_many(
+        NewMessage(handler="flights.apologise", payload={"departure": departure.pk}, channel=PASSENGERS)
+        for departure in flown
+        if departure.departure_delay >= LATE
+    )
     return refused
+
+
+@handler("flights.apologise", queue=OFFICE, backoff=timedelta(milliseconds=50))
+def apologise(delivery: Delivery) -> Complete:
+    """Write to the passengers of a late departure, through a mail server that is away now and then.
+
+    What is raised here is kept with the message, which is delivered again after a back-off.
+    """
+    departure = delivery.payload["departure"]
+    if delivery.attempt == 1 and departure % UNLUCKY == 0:
+        raise ConnectionError("the mail server does not answer")
+    return Complete(result=f"the passengers of departure {departure} have been told")
 
 
 def count(flown: Iterable[Departure]) -> None:

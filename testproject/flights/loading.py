@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django_pgqueue import NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import Message
 from flights import source
-from flights.channels import QUEUE
+from flights.channels import OFFICE, QUEUE
 from flights.models import AircraftLog, Airline, Airport, Departure, Plane, RouteStatistics
 from flights.source import Flight
 
@@ -48,16 +48,16 @@ class OnPurpose(Exception):
 
 
 def reset() -> None:
-    """Empty the tables of the demo, and the demo's queue; other queues are left alone."""
+    """Empty the tables of the demo, and the demo's queues; other queues are left alone."""
     tables = [model._meta.db_table for model in (AircraftLog, RouteStatistics, Departure, Plane, Airport, Airline)]
     with transaction.atomic(), connection.cursor() as cursor:
         # Not with the verbs: those keep a record of everything, and this is to be as if nothing had been.
         for condition, table in (
-            ("channel_id IN (SELECT id FROM pgqueue_channel WHERE queue = %s)", "pgqueue_message"),
-            ("queue = %s", "pgqueue_archived_message"),
-            ("queue = %s", "pgqueue_dead_letter"),
+            ("channel_id IN (SELECT id FROM pgqueue_channel WHERE queue = ANY (%s))", "pgqueue_message"),
+            ("queue = ANY (%s)", "pgqueue_archived_message"),
+            ("queue = ANY (%s)", "pgqueue_dead_letter"),
         ):
-            cursor.execute(f"DELETE FROM {table} WHERE {condition}", [QUEUE])  # noqa: S608
+            cursor.execute(f"DELETE FROM {table} WHERE {condition}", [[QUEUE, OFFICE]])  # noqa: S608
         cursor.execute(f"TRUNCATE {', '.join(tables)}")
 
 

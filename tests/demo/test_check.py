@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 from django.db.models import F
 from flights import source
-from flights.channels import QUEUE, open_channels
+from flights.channels import OFFICE, PAUSED, QUEUE, open_channels
 from flights.demo.check import check
 from flights.handlers import depart
 from flights.loading import Loader, load_reference
 from flights.models import AircraftLog, Airline, RouteStatistics
 
-from django_pgqueue import complete, dead_letter, dequeue, enqueue
+from django_pgqueue import channel_resume, complete, dead_letter, dequeue, enqueue
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 
 # The first departure that never took place is in line 839 of the file.
 LINES = 850
+# The first that left late.
+LATE = 152
 SEATTLE = "departures 2, delay -8, max_delay -1, distance 4,804"
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +30,7 @@ pytestmark = pytest.mark.django_db
 def worked_off() -> None:
     load_reference()
     open_channels(Airline.objects.values_list("pk", flat=True))
+    channel_resume(PAUSED, QUEUE)
     Loader().load_block(list(source.flights(LINES)))
     while deliveries := dequeue(QUEUE, 500):
         refused = depart(deliveries)
@@ -35,6 +38,7 @@ def worked_off() -> None:
         for delivery in deliveries:
             if delivery.id in refused:
                 dead_letter(delivery, reason=refused[delivery.id].reason)
+    complete(dequeue(OFFICE, 500))
 
 
 def differences() -> list[str]:
@@ -49,6 +53,7 @@ def test_what_the_handler_wrote_matches_the_file(worked_off: None) -> None:
         ("route statistics", True),
         ("aircraft log", True),
         ("dead letters", True),
+        ("mails", True),
     ]
 
 
@@ -85,6 +90,10 @@ DAMAGES: dict[str, tuple[Callable[[], object], list[str]]] = {
     "a message still waits": (
         lambda: enqueue("flights.depart", {"departure": 79}, channel="UA", queue=QUEUE),
         ["still in the queue: 1"],
+    ),
+    "a mail was not sent": (
+        lambda: ArchivedMessage.objects.filter(handler="flights.apologise", payload__departure=LATE).delete(),
+        [f"mail {LATE}: once in the file, nothing in the database"],
     ),
     "a dead letter has another reason": (
         lambda: DeadLetter.objects.filter(payload__departure=839).update(reason="failed"),

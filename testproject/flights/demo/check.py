@@ -10,8 +10,9 @@ from typing import Any
 from django.db.models import Count, Sum
 
 from django_pgqueue.models import ArchivedMessage, DeadLetter
-from flights.channels import QUEUE
+from flights.channels import OFFICE, PASSENGERS, QUEUE
 from flights.demo.work import left
+from flights.handlers import LATE
 from flights.models import AircraftLog, Departure, RouteStatistics
 from flights.source import Flight
 
@@ -40,6 +41,7 @@ class Expected:
     routes: dict[str, list[int]] = field(default_factory=dict)
     # entries, miles
     planes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    late: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, flights: Iterable[Flight]) -> Expected:
@@ -59,13 +61,15 @@ class Expected:
             plane = expected.planes[flight.tailnum]
             plane[0] += 1
             plane[1] += flight.distance
+            if delay >= LATE:
+                expected.late.add(flight.line)
         return expected
 
 
 def check(flights: Iterable[Flight]) -> list[Check]:
     """All comparisons, in the order in which they should be read."""
     expected = Expected.of(flights)
-    return [_once(expected), _routes(expected), _log(expected), _dead_letters(expected)]
+    return [_once(expected), _routes(expected), _log(expected), _dead_letters(expected), _mails(expected)]
 
 
 def _once(expected: Expected) -> Check:
@@ -115,6 +119,16 @@ def _dead_letters(expected: Expected) -> Check:
         "dead letters",
         f"{len(expected.never_departed):,} that never departed",
         compare(dict.fromkeys(expected.never_departed, "never_departed"), dict(letters), "departure"),
+    )
+
+
+def _mails(expected: Expected) -> Check:
+    mails = ArchivedMessage.objects.filter(queue=OFFICE, channel=PASSENGERS, outcome="completed")
+    sent = Counter(mails.values_list("payload__departure", flat=True))
+    return Check(
+        "mails",
+        f"{len(expected.late):,} late departures",
+        compare(dict.fromkeys(expected.late, "once"), {line: times(count) for line, count in sent.items()}, "mail"),
     )
 
 

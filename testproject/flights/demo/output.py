@@ -10,7 +10,7 @@ from django.core.management.base import OutputWrapper
 from django.core.management.color import Style
 
 from flights.demo.check import Check
-from flights.demo.report import CarrierReport, LimitReport
+from flights.demo.report import CarrierReport, LimitReport, Retries
 from flights.loading import Rollback
 
 SHOWN = 3
@@ -56,6 +56,11 @@ class Output:
         total = ["all", number(sum(enqueued.values()))]
         total += [number(sum(getattr(r, name) for r in by_channel.values())) for name in ("completed", "dead")]
         self.table([head, *rows, total])
+
+    def retries(self, mails: Retries) -> None:
+        self.line(f"{number(mails.sent)} sent, {number(mails.retried)} of them at the second attempt or later")
+        if mails.error:
+            self.line(f'kept with the message: "{mails.error}"')
 
     def throughput(self, messages: int, span: timedelta, workers: int) -> None:
         rate = messages / max(span.total_seconds(), 0.001)

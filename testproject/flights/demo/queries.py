@@ -38,7 +38,7 @@ GROUP BY s.channel
 ORDER BY s.channel
 """  # noqa: S608
 
-SPAN = f"{SETTLED} SELECT count(*), max(settled_at) - min(leased_at) FROM settled"  # noqa: S608
+SPAN = f"{SETTLED} SELECT count(*), max(settled_at) - min(leased_at) FROM settled WHERE channel <> %(paused)s"  # noqa: S608
 
 BUSIEST_SECOND = f"""
 {SETTLED}
@@ -59,3 +59,11 @@ last AS (
 SELECT count(*) FILTER (WHERE channel = %(channel)s), count(*) FILTER (WHERE channel = %(other)s)
 FROM settled WHERE leased_at < (SELECT min(leased_at) FROM last)
 """  # noqa: S608
+
+RETRIES = """
+SELECT count(*),
+    count(*) FILTER (WHERE attempts > 1),
+    min((errors -> 0 ->> 'type') || ': ' || (errors -> 0 ->> 'message'))
+FROM pgqueue_archived_message
+WHERE queue = %(office)s AND channel = %(channel)s AND outcome = 'completed'
+"""

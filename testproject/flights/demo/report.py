@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db import connection
 
-from flights.channels import LIMITS, ONE_AT_A_TIME, QUEUE, RATED, WEIGHTED
+from flights.channels import LIMITS, OFFICE, ONE_AT_A_TIME, PASSENGERS, PAUSED, QUEUE, RATED, WEIGHTED
 from flights.demo import queries
 
 UNWEIGHTED = "UA"
@@ -43,6 +43,15 @@ class LimitReport:
     held: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """``error``: what was kept of a failed attempt."""
+
+    sent: int
+    retried: int
+    error: str | None
+
+
 def carriers() -> list[CarrierReport]:
     with connection.cursor() as cursor:
         cursor.execute(queries.CARRIERS, {"queue": QUEUE})
@@ -50,9 +59,13 @@ def carriers() -> list[CarrierReport]:
 
 
 def throughput() -> tuple[int, timedelta]:
-    """Messages, and the time from the first lease to the last settlement."""
-    messages, span = _row(queries.SPAN)
+    """Messages, and the time from the first lease to the last settlement; but for the carrier that was paused."""
+    messages, span = _row(queries.SPAN, paused=PAUSED)
     return messages, span or timedelta()
+
+
+def retries() -> Retries:
+    return Retries(*_row(queries.RETRIES, office=OFFICE, channel=PASSENGERS))
 
 
 def limits(reports: Iterable[CarrierReport]) -> list[LimitReport]:

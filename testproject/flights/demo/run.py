@@ -9,8 +9,9 @@ from itertools import chain, islice
 
 from django.db import connection
 
+from django_pgqueue import channel_resume
 from flights import source
-from flights.channels import open_channels
+from flights.channels import PAUSED, QUEUE, open_channels
 from flights.demo import check, report, work
 from flights.demo.output import Output, number
 from flights.demo.progress import Progress
@@ -66,11 +67,19 @@ def enqueue(out: Output, flights: int) -> tuple[Counter[str], bool]:
 
 
 def work_off(out: Output, messages: int, workers: int, concurrency: int) -> None:
-    """Let real workers do what there is to do."""
+    """Let real workers do what there is to do; the paused carrier comes last."""
     out.line(" ".join(work.command(concurrency)) + (f"   ({workers} of them)" if workers > 1 else ""))
     progress = Progress(out.stdout, messages)
     work.drain(workers, concurrency, lambda left: progress.show(messages - left))
     progress.finish(messages - work.left())
+    if held := work.held_back():
+        done = work.left() == held
+        out.line(f"{PAUSED} is paused: {number(held)} of its messages wait" + (", all others are done" if done else ""))
+        channel_resume(PAUSED, QUEUE)
+        out.line(f"{PAUSED} is resumed")
+    # A worker that drains does not wait for messages that are scheduled: some mails are to be tried again.
+    while work.left() or work.apologies():
+        work.drain(1, concurrency, lambda left: None)
 
 
 def tell(out: Output, enqueued: Counter[str], workers: int) -> bool:
@@ -78,6 +87,8 @@ def tell(out: Output, enqueued: Counter[str], workers: int) -> bool:
     carriers = report.carriers()
     out.carriers(enqueued, carriers)
     out.throughput(*report.throughput(), workers)
+    out.title("Retries: the mails to the passengers of late departures")
+    out.retries(report.retries())
     limits = report.limits(carriers)
     if limits:
         out.title("Limits")

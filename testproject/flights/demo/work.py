@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from django.conf import settings
 
 from django_pgqueue.models import Message
-from flights.channels import QUEUE
+from flights.channels import OFFICE, PASSENGERS, PAUSED, QUEUE
 
 # Enough to fill the handler's batches in both threads.
 BATCH = 200
@@ -28,7 +28,7 @@ class WorkerFailed(Exception):
 
 def command(concurrency: int) -> list[str]:
     """As one would type it, but for the interpreter and the path."""
-    options = ["--queue", QUEUE, "--concurrency", str(concurrency), "--batch", str(BATCH), "--drain"]
+    options = ["--queue", QUEUE, "--queue", OFFICE, "--concurrency", str(concurrency), "--batch", str(BATCH), "--drain"]
     return ["manage.py", "runqueueworker", *options]
 
 
@@ -66,4 +66,15 @@ def worker(concurrency: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def left() -> int:
+    """Departures that are not settled."""
     return Message.objects.filter(channel__queue=QUEUE).count()
+
+
+def held_back() -> int:
+    """Departures of the paused carrier."""
+    return Message.objects.filter(channel__queue=QUEUE, channel__name=PAUSED).count()
+
+
+def apologies() -> int:
+    """Mails that are not written, those that wait for their next attempt included."""
+    return Message.objects.filter(channel__queue=OFFICE, channel__name=PASSENGERS).count()
