@@ -15,6 +15,7 @@ class ArchivedMessage(models.Model):
         COMPLETED = "completed", _("completed")
         POPPED = "popped", _("popped")
         PURGED = "purged", _("purged")
+        CANCELLED = "cancelled", _("cancelled")
 
     id = models.BigIntegerField(primary_key=True)
     queue = models.CharField(max_length=100)
@@ -29,6 +30,7 @@ class ArchivedMessage(models.Model):
     created_at = models.DateTimeField()
     dequeue_at = models.DateTimeField()
     leased_at = models.DateTimeField(null=True)
+    lease_token = models.UUIDField(null=True)
     archived_at = models.DateTimeField()
     outcome = models.CharField(max_length=20, choices=Outcome)
     result = models.JSONField(null=True)

@@ -49,6 +49,9 @@ class Channel(models.Model):
         default=1, db_default=1, help_text=_("Deliveries that may come at once after a quiet time.")
     )
     weight = models.PositiveIntegerField(default=1, db_default=1, help_text=_("Messages per turn in the round robin."))
+    context = models.JSONField(
+        default=dict, db_default={}, blank=True, help_text=_("What every message of the channel brings along.")
+    )
     paused_at = models.DateTimeField(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
     released_at = models.DateTimeField(

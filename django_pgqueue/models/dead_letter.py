@@ -21,9 +21,12 @@ class DeadLetter(models.Model):
     attempts = models.IntegerField()
     max_attempts = models.IntegerField()
     backoff = models.DurationField(null=True)
+    backoff_factor = models.FloatField(null=True)
+    backoff_longest = models.DurationField(null=True)
     created_at = models.DateTimeField()
     dequeue_at = models.DateTimeField()
     leased_at = models.DateTimeField(null=True)
+    lease_token = models.UUIDField(null=True, editable=False)
     dead_at = models.DateTimeField()
     reason = models.CharField(
         max_length=200, help_text=_("rejected, failed, poison, timed_out, or the handler's own word")

@@ -38,8 +38,12 @@ class Message(models.Model):
     attempts = models.IntegerField(default=0, db_default=0, editable=False)
     max_attempts = models.IntegerField(default=5, db_default=5)
     backoff = models.DurationField(
-        null=True, blank=True, help_text=_("Base of the exponential back-off. Empty: one second.")
+        null=True, blank=True, help_text=_("Pause after the first failure. Empty: one second.")
     )
+    backoff_factor = models.FloatField(
+        null=True, blank=True, help_text=_("How the pause grows, with jitter. Empty: 2. 1: constant, without jitter.")
+    )
+    backoff_longest = models.DurationField(null=True, blank=True, help_text=_("The longest pause. Empty: one hour."))
     dedupe_key = models.CharField(max_length=200, null=True, blank=True)
     state = models.JSONField(null=True, blank=True, help_text=_("What the last deferral saved."))
     errors = models.JSONField(null=True, blank=True, editable=False)
@@ -49,6 +53,9 @@ class Message(models.Model):
     lease_token = models.UUIDField(null=True, editable=False)
     worker = models.CharField(max_length=200, null=True, editable=False)
     redriven_from = models.BigIntegerField(null=True, editable=False)
+    settled_token = models.UUIDField(null=True, editable=False)
+    cancelled_at = models.DateTimeField(null=True, editable=False)
+    cancel_reason = models.TextField(null=True, editable=False)
 
     class Meta:
         db_table = "pgqueue_message"
@@ -72,6 +79,7 @@ class Message(models.Model):
                 fields=["channel", "dedupe_key"], name="pgqueue_message_dedupe", condition=Q(dedupe_key__isnull=False)
             ),
         ]
+        permissions = [("cancel_message", "Can cancel messages")]
         triggers = [
             RunsFunction(
                 name="message_arrived", operation=pgtrigger.Insert, referencing=pgtrigger.Referencing(new="arrived")

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.expressions import ClockTimestamp
 
 
 class Worker(models.Model):
     """A worker process, as it last described itself. A row that is not refreshed is of a worker that died."""
+
+    class State(models.TextChoices):
+        STARTING = "starting", _("starting")
+        RUNNING = "running", _("running")
+        STOPPING = "stopping", _("stopping")
 
     name = models.CharField(max_length=200, primary_key=True)
     hostname = models.CharField(max_length=200)
@@ -17,9 +23,18 @@ class Worker(models.Model):
     started_at = models.DateTimeField(db_default=ClockTimestamp())
     heartbeat_at = models.DateTimeField(db_default=ClockTimestamp())
 
+    state = models.CharField(max_length=10, choices=State, default=State.RUNNING, db_default=State.RUNNING)
+    supervisor = models.CharField(max_length=200, blank=True, default="", db_default="")
+    running = models.JSONField(default=list, db_default=[])
+    totals = models.JSONField(default=dict, db_default={})
+    memory_bytes = models.BigIntegerField(null=True)
+    paused_at = models.DateTimeField(null=True)
+    pause_reason = models.TextField(blank=True, default="", db_default="")
+
     class Meta:
         db_table = "pgqueue_worker"
         ordering = ["name"]
+        permissions = [("pause_worker", "Can pause and resume workers")]
 
     def __str__(self) -> str:
         return self.name

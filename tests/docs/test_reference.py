@@ -25,8 +25,8 @@ PACKAGE = REPOSITORY / "django_pgqueue"
 FUNCTIONS = sorted({path.stem.rpartition("_v")[0] for path in (PACKAGE / "sql" / "functions").glob("*.sql")})
 COMMANDS = sorted(path.stem for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py"))
 TABLES = [
-    "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor", "channel_size",
-    "departure", "waiter", "tally",
+    "queue", "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor",
+    "channel_size", "departure", "waiter", "tally",
 ]  # fmt: skip
 # A page that says which test checks what it says, as `tests/lifecycle/test_enqueue.py::test_a_rollback_leaves_nothing`.
 IMPORT = re.compile(r"^(?:>>> )?from (django_pgqueue[\w.]*) import ([\w, ]+)$", re.MULTILINE)

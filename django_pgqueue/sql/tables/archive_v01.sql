@@ -14,6 +14,7 @@ CREATE TABLE pgqueue_archived_message (
     created_at timestamptz NOT NULL,
     dequeue_at timestamptz NOT NULL,
     leased_at timestamptz,
+    lease_token uuid,
     archived_at timestamptz NOT NULL,
     outcome varchar(20) NOT NULL,
     result jsonb,
