@@ -9,7 +9,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
-    "outcomes": ("Complete", "DeadLetter", "Defer", "Retry"),
+    "outcomes": ("Cancelled", "Complete", "DeadLetter", "Defer", "Retry"),
     "delivery": ("Delivery", "Enqueued", "NewMessage"),
     "handlers": ("handler",),
     "lifecycle.enqueue": ("aenqueue", "enqueue", "enqueue_many"),
@@ -22,6 +22,7 @@ _HOMES = {
     "lifecycle.redrive": ("redrive",),
     "lifecycle.pop": ("pop",),
     "lifecycle.peek": ("peek",),
+    "lifecycle.cancel": ("cancel",),
     "lifecycle.purge": ("purge",),
     "lifecycle.metrics": ("metrics",),
     "lifecycle.sweep": ("sweep",),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
+
+from django_pgqueue.outcomes import Cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,8 @@ class Delivery:
     """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
 
     ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
-    last deferral saved.
+    last deferral saved. ``channel_context`` is the channel's. ``cancelled``: somebody wants the message cancelled; the
+    worker sets it while the handler runs.
     """
 
     id: int
@@ -66,7 +69,19 @@ class Delivery:
     state: Any
     created_at: datetime
     dequeue_at: datetime
+    channel_context: Mapping[str, Any] = field(default_factory=dict)
+    cancelled: bool = field(default=False, compare=False, repr=False)
 
     @property
     def last_attempt(self) -> bool:
         return self.attempt >= self.max_attempts
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """The context of the channel and the headers of the message, which win."""
+        return {**self.channel_context, **self.headers}
+
+    def raise_if_cancelled(self) -> None:
+        """End the handler here if somebody wants the message cancelled. Raises Cancelled."""
+        if self.cancelled:
+            raise Cancelled

@@ -34,6 +34,16 @@ class Complete(Outcome):
         self.result = result
 
 
+class Cancelled(Outcome):
+    """Ended because nobody wants it any more. The message goes to the archive as cancelled, with ``reason``."""
+
+    __match_args__ = ("reason",)
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__()
+        self.reason = reason
+
+
 class Defer(Outcome):
     """Deliver again later, on purpose: at ``until`` (aware datetime), or ``delay`` from now, or at once. The attempt
     is given back.

@@ -19,7 +19,7 @@ SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
 DELIVERY_COLUMNS = (
     "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, "
-    "created_at, dequeue_at"
+    "created_at, dequeue_at, context"
 )
 
 
@@ -97,4 +97,5 @@ def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
         state=from_json(row[11]),
         created_at=row[12],
         dequeue_at=row[13],
+        channel_context=from_json(row[14]) or {},
     )

@@ -11,7 +11,7 @@ from django_pgqueue.lifecycle.binding import leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean)"
+SQL = "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean, %s::boolean)"
 
 
 def complete(
@@ -19,13 +19,14 @@ def complete(
     *,
     results: Sequence[Any] | None = None,
     skip_lost: bool = False,
+    cancelled: bool = False,
     using: str | None = None,
 ) -> set[int]:
     """Move the messages to the archive, with their ``results`` (JSON, one a message). Returns the ids.
 
     In ``atomic()`` together with the handler's own writes, the effects are exactly once. Raises LeaseLost (nothing
-    is changed), or
-    leaves lost ones out with ``skip_lost``.
+    is changed). With ``skip_lost``, lost ones are left out, but what this very lease has completed before is done, and
+    counts: so a call whose connection broke can be repeated. ``cancelled``: archive them as cancelled, not completed.
     """
     settled = listed(deliveries)
     if not settled:
@@ -34,4 +35,4 @@ def complete(
         raise InvalidMessage("complete takes one result for each message")
     ids, tokens = leases(settled)
     results_json = None if results is None else [to_json(result, "result") for result in results]
-    return {row[0] for row in call(alias(using), SQL, (ids, tokens, results_json, skip_lost))}
+    return {row[0] for row in call(alias(using), SQL, (ids, tokens, results_json, skip_lost, cancelled))}

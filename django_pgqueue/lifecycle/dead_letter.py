@@ -24,7 +24,8 @@ def dead_letter(
 ) -> set[int]:
     """Move the messages to the dead letters. ``reason``: a short word to group by; ``details``: JSON. Returns the ids.
 
-    Raises LeaseLost (nothing is changed), or leaves lost ones out with ``skip_lost``.
+    Raises LeaseLost (nothing is changed). With ``skip_lost``, lost ones are left out, but not what this very lease has
+    settled before.
     """
     settled = listed(deliveries)
     if not settled:

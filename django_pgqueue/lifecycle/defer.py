@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
@@ -14,7 +14,7 @@ from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
 SQL = (
-    "SELECT pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], %s::jsonb[], "
+    "SELECT id, outcome FROM pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], %s::jsonb[], "
     "%s::boolean, %s::boolean)"
 )
 
@@ -27,16 +27,16 @@ def defer(
     state: Any = KEEP,
     skip_lost: bool = False,
     using: str | None = None,
-) -> set[int]:
+) -> dict[int, Literal["deferred", "cancelled", "completed", "dead_lettered", "retried"]]:
     """Deliver again at ``until`` (aware), after ``delay``, or at once; ``state`` (JSON) is saved for the next
-    delivery. Returns the ids.
+    delivery. Returns what became of each message: ``deferred``, or ``cancelled`` if somebody wants that.
 
-    A deferral is progress: it does not use up an attempt. Raises LeaseLost, or leaves lost ones out with
-    ``skip_lost``; InvalidMessage.
+    A deferral is progress: it does not use up an attempt. Raises LeaseLost. With ``skip_lost``, lost ones are left out,
+    but what this very lease has settled before is returned with what became of it. Raises InvalidMessage.
     """
     settled = listed(deliveries)
     if not settled:
-        return set()
+        return {}
     if until is not None and delay is not None:
         raise InvalidMessage("defer takes until or delay, not both")
     ids, tokens = leases(settled)
@@ -54,4 +54,4 @@ def defer(
             skip_lost,
         ),
     )
-    return {row[0] for row in rows}
+    return dict(rows)

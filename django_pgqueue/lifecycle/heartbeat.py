@@ -11,7 +11,7 @@ from django_pgqueue.lifecycle.binding import duration, leases, listed
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT pgqueue_heartbeat(%s::bigint[], %s::uuid[], %s::interval, %s::boolean)"
+SQL = "SELECT id, cancelled FROM pgqueue_heartbeat(%s::bigint[], %s::uuid[], %s::interval, %s::boolean)"
 
 
 def heartbeat(
@@ -20,14 +20,14 @@ def heartbeat(
     lease: timedelta | None = None,
     skip_lost: bool = False,
     using: str | None = None,
-) -> set[int]:
-    """Let the leases expire ``lease`` (setting LEASE) from now. Returns the ids that are still held.
+) -> dict[int, bool]:
+    """Let the leases expire ``lease`` (setting LEASE) from now. Returns the ids that are still held, each with whether
+    somebody wants the message cancelled.
 
     Raises LeaseLost when one is not, or leaves it out with ``skip_lost``.
     """
     ids, tokens = leases(listed(deliveries))
     if not ids:
-        return set()
+        return {}
     lease = settings.LEASE if lease is None else duration(lease, "lease")
-    rows = call(alias(using), SQL, (ids, tokens, lease, skip_lost))
-    return {row[0] for row in rows}
+    return dict(call(alias(using), SQL, (ids, tokens, lease, skip_lost)))

@@ -9,7 +9,7 @@ from django_pgqueue.sql.call import call
 
 SQL = """
 SELECT id, channel, handler, payload, body, headers, priority, attempts, max_attempts, NULL, NULL, state, created_at,
-dequeue_at
+dequeue_at, NULL
 FROM pgqueue_peek(%s::text, %s::text, %s::integer)
 """
 

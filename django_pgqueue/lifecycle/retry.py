@@ -26,12 +26,12 @@ def retry(
     reason: str = "failed",
     skip_lost: bool = False,
     using: str | None = None,
-) -> dict[int, Literal["retried", "dead_lettered"]]:
+) -> dict[int, Literal["retried", "dead_lettered", "cancelled", "completed"]]:
     """Deliver again after ``delays``, or the message's back-off; dead letter with ``reason`` when its attempts are
-    used up.
+    used up. Returns what became of each message; ``cancelled`` if somebody wants that.
 
-    ``errors``: what went wrong, one dict a message; kept with the message. Raises LeaseLost, or leaves lost ones out
-    with ``skip_lost``.
+    ``errors``: what went wrong, one dict a message; kept with the message. Raises LeaseLost. With ``skip_lost``, lost
+    ones are left out, but what this very lease has settled before is returned with what became of it.
     """
     failed = listed(deliveries)
     if not failed:

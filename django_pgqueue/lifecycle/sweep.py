@@ -8,16 +8,17 @@ from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT retried, poisoned, promoted, not_picked_up FROM pgqueue_sweep(%s::integer, %s::interval)"
+SQL = "SELECT retried, poisoned, cancelled, promoted, not_picked_up FROM pgqueue_sweep(%s::integer, %s::interval)"
 
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
-    """Expired leases that go through a retry, or died of poison; scheduled messages made ready; queues that nobody
-    serves."""
+    """Expired leases that go through a retry, died of poison or were cancelled; scheduled messages made ready; queues
+    that nobody serves."""
 
     retried: int
     poisoned: int
+    cancelled: int
     promoted: int
     not_picked_up: int
 

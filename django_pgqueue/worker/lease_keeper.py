@@ -102,7 +102,7 @@ class LeaseKeeper:
 
     def _beat(self, deliveries: list[Delivery]) -> set[int]:
         try:
-            return heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
+            return set(heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using))
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", "") != LOCK_NOT_AVAILABLE:
                 raise

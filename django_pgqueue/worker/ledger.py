@@ -13,7 +13,13 @@ from django.dispatch import Signal
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.outcomes import Complete, DeadLetter, Defer
-from django_pgqueue.signals import message_completed, message_dead_lettered, message_deferred, message_retried
+from django_pgqueue.signals import (
+    message_cancelled,
+    message_completed,
+    message_dead_lettered,
+    message_deferred,
+    message_retried,
+)
 from django_pgqueue.worker.executor import Execution
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -23,6 +29,7 @@ SIGNALS: dict[str, Signal] = {
     "deferred": message_deferred,
     "retried": message_retried,
     "dead_lettered": message_dead_lettered,
+    "cancelled": message_cancelled,
 }
 LEVELS = {"retried": logging.WARNING, "dead_lettered": logging.ERROR}
 
@@ -39,7 +46,7 @@ class Ledger:
         with self._lock:
             return {
                 event: self._totals[event]
-                for event in ("completed", "deferred", "retried", "dead_lettered", "lease_lost")
+                for event in ("completed", "deferred", "retried", "dead_lettered", "cancelled", "lease_lost")
             }
 
     def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:

@@ -62,8 +62,7 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
                 retry(deliveries, errors=errors, delays=given, reason=batch[0].reason, skip_lost=skip_lost, using=using)
             )
         case Defer(until, delay, state):
-            given = defer(deliveries, until=until, delay=delay, state=state, skip_lost=skip_lost, using=using)
-            return dict.fromkeys(given, "deferred")
+            return dict(defer(deliveries, until=until, delay=delay, state=state, skip_lost=skip_lost, using=using))
         case DeadLetter(reason, details):
             dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
             return dict.fromkeys(dead, "dead_lettered")
@@ -74,7 +73,7 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
 def give_back(deliveries: list[Delivery], using: str) -> set[int]:
     """Return messages that were not started: to be delivered again at once, their attempt does not count."""
     ordered = sorted(deliveries, key=lambda delivery: delivery.id)
-    return defer(ordered, state=KEEP, skip_lost=True, using=using)
+    return set(defer(ordered, state=KEEP, skip_lost=True, using=using))
 
 
 def known_completed(deliveries: list[Delivery], using: str) -> dict[int, str]:

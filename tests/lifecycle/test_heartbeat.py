@@ -24,7 +24,7 @@ def test_a_lease_is_extended_from_now():
     [delivery] = leased()
     pass_time(seconds=10)
     before = a_moment_of_the_database()
-    assert heartbeat(delivery, lease=timedelta(minutes=1)) == {delivery.id}
+    assert heartbeat(delivery, lease=timedelta(minutes=1)) == {delivery.id: False}
     assert (
         before + timedelta(minutes=1)
         <= live(delivery.id, "lease_expires_at")
@@ -53,7 +53,7 @@ def test_a_heartbeat_keeps_a_message_from_the_sweep():
     expire(beating, silent)
     heartbeat(beating)
     assert sweep().retried == 1
-    assert heartbeat([beating, silent], skip_lost=True) == {beating.id}
+    assert heartbeat([beating, silent], skip_lost=True) == {beating.id: False}
 
 
 def test_a_lost_lease_is_not_extended_and_is_named():
@@ -70,8 +70,8 @@ def test_a_lost_lease_is_not_extended_and_is_named():
 def test_a_forged_token_extends_nothing():
     [delivery] = leased()
     before = live(delivery.id, "lease_expires_at")
-    assert heartbeat(replace(delivery, token=uuid4()), skip_lost=True) == set()
-    assert heartbeat(replace(delivery, token=None), skip_lost=True) == set()
+    assert heartbeat(replace(delivery, token=uuid4()), skip_lost=True) == {}
+    assert heartbeat(replace(delivery, token=None), skip_lost=True) == {}
     assert live(delivery.id, "lease_expires_at") == before
 
 
@@ -83,7 +83,7 @@ def test_a_settled_message_has_no_lease():
 
 
 def test_nothing_is_nothing():
-    assert heartbeat([]) == set()
+    assert heartbeat([]) == {}
 
 
 @pytest.mark.parametrize("lease", [timedelta(0), timedelta(seconds=-5), 15, timedelta.max], ids=str)
@@ -96,7 +96,7 @@ def test_a_lease_that_is_no_lease_is_refused(lease: object):
 def test_it_is_a_function_of_the_database_too():
     [delivery] = leased()
     arguments = ([delivery.id], [delivery.token])
-    assert sql("SELECT pgqueue_heartbeat(%s, %s, p_lease => '1 hour')", *arguments) == [(delivery.id,)]
+    assert sql("SELECT * FROM pgqueue_heartbeat(%s, %s, p_lease => '1 hour')", *arguments) == [(delivery.id, False)]
     assert live(delivery.id, "lease_expires_at > clock_timestamp() + interval '59 minutes'")
     # A lease without an end would never be swept.
     with refused(DatabaseError):

@@ -1,5 +1,6 @@
 -- Moves messages that the caller has locked to the archive, whatever their status.
--- Caller: pgqueue_pop, pgqueue_purge. p_outcome: popped | purged. Returns how many. Locks: none that the caller does not hold.
+-- Caller: pgqueue_pop, pgqueue_purge, pgqueue_cancel; pgqueue_defer and pgqueue_retry for what somebody wants cancelled.
+-- p_outcome: popped | purged | cancelled. Returns how many. Locks: none that the caller does not hold.
 CREATE FUNCTION pgqueue_archive(p_ids bigint[], p_outcome text)
 RETURNS integer
 LANGUAGE plpgsql
@@ -18,10 +19,11 @@ BEGIN
     archived AS (
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at, dequeue_at,
-            leased_at, archived_at, outcome, state, errors, dedupe_key, worker, redriven_from)
+            leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker, redriven_from)
         SELECT s.id, coalesce(c.queue, ''), coalesce(c.name, ''), s.handler, s.payload, s.body, s.headers, s.priority, s.attempts,
-            s.max_attempts, s.created_at, s.dequeue_at, s.leased_at, v_now, p_outcome, s.state, s.errors,
-            s.dedupe_key, s.worker, s.redriven_from
+            s.max_attempts, s.created_at, s.dequeue_at, s.leased_at, s.lease_token, v_now, p_outcome,
+            CASE WHEN s.cancel_reason <> '' THEN jsonb_build_object('reason', s.cancel_reason) END, s.state, s.errors, s.dedupe_key,
+            s.worker, s.redriven_from
         FROM settled AS s
         LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
     )

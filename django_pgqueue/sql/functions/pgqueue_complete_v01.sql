@@ -1,12 +1,13 @@
 -- Settles leased messages as done: moves them to the archive, in one statement.
--- Caller: the holder of the leases; p_ids and p_tokens pair up.
--- Returns the ids that were completed. A lease that is not the caller's any more raises PGQ02 and nothing is changed, or with
---   p_skip_lost is left out. Locks: the messages (lock order, step 2), in the order of ids.
+-- Caller: the holder of the leases; p_ids and p_tokens pair up. p_cancelled: they were not done, but ended because somebody wants that.
+-- Returns the ids that were completed. A lease that is not the caller's any more raises PGQ02 and nothing is changed. With p_skip_lost it
+--   is left out, but for what this lease has completed before. Locks: the messages (lock order, step 2), in the order of ids.
 CREATE FUNCTION pgqueue_complete(
     p_ids bigint[],
     p_tokens uuid[],
     p_results jsonb[] DEFAULT NULL,
-    p_skip_lost boolean DEFAULT false
+    p_skip_lost boolean DEFAULT false,
+    p_cancelled boolean DEFAULT false
 )
 RETURNS SETOF bigint
 LANGUAGE plpgsql
@@ -33,10 +34,10 @@ BEGIN
     archived AS (
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at, dequeue_at,
-            leased_at, archived_at, outcome, result, state, errors, dedupe_key, worker, redriven_from)
+            leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker, redriven_from)
         SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority, n.attempts,
-            n.max_attempts, n.created_at, n.dequeue_at, n.leased_at, v_now, 'completed', n.result, n.state, n.errors,
-            n.dedupe_key, n.worker, n.redriven_from
+            n.max_attempts, n.created_at, n.dequeue_at, n.leased_at, n.lease_token, v_now,
+            CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END, n.result, n.state, n.errors, n.dedupe_key, n.worker, n.redriven_from
         FROM settled AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
@@ -51,5 +52,9 @@ BEGIN
         PERFORM pgqueue_depart(v_limited);
     END IF;
     RETURN QUERY SELECT unnest(v_done);
+    IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        RETURN QUERY
+        SELECT b.id FROM pgqueue_settled_before(p_ids, p_tokens, v_done) AS b WHERE b.outcome IN ('completed', 'cancelled');
+    END IF;
 END;
 $$;

@@ -1,6 +1,7 @@
 -- Settles leased messages as dead letters: moves them to pgqueue_dead_letter with a reason, in one statement.
 -- Caller: the holder of the leases; pgqueue_retry. p_reasons: short words, by convention rejected | failed | poison | timed_out or the handler's
---   own; p_details: a JSON object a message. Returns the ids. A lost lease raises PGQ02, or with p_skip_lost is left out.
+--   own; p_details: a JSON object a message. Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what this
+--   lease has settled before.
 -- Locks: the messages (lock order, step 2), in the order of ids.
 CREATE FUNCTION pgqueue_dead_letter(
     p_ids bigint[],
@@ -36,11 +37,12 @@ BEGIN
     -- Left joins: a message must not vanish because somebody deleted its channel by hand.
     buried AS (
         INSERT INTO pgqueue_dead_letter (
-            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff, created_at, dequeue_at,
-            leased_at, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from)
+            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff, backoff_factor,
+            backoff_longest, created_at, dequeue_at,
+            leased_at, lease_token, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from)
         SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority, n.attempts,
-            n.max_attempts, n.backoff, n.created_at, n.dequeue_at, n.leased_at, v_now, left(coalesce(n.reason, 'rejected'), 200),
-            n.details, n.state, n.errors, n.dedupe_key, n.worker, n.redriven_from
+            n.max_attempts, n.backoff, n.backoff_factor, n.backoff_longest, n.created_at, n.dequeue_at, n.leased_at, n.lease_token, v_now,
+            left(coalesce(n.reason, 'rejected'), 200), n.details, n.state, n.errors, n.dedupe_key, n.worker, n.redriven_from
         FROM settled AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
@@ -59,5 +61,8 @@ BEGIN
             USING HINT = 'See pgqueue_dead_letter. More warnings of this kind are held back for 10 seconds.';
     END IF;
     RETURN QUERY SELECT unnest(v_done);
+    IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        RETURN QUERY SELECT b.id FROM pgqueue_settled_before(p_ids, p_tokens, v_done) AS b;
+    END IF;
 END;
 $$;

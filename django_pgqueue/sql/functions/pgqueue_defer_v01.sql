@@ -1,6 +1,8 @@
 -- Gives leased messages back on purpose, to be delivered again at p_until, or after p_delay, or at once; p_states replaces the saved state.
 -- A deferral is progress, not a failure: the attempt is given back, so a long chain of deferrals never runs out of attempts.
--- Caller: the holder of the leases. Returns the ids. A lost lease raises PGQ02, or with p_skip_lost is left out.
+-- Caller: the holder of the leases. What somebody wants cancelled goes to the archive instead.
+-- Returns id and outcome, deferred or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what this lease has
+--   settled before, with what became of it then.
 -- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07.
 CREATE FUNCTION pgqueue_defer(
     p_ids bigint[],
@@ -11,7 +13,7 @@ CREATE FUNCTION pgqueue_defer(
     p_keep_state boolean DEFAULT true,
     p_skip_lost boolean DEFAULT false
 )
-RETURNS SETOF bigint
+RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
@@ -19,10 +21,12 @@ SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_done bigint[];
     v_channels bigint[];
+    v_cancelled bigint[];
 BEGIN
     IF EXISTS (SELECT FROM unnest(p_until) AS u WHERE NOT isfinite(u)) THEN
         RAISE EXCEPTION 'cannot defer until an infinite time' USING ERRCODE = 'PGQ07', HINT = 'Dead-letter the message, or pause its channel.';
@@ -34,24 +38,34 @@ BEGIN
     ),
     given_back AS (
         UPDATE pgqueue_message AS m
-        SET status = CASE WHEN a.dequeue_at > v_now THEN 3 ELSE 1 END,
+        SET status = CASE WHEN m.cancelled_at IS NOT NULL THEN 2 WHEN a.dequeue_at > v_now THEN 3 ELSE 1 END,
             dequeue_at = a.dequeue_at,
-            attempts = m.attempts - 1,
+            attempts = m.attempts - CASE WHEN m.cancelled_at IS NULL THEN 1 ELSE 0 END,
             state = CASE WHEN p_keep_state AND a.state IS NULL THEN m.state ELSE a.state END,
-            leased_at = NULL,
-            lease_expires_at = NULL,
-            lease_token = NULL,
-            worker = NULL
+            leased_at = CASE WHEN m.cancelled_at IS NOT NULL THEN m.leased_at END,
+            lease_expires_at = CASE WHEN m.cancelled_at IS NOT NULL THEN m.lease_expires_at END,
+            lease_token = CASE WHEN m.cancelled_at IS NOT NULL THEN m.lease_token END,
+            worker = CASE WHEN m.cancelled_at IS NOT NULL THEN m.worker END,
+            settled_token = m.lease_token
         FROM asked AS a
         WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
-        RETURNING m.id, m.channel_id
+        RETURNING m.id, m.channel_id, m.status
     )
-    SELECT array_agg(g.id), array_agg(g.channel_id) INTO v_done, v_channels FROM given_back AS g;
-    IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
-        PERFORM pgqueue_lease_lost(p_ids, v_done);
+    SELECT array_agg(g.id) FILTER (WHERE g.status <> 2), array_agg(g.channel_id) FILTER (WHERE g.status <> 2),
+        array_agg(g.id) FILTER (WHERE g.status = 2)
+    INTO v_done, v_channels, v_cancelled
+    FROM given_back AS g;
+    IF NOT p_skip_lost AND coalesce(cardinality(v_done || v_cancelled), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_done || v_cancelled);
     END IF;
     PERFORM pgqueue_announce(v_done);
     PERFORM pgqueue_depart(v_channels, false);
-    RETURN QUERY SELECT unnest(v_done);
+    IF v_cancelled IS NOT NULL THEN
+        PERFORM pgqueue_archive(v_cancelled, 'cancelled');
+    END IF;
+    RETURN QUERY SELECT u, 'deferred'::text FROM unnest(v_done) AS u UNION ALL SELECT u, 'cancelled' FROM unnest(v_cancelled) AS u;
+    IF coalesce(cardinality(v_done || v_cancelled), 0) < cardinality(p_ids) THEN
+        RETURN QUERY SELECT b.id, b.outcome FROM pgqueue_settled_before(p_ids, p_tokens, v_done || v_cancelled) AS b;
+    END IF;
 END;
 $$;

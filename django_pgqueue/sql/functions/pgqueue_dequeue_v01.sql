@@ -23,7 +23,8 @@ RETURNS TABLE (
     lease_expires_at timestamptz,
     state jsonb,
     created_at timestamptz,
-    dequeue_at timestamptz
+    dequeue_at timestamptz,
+    context jsonb
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -72,9 +73,10 @@ BEGIN
         RETURNING m.id, m.channel_id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
             m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at
     )
-    SELECT l.id, (SELECT c.name FROM pgqueue_channel AS c WHERE c.id = l.channel_id)::text, l.handler::text, l.payload, l.body,
-        l.headers, l.priority, l.attempts, l.max_attempts, l.lease_token, l.lease_expires_at, l.state, l.created_at, l.dequeue_at
+    SELECT l.id, c.name::text, l.handler::text, l.payload, l.body, l.headers, l.priority, l.attempts, l.max_attempts, l.lease_token,
+        l.lease_expires_at, l.state, l.created_at, l.dequeue_at, nullif(c.context, '{}')
     FROM leased AS l
+    LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
     ORDER BY array_position(v_ids, l.id);
 END;
 $$;

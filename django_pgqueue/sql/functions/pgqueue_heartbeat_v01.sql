@@ -1,5 +1,6 @@
 -- Extends leases: they expire p_lease from now.
--- Caller: the holder of the leases. Returns the ids that are still held. A lost lease raises PGQ02, or with p_skip_lost is left out.
+-- Caller: the holder of the leases. Returns the ids that are still held, and whether somebody wants the message cancelled. A lost lease
+--   raises PGQ02, or with p_skip_lost is left out.
 -- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07.
 CREATE FUNCTION pgqueue_heartbeat(
     p_ids bigint[],
@@ -7,7 +8,7 @@ CREATE FUNCTION pgqueue_heartbeat(
     p_lease interval DEFAULT '15 seconds',
     p_skip_lost boolean DEFAULT false
 )
-RETURNS SETOF bigint
+RETURNS TABLE (id bigint, cancelled boolean)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
@@ -15,9 +16,11 @@ SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
 DECLARE
     v_expires_at timestamptz := clock_timestamp() + p_lease;
     v_held bigint[];
+    v_cancelled boolean[];
 BEGIN
     IF coalesce(p_lease, '0') <= '0' THEN
         RAISE EXCEPTION 'a lease takes a positive time, not %', coalesce(p_lease::text, 'NULL') USING ERRCODE = 'PGQ07';
@@ -27,12 +30,12 @@ BEGIN
         SET lease_expires_at = v_expires_at
         FROM (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) AS u (id, token) ORDER BY u.id) AS s
         WHERE m.id = ANY (p_ids) AND m.id = s.id AND m.lease_token = s.token
-        RETURNING m.id
+        RETURNING m.id, m.cancelled_at IS NOT NULL AS cancelled
     )
-    SELECT array_agg(h.id) INTO v_held FROM held AS h;
+    SELECT array_agg(h.id), array_agg(h.cancelled) INTO v_held, v_cancelled FROM held AS h;
     IF NOT p_skip_lost AND coalesce(cardinality(v_held), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_held);
     END IF;
-    RETURN QUERY SELECT unnest(v_held);
+    RETURN QUERY SELECT u.id, u.cancelled FROM unnest(v_held, v_cancelled) AS u (id, cancelled);
 END;
 $$;

@@ -16,7 +16,8 @@ RETURNS TABLE (
     lease_expires_at timestamptz,
     state jsonb,
     created_at timestamptz,
-    dequeue_at timestamptz
+    dequeue_at timestamptz,
+    context jsonb
 )
 LANGUAGE plpgsql
 AS $$
@@ -31,7 +32,7 @@ BEGIN
         v_ids := v_ids || v_leased.id;
         RETURN QUERY SELECT v_leased.id, v_leased.channel, v_leased.handler, v_leased.payload, v_leased.body, v_leased.headers,
             v_leased.priority, v_leased.attempts, v_leased.max_attempts, v_leased.token, v_leased.lease_expires_at, v_leased.state,
-            v_leased.created_at, v_leased.dequeue_at;
+            v_leased.created_at, v_leased.dequeue_at, v_leased.context;
     END LOOP;
     PERFORM pgqueue_archive(v_ids, 'popped');
 END;

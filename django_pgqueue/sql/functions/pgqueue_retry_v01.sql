@@ -1,7 +1,9 @@
 -- Puts failed messages back under their retry policy: after p_delays, or the back-off of the message; dead letters when the attempts are used up.
--- Caller: the holder of the leases after an exception; pgqueue_sweep for a worker that died (p_reason poison). p_errors: what went wrong, one
---   JSON object a message; kept with the message, attempt by attempt.
--- Returns id and outcome, 'retried' or 'dead_lettered'. A lost lease raises PGQ02, or with p_skip_lost is left out.
+-- What somebody wants cancelled goes to the archive instead.
+-- Caller: the holder of the leases after an exception; pgqueue_sweep for a worker that died (p_reason poison, p_swept: its token is worth
+--   nothing any more, whatever it says later). p_errors: what went wrong, one JSON object a message; kept with it, attempt by attempt.
+-- Returns id and outcome, retried, dead_lettered or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what
+--   this lease has settled before, with what became of it then.
 -- Locks: the messages (lock order, step 2), in the order of ids.
 CREATE FUNCTION pgqueue_retry(
     p_ids bigint[],
@@ -9,7 +11,8 @@ CREATE FUNCTION pgqueue_retry(
     p_errors jsonb[],
     p_delays interval[] DEFAULT NULL,
     p_reason text DEFAULT 'failed',
-    p_skip_lost boolean DEFAULT false
+    p_skip_lost boolean DEFAULT false,
+    p_swept boolean DEFAULT false
 )
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
@@ -26,6 +29,8 @@ DECLARE
     v_channels bigint[];
     v_dead bigint[];
     v_dead_tokens uuid[];
+    v_cancelled bigint[];
+    v_found bigint[];
 BEGIN
     WITH asked AS (
         SELECT u.id, u.token, u.error, u.delay
@@ -36,25 +41,33 @@ BEGIN
         UPDATE pgqueue_message AS m
         SET errors = coalesce(m.errors, '[]')
                 || (jsonb_build_object('attempt', m.attempts, 'at', v_now, 'worker', m.worker) || coalesce(a.error, '{}')),
-            status = CASE WHEN m.attempts >= m.max_attempts THEN 2 ELSE 3 END,
+            status = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN 2 ELSE 3 END,
             dequeue_at = CASE
-                WHEN m.attempts >= m.max_attempts THEN m.dequeue_at
+                WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.dequeue_at
                 ELSE v_now + greatest(coalesce(a.delay, pgqueue_backoff(m.attempts, m.backoff)), '0')
             END,
-            leased_at = CASE WHEN m.attempts >= m.max_attempts THEN m.leased_at END,
-            lease_expires_at = CASE WHEN m.attempts >= m.max_attempts THEN m.lease_expires_at END,
-            lease_token = CASE WHEN m.attempts >= m.max_attempts THEN m.lease_token END,
-            worker = CASE WHEN m.attempts >= m.max_attempts THEN m.worker END
+            leased_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.leased_at END,
+            lease_expires_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.lease_expires_at END,
+            lease_token = CASE
+                WHEN m.attempts < m.max_attempts AND m.cancelled_at IS NULL THEN NULL
+                WHEN p_swept THEN gen_random_uuid()
+                ELSE m.lease_token
+            END,
+            worker = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.worker END,
+            settled_token = CASE WHEN p_swept THEN m.settled_token ELSE m.lease_token END
         FROM asked AS a
         WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
-        RETURNING m.id, m.channel_id, m.status, m.lease_token
+        RETURNING m.id, m.channel_id, m.status, m.lease_token, m.cancelled_at IS NOT NULL AS cancelled
     )
     SELECT array_agg(f.id) FILTER (WHERE f.status = 3), array_agg(f.channel_id) FILTER (WHERE f.status = 3),
-        array_agg(f.id ORDER BY f.id) FILTER (WHERE f.status = 2), array_agg(f.lease_token ORDER BY f.id) FILTER (WHERE f.status = 2)
-    INTO v_back, v_channels, v_dead, v_dead_tokens
+        array_agg(f.id ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
+        array_agg(f.lease_token ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
+        array_agg(f.id) FILTER (WHERE f.cancelled)
+    INTO v_back, v_channels, v_dead, v_dead_tokens, v_cancelled
     FROM failed AS f;
-    IF NOT p_skip_lost AND coalesce(cardinality(v_back), 0) + coalesce(cardinality(v_dead), 0) < cardinality(p_ids) THEN
-        PERFORM pgqueue_lease_lost(p_ids, v_back || v_dead);
+    v_found := v_back || v_dead || v_cancelled;
+    IF NOT p_skip_lost AND coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_found);
     END IF;
     IF v_back IS NOT NULL THEN
         PERFORM pgqueue_depart(v_channels, false);
@@ -62,6 +75,17 @@ BEGIN
     IF v_dead IS NOT NULL THEN
         PERFORM pgqueue_dead_letter(v_dead, v_dead_tokens, array_fill(p_reason, ARRAY[cardinality(v_dead)]));
     END IF;
-    RETURN QUERY SELECT u, 'retried'::text FROM unnest(v_back) AS u UNION ALL SELECT u, 'dead_lettered' FROM unnest(v_dead) AS u;
+    IF v_cancelled IS NOT NULL THEN
+        PERFORM pgqueue_archive(v_cancelled, 'cancelled');
+    END IF;
+    RETURN QUERY
+    SELECT u, 'retried'::text FROM unnest(v_back) AS u
+    UNION ALL
+    SELECT u, 'dead_lettered' FROM unnest(v_dead) AS u
+    UNION ALL
+    SELECT u, 'cancelled' FROM unnest(v_cancelled) AS u;
+    IF coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
+        RETURN QUERY SELECT b.id, b.outcome FROM pgqueue_settled_before(p_ids, p_tokens, v_found) AS b;
+    END IF;
 END;
 $$;

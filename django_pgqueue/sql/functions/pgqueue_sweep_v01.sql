@@ -3,7 +3,7 @@
 -- p_waiting: warn when a message has been ready for longer than this. Everything that was found is said in the server log.
 -- Returns counts. Locks: messages, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
-RETURNS TABLE (retried integer, poisoned integer, promoted integer, not_picked_up integer)
+RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
@@ -34,14 +34,16 @@ BEGIN
     ) AS e;
     retried := 0;
     poisoned := 0;
+    cancelled := 0;
     not_picked_up := 0;
     IF v_ids IS NOT NULL THEN
-        SELECT count(*) FILTER (WHERE r.outcome = 'retried'), count(*) FILTER (WHERE r.outcome = 'dead_lettered')
-        INTO retried, poisoned
-        FROM pgqueue_retry(v_ids, v_tokens, v_errors, NULL, 'poison') AS r;
+        SELECT count(*) FILTER (WHERE r.outcome = 'retried'), count(*) FILTER (WHERE r.outcome = 'dead_lettered'),
+            count(*) FILTER (WHERE r.outcome = 'cancelled')
+        INTO retried, poisoned, cancelled
+        FROM pgqueue_retry(v_ids, v_tokens, v_errors, NULL, 'poison', p_swept => true) AS r;
         IF pgqueue_may_warn('lease_expired') THEN
-            RAISE WARNING 'pgqueue: the leases of % message(s) expired (%): % to be retried, % dead-lettered as poison',
-                cardinality(v_ids), array_to_string(v_ids[1:10], ', '), retried, poisoned
+            RAISE WARNING 'pgqueue: the leases of % message(s) expired (%): % to be retried, % dead-lettered as poison, % cancelled',
+                cardinality(v_ids), array_to_string(v_ids[1:10], ', '), retried, poisoned, cancelled
                 USING HINT = 'A worker died, hangs or lost its connection. More warnings of this kind are held back for 10 seconds.';
         END IF;
     END IF;

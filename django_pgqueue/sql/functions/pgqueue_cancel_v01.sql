@@ -1,0 +1,55 @@
+-- Cancels messages: what waits goes to the archive as cancelled; who holds a leased one is asked to stop.
+-- Caller: anyone. p_reason is kept with the message. The holder of a lease hears of it with its next heartbeat. If it completes all the
+--   same, the message is completed; where it would be delivered again (defer, retry, an expired lease), it is archived as cancelled.
+-- Returns what became of each: cancelled | requested (it is leased) | settled (archive or dead letters have it) | not_found.
+-- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ01, when a single id is asked for and not found.
+CREATE FUNCTION pgqueue_cancel(p_ids bigint[], p_reason text DEFAULT '')
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_waiting bigint[];
+    v_leased bigint[];
+    v_settled bigint[];
+BEGIN
+    WITH marked AS (
+        UPDATE pgqueue_message AS m
+        SET cancelled_at = coalesce(m.cancelled_at, v_now),
+            cancel_reason = coalesce(nullif(p_reason, ''), m.cancel_reason)
+        FROM (SELECT u.id FROM unnest(p_ids) AS u (id) ORDER BY u.id) AS s
+        WHERE m.id = ANY (p_ids) AND m.id = s.id
+        RETURNING m.id, m.status
+    )
+    SELECT array_agg(w.id) FILTER (WHERE w.status <> 2), array_agg(w.id) FILTER (WHERE w.status = 2)
+    INTO v_waiting, v_leased
+    FROM marked AS w;
+    -- Looked for before anything goes to the archive, and after all who were settling have come to an end.
+    v_settled := ARRAY(
+        SELECT a.id FROM pgqueue_archived_message AS a WHERE a.id = ANY (p_ids)
+        UNION ALL
+        SELECT d.id FROM pgqueue_dead_letter AS d WHERE d.id = ANY (p_ids));
+    IF v_waiting IS NOT NULL THEN
+        PERFORM pgqueue_archive(v_waiting, 'cancelled');
+    END IF;
+    IF cardinality(p_ids) = 1 AND v_waiting IS NULL AND v_leased IS NULL AND v_settled = '{}' THEN
+        RAISE EXCEPTION 'there is no message %', p_ids[1]
+            USING ERRCODE = 'PGQ01', HINT = 'It was never committed, or retention has dropped it from the archive.';
+    END IF;
+    RETURN QUERY
+    SELECT u.id,
+        CASE
+            WHEN u.id = ANY (v_waiting) THEN 'cancelled'
+            WHEN u.id = ANY (v_leased) THEN 'requested'
+            WHEN u.id = ANY (v_settled) THEN 'settled'
+            ELSE 'not_found'
+        END
+    FROM (SELECT DISTINCT n FROM unnest(p_ids) AS n) AS u (id)
+    ORDER BY u.id;
+END;
+$$;
