@@ -18,6 +18,7 @@ BEGIN
         SELECT DISTINCT u.id, u.token
         FROM unnest(p_ids, p_tokens) AS u (id, token)
         WHERE u.id <> ALL (coalesce(p_done, '{}')) AND u.token IS NOT NULL
+        ORDER BY u.id
     LOOP
         RETURN QUERY
         SELECT a.id, a.outcome::text FROM pgqueue_archived_message AS a
