@@ -18,7 +18,7 @@ from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import Retry
 from django_pgqueue.worker.executor import Execution, failed, run
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.settle import batches, settle
@@ -30,7 +30,7 @@ class Atomic:
     """``put``: takes the outcomes that are not settled in the handler's transaction."""
 
     def __init__(
-        self, options: WorkerOptions, *, keeper: LeaseKeeper, ledger: Ledger, put: Callable[[Execution], None]
+        self, options: WorkerOptions, *, keeper: Keeper, ledger: Ledger, put: Callable[[Execution], None]
     ) -> None:
         self._using = options.using
         self._lease = options.lease

@@ -15,7 +15,7 @@ from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueErr
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate
 from django_pgqueue.worker.executor import Execution, failed
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.settle import batches, known_completed, settle
@@ -38,7 +38,7 @@ class Completer:
         self,
         using: str,
         *,
-        keeper: LeaseKeeper,
+        keeper: Keeper,
         ledger: Ledger,
         outage: Outage,
         on_settled: Callable[[], None],

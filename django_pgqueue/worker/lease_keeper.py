@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 from uuid import UUID
 
 from django.db import OperationalError
@@ -28,6 +29,17 @@ def key(delivery: Delivery) -> tuple[int, UUID | None]:
     return delivery.id, delivery.token
 
 
+class Keeper(Protocol):
+    """Keeps leases alive: by heartbeats of its own, or through the supervisor."""
+
+    def hold(self, deliveries: Iterable[Delivery], since: float) -> None: ...
+    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None: ...
+    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]: ...
+    def __len__(self) -> int: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Lease:
     delivery: Delivery
@@ -36,7 +48,9 @@ class Lease:
 
 
 class LeaseKeeper:
-    """``on_lost``: told about leases that this worker does not hold any more."""
+    """``on_lost``: told about leases that this worker does not hold any more; ``on_cancelled``: about messages that
+    somebody wants to end.
+    """
 
     def __init__(
         self,
@@ -45,6 +59,7 @@ class LeaseKeeper:
         *,
         outage: Outage,
         on_lost: Callable[[list[Delivery]], None],
+        on_cancelled: Callable[[list[Delivery]], None] = lambda deliveries: None,
         crashed: Crashed,
     ) -> None:
         self._using = using
@@ -52,6 +67,7 @@ class LeaseKeeper:
         self._every = lease.total_seconds() / 3
         self._outage = outage
         self._on_lost = on_lost
+        self._on_cancelled = on_cancelled
         self._held: dict[tuple[int, UUID | None], Lease] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -75,6 +91,10 @@ class LeaseKeeper:
         """Forget them; returns those that were held until now."""
         with self._lock:
             return [delivery for delivery in deliveries if self._held.pop(key(delivery), None) is not None]
+
+    def held(self) -> list[Delivery]:
+        with self._lock:
+            return [lease.delivery for lease in self._held.values()]
 
     def __len__(self) -> int:
         return len(self._held)

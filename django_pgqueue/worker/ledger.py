@@ -49,6 +49,11 @@ class Ledger:
                 for event in ("completed", "deferred", "retried", "dead_lettered", "cancelled", "lease_lost")
             }
 
+    def settled(self) -> int:
+        """How many messages were written down, whatever became of them."""
+        with self._lock:
+            return self._totals.total() - self._totals["lease_lost"]
+
     def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
         """``settled``: what became of each message; those that are not in it are left out."""
         for event in dict.fromkeys(settled.values()):

@@ -9,8 +9,8 @@ from datetime import timedelta
 from uuid import uuid4
 
 
-def worker_name() -> str:
-    return f"{socket.gethostname()[:100]}:{os.getpid()}:{uuid4().hex[:8]}"
+def worker_name(pid: int | None = None) -> str:
+    return f"{socket.gethostname()[:100]}:{pid or os.getpid()}:{uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,8 @@ class WorkerOptions:
 
     ``lease``, ``poll_interval``, ``shutdown_timeout``: how long a silent worker keeps its messages, an idle one sleeps,
     a stopping one waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``once``: one dequeue;
-    ``drain``: until nothing is ready.
+    ``drain``: until nothing is ready. ``max_messages``, ``max_age``, ``max_memory`` (bytes): when a process has done
+    enough, and makes way for a fresh one.
     """
 
     using: str
@@ -32,4 +33,7 @@ class WorkerOptions:
     listen: str | None = None
     once: bool = False
     drain: bool = False
+    max_messages: int | None = None
+    max_age: timedelta | None = None
+    max_memory: int | None = None
     name: str = field(default_factory=worker_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -16,6 +17,8 @@ from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
+
+logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "producer"
 DRAIN_INTERVAL = 0.05
@@ -47,11 +50,21 @@ class Producer:
         self._turn = 0
         self._announced_until = 0.0
         self._stopped = False
+        self._paused = False
         self._wake = threading.Event()
         self._thread = Role("producer", self._run, crashed=crashed)
 
     def wake(self) -> None:
         self._wake.set()
+
+    def pause(self, paused: bool) -> None:
+        """Take nothing new, until further notice; what is here is done."""
+        if paused != self._paused:
+            self._paused = paused
+            words = "paused" if paused else "resumed"
+            extra = {"event": f"worker_{words}", "worker": self._options.name}
+            logger.info("worker %s is %s", self._options.name, words, extra=extra)
+            self._wake.set()
 
     def start(self) -> None:
         self._thread.start()
@@ -72,6 +85,9 @@ class Producer:
         # Cleared before the look: what arrives after it, wakes us.
         self._wake.clear()
         quiet = self._held() == 0
+        if self._paused:
+            self._wake.wait(self._poll)
+            return 0
         room = self._options.batch if self._options.once else self._buffer.room()
         found = self.look(room) if room else 0
         if self._options.once:

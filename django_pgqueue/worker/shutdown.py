@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -19,23 +20,38 @@ class Shutdown:
     """A flag that signals and other threads raise, and that the main thread waits for.
 
     Not an Event: a handler that runs while the main thread holds the Event's lock would wait for itself.
+
+    ``on_second``: called before a second signal ends the process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_second: Callable[[], None] = lambda: None) -> None:
         self.reason = ""
+        self._on_second = on_second
+        self._signals = 0
         self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
         self._writer.setblocking(False)
         self._previous: dict[int, Any] = {}
 
     def request(self, reason: str) -> None:
         self.reason = self.reason or reason
-        with suppress(BlockingIOError):  # it is full of wake-ups
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Let the main thread look what is the matter."""
+        with suppress(OSError):  # it is full of wake-ups, or closed
             self._writer.send(b"x")
+
+    def sleep(self, seconds: float | None = None) -> None:
+        """Until somebody nudges, or the time is over."""
+        select.select([self._reader], [], [], seconds)
+        with suppress(BlockingIOError):
+            self._reader.recv(1024)
 
     def wait(self) -> str:
         """Block until somebody asks to stop. Returns the reason."""
         while not self.reason:
-            select.select([self._reader], [], [])
+            self.sleep()
         return self.reason
 
     def install(self) -> None:
@@ -54,9 +70,11 @@ class Shutdown:
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self.reason:
+        self._signals += 1
+        if self._signals > 1:
             os.write(
                 sys.__stderr__.fileno(), f"{name} again: exit without cleaning up; the leases will expire\n".encode()
             )
+            self._on_second()
             os._exit(128 + number)
         self.request(name)

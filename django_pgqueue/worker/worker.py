@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.worker.atomic import Atomic
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.completer import Completer
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.executor import run
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.lease_keeper import Keeper, LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.listener import Listener
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
-from django_pgqueue.worker.registration import Registration
+from django_pgqueue.worker.recycling import Recycling, memory_bytes
+from django_pgqueue.worker.registration import Description, Registration, as_json
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.settle import give_back
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.slots import Slots
+from django_pgqueue.worker.supervisor.link import Link
+from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
+from django_pgqueue.worker.supervisor.subordinate import Inbox, Reports
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 # For the last settlements, after the handlers have ended.
 SETTLE_TIMEOUT = 10.0
+# Of a lease: without a supervisor nobody extends it, and this process must be gone before it is over.
+LAST_PART = 0.8
 
 
 def _together(delivery: Delivery) -> int:
@@ -46,19 +55,27 @@ class Companion(Protocol):
 class Worker:
     """Serves its queues until it is asked to stop, once, or until they are empty.
 
-    ``companion``: makes what runs beside it, given a function that wakes the producer.
+    ``link``, ``board``: to its supervisor. A worker without one does itself what a supervisor does for its children;
+    ``companion`` makes what else runs beside it, given a function that wakes the producer.
     """
 
     def __init__(
-        self, options: WorkerOptions, *, companion: Callable[[Callable[[], None]], Companion] | None = None
+        self,
+        options: WorkerOptions,
+        *,
+        companion: Callable[[Callable[[], None]], Companion] | None = None,
+        link: Link | None = None,
+        board: Board | None = None,
     ) -> None:
         self.options = options
+        self.board = board or Board()
         self.ledger = Ledger(options.using, options.name)
         self.shutdown = Shutdown()
         self._crashes: list[str] = []
         self._outage = Outage(options.using, options.name)
         using, outage, crashed = options.using, self._outage, self._crashed
-        self._keeper = LeaseKeeper(using, options.lease, outage=outage, on_lost=self._lost, crashed=crashed)
+        self._link = link
+        self._keeper = self._make_keeper()
         self._completer = Completer(
             using, keeper=self._keeper, ledger=self.ledger, outage=outage, on_settled=self._wake, crashed=crashed
         )
@@ -66,7 +83,7 @@ class Worker:
         self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, together=_together)
         self._slots = Slots(
             self._buffer,
-            perform=self._perform,
+            perform=self._shown,
             abandon=self._keeper.release,
             using=using,
             outage=outage,
@@ -81,15 +98,53 @@ class Worker:
             outage=outage,
             crashed=crashed,
         )
-        self._companions: Sequence[Companion] = [Registration(options, outage=outage, crashed=crashed)]
+        self._companions = self._supervised(link) if link is not None else self._alone(companion)
+        self._companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
+
+    def _make_keeper(self) -> Keeper:
+        if self._link is not None:
+            return RemoteKeeper(self._link, self.options.lease, on_lost=self._lost, on_cancelled=self._cancelled)
+        return LeaseKeeper(
+            self.options.using,
+            self.options.lease,
+            outage=self._outage,
+            on_lost=self._lost,
+            on_cancelled=self._cancelled,
+            crashed=self._crashed,
+        )
+
+    def _alone(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
+        options, outage, crashed = self.options, self._outage, self._crashed
+        registration = Registration(
+            options,
+            describe=lambda: [self.describe()],
+            on_paused=lambda names: self._producer.pause(options.name in names),
+            outage=outage,
+            crashed=crashed,
+        )
+        companions: list[Companion] = [registration]
         if options.listen is not None:
-            self._companions.append(
+            companions.append(
                 Listener(
                     options.listen, options.queues, worker=options.name, outage=outage, wake=self._wake, crashed=crashed
                 )
             )
         if companion is not None:
-            self._companions.append(companion(self._wake))
+            companions.append(companion(self._wake))
+        return companions
+
+    def _supervised(self, link: Link) -> list[Companion]:
+        frames = {
+            "wake": self._wake,
+            "lost": self._keeper.lost,
+            "cancelled": self._keeper.cancelled,
+            "pause": self._producer.pause,
+            "stop": self.shutdown.request,
+        }
+        return [
+            Inbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
+            Reports(link, describe=self.describe, crashed=self._crashed),
+        ]
 
     def run(self) -> bool:
         """Work until the end. Returns whether it was clean: all handlers ended, all is written, no role crashed."""
@@ -106,6 +161,23 @@ class Worker:
     def stop(self) -> None:
         """Ask it to stop; from any thread."""
         self.shutdown.request("asked to stop")
+
+    def recycle(self, reason: str) -> None:
+        """Ask for a fresh process in place of this one. Alone, it ends, for whoever started it to start it again."""
+        if self._link is not None:
+            self._link.send("recycle", reason)
+        else:
+            self.shutdown.request(f"recycling: {reason}")
+
+    def describe(self) -> Description:
+        return Description(
+            name=self.options.name,
+            pid=os.getpid(),
+            state="stopping" if self.shutdown.reason else "running",
+            running=as_json(self.board.running()),
+            totals=self.ledger.totals(),
+            memory_bytes=memory_bytes(),
+        )
 
     def _start(self) -> None:
         options = self.options
@@ -172,6 +244,13 @@ class Worker:
         thread.join(SETTLE_TIMEOUT)
         self._keeper.release(waiting)
 
+    def _shown(self, deliveries: list[Delivery]) -> None:
+        places = self.board.begin(deliveries)
+        try:
+            self._perform(deliveries)
+        finally:
+            self.board.end(places)
+
     def _perform(self, deliveries: list[Delivery]) -> None:
         handler = handlers.find(deliveries[0].handler)
         if handler is not None and handler.atomic:
@@ -185,6 +264,13 @@ class Worker:
         for execution in executions:
             self._completer.put(execution)
 
+    def _orphaned(self) -> None:
+        """The supervisor died, and with it the heartbeats: end what runs, as far as the leases allow."""
+        timer = threading.Timer(self.options.lease.total_seconds() * LAST_PART, os._exit, [1])
+        timer.daemon = True
+        timer.start()
+        self.shutdown.request("the supervisor is gone")
+
     def _wake(self) -> None:
         self._producer.wake()
 
@@ -193,6 +279,9 @@ class Worker:
             waited = self._buffer.drop(delivery)
             effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
             self.ledger.lost([delivery], effects=effects)
+
+    def _cancelled(self, deliveries: list[Delivery]) -> None:
+        """Somebody wants them to end."""
 
     def _crashed(self, role: str, error: BaseException) -> None:
         self._crashes.append(role)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -89,13 +91,13 @@ def drain(start: Callable[..., Worker]) -> Callable[..., dict[str, int]]:
 
 
 class Process:
-    """`manage.py runqueueworker` with the scripted handlers."""
+    """`manage.py runqueueworker` with the scripted handlers; all in one process, unless `processes` says otherwise."""
 
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+    def __init__(self, environment: dict[str, str], *arguments: str, processes: int = 0) -> None:
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *arguments],
+            [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", f"--processes={processes}", *arguments],
             env={**environment, "DJANGO_SETTINGS_MODULE": "tests.worker.settings", "PYTHONPATH": path},
             cwd=REPOSITORY,
             stdout=self.output,
@@ -113,10 +115,19 @@ class Process:
     def wait(self, timeout: float = 30) -> int:
         return self.popen.wait(timeout)
 
+    @property
+    def children(self) -> list[int]:
+        """The processes under it that run, by its log."""
+        ended = re.findall(r"process (\d+) (?:ended|died)", self.log)
+        return [int(pid) for pid in re.findall(r"process (\d+) started", self.log) if pid not in ended]
+
     def close(self) -> None:
         if self.popen.poll() is None:
             self.signal(signal.SIGKILL)
             self.wait()
+            for child in self.children:
+                with suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)
         print(self.log[-5000:])
         self.output.close()
 
@@ -126,8 +137,8 @@ def spawn(queue: None, environment: dict[str, str]) -> Iterator[Callable[..., Pr
     """Workers in processes of their own: `spawn("--lease", "1")`; killed at the end."""
     started: list[Process] = []
 
-    def spawn(*arguments: str) -> Process:
-        started.append(Process(environment, *arguments))
+    def spawn(*arguments: str, processes: int = 0) -> Process:
+        started.append(Process(environment, *arguments, processes=processes))
         return started[-1]
 
     yield spawn

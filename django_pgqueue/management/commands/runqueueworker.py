@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import logging
+import os
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -14,15 +14,25 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.maintenance.loop import MaintenanceLoop
+from django_pgqueue.worker.logs import configure_logging
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
+from django_pgqueue.worker.supervisor.supervisor import Supervisor
 from django_pgqueue.worker.worker import Worker
 
 
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ArgumentTypeError(f"{text} is not at least 1")
-    return number
+def at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise ArgumentTypeError(f"{text} is not at least {least}")
+        return number
+
+    parse.__name__ = "number"
+    return parse
+
+
+positive = at_least(1)
 
 
 def seconds(*, zero: bool = False) -> Callable[[str], timedelta]:
@@ -44,7 +54,14 @@ class Command(BaseCommand):
             "--queue", action="append", dest="queues", metavar="NAME", help="repeatable (default: default)"
         )
         parser.add_argument(
-            "--concurrency", type=positive, default=4, help="handlers at the same time (default: %(default)s)"
+            "--processes", type=at_least(0), default=1, metavar="N",
+            help="processes that run handlers, under this one; 0: this one runs them (default: %(default)s)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--concurrency",
+            type=positive,
+            default=4,
+            help="handlers at the same time, in each process (default: %(default)s)",
         )
         parser.add_argument(
             "--batch", type=positive, default=50, help="most messages of one dequeue (default: %(default)s)"
@@ -88,9 +105,26 @@ class Command(BaseCommand):
             once=given["once"],
             drain=given["drain"],
         )
-        worker = Worker(options, companion=lambda wake: MaintenanceLoop(using, on_promoted=wake))
-        if not worker.run():
+
+        def maintenance(wake: Callable[[], None]) -> MaintenanceLoop:
+            return MaintenanceLoop(using, on_promoted=wake)
+
+        if given["processes"]:
+            clean = Supervisor(orders(options, verbosity), given["processes"], companion=maintenance).run()
+        else:
+            clean = Worker(options, companion=maintenance).run()
+        if not clean:
             sys.exit(1)
+
+
+def orders(options: WorkerOptions, verbosity: int) -> Orders:
+    if not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        raise CommandError(
+            "Worker processes find the settings by DJANGO_SETTINGS_MODULE, which is not set. Set it, or use "
+            "--processes 0."
+        )
+    database = whereabouts(connections[options.using].settings_dict)
+    return Orders(options, verbosity, database, list(sys.path), os.environ.get("PYTHONPATH"))
 
 
 def check_pool(using: str, concurrency: int) -> None:
@@ -104,13 +138,3 @@ def check_pool(using: str, concurrency: int) -> None:
             f"The connection pool of DATABASES[{using!r}] holds {size} connections, --concurrency is {concurrency}: "
             f'handlers would wait for each other. Set OPTIONS["pool"]["max_size"] to at least {concurrency}.'
         )
-
-
-def configure_logging(verbosity: int) -> None:
-    """Show the worker's log on stderr, unless the project has configured it."""
-    logger = logging.getLogger("django_pgqueue")
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))

@@ -1,0 +1,71 @@
+"""A worker process under a supervisor: ``python -m django_pgqueue.worker.child LINK BOARD``, two file descriptors.
+
+Imports nothing of Django before it knows where to find it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.supervisor.link import Link
+from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
+
+if TYPE_CHECKING:
+    from django_pgqueue.worker.worker import Worker
+
+
+def main(link: Link, board: Board) -> int:
+    """Returns the exit status: 0 when all is written down, else 1."""
+    # Of a crash in C code, the traceback says which handler it was. On SIGUSR1, each thread says where it is.
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    orders = link.receive()
+    if orders is None:
+        return 1
+    worker = prepare(orders[0], link, board)
+    if worker is None:
+        return 1
+    clean = worker.run()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not clean:
+        # A handler that does not end must not keep the process from ending.
+        os._exit(1)
+    return 0
+
+
+def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
+    orders.take_path()
+
+    import django
+
+    django.setup()
+
+    from django.db import connections
+
+    from django_pgqueue.worker.logs import configure_logging
+    from django_pgqueue.worker.worker import Worker
+
+    configure_logging(orders.verbosity)
+    found = whereabouts(connections[orders.options.using].settings_dict)
+    if found != orders.database:
+        link.send(
+            "refused",
+            f"the settings module {os.environ['DJANGO_SETTINGS_MODULE']} leads to another database than this process "
+            f"uses: {found['NAME']!r}, not {orders.database['NAME']!r}. With settings that were changed at run time, "
+            "use --processes 0.",
+        )
+        return None
+    return Worker(orders.options, link=link, board=board)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Link(int(sys.argv[1])), Board(int(sys.argv[2]))))

@@ -1,0 +1,68 @@
+"""The link: frames between the supervisor and one of its children, in order, over a pair of sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+
+class Held(NamedTuple):
+    """A lease as the supervisor knows it; for the lease keeper it does for a delivery. ``token``: hexadecimal digits.
+
+    ``worker``: name of the child that has the message.
+    """
+
+    id: int
+    token: str
+    worker: str
+
+
+class Link:
+    """One end. A frame is a tuple: what it is about, and what belongs to it.
+
+    From the child: ``ready`` · ``hold`` leases, since · ``release`` leases · ``settling`` leases, now · ``report`` dict
+    · ``recycle`` reason · ``refused`` reason.
+    From the supervisor: orders · ``wake`` · ``lost`` leases · ``cancelled`` leases · ``pause`` bool · ``stop`` reason.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._connection = Connection(fd)
+        self._sending = threading.Lock()
+
+    @classmethod
+    def pair(cls) -> tuple[Link, int]:
+        """A link, and the file descriptor of its other end, to be given to a child and closed here."""
+        ours, theirs = socket.socketpair()
+        return cls(ours.detach()), theirs.detach()
+
+    def send(self, *frame: Any) -> bool:
+        """Blocks while the other end is busy. Returns False when it is gone."""
+        try:
+            with self._sending:
+                self._connection.send(frame)
+        except OSError:
+            return False
+        return True
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """The next frame; None when the other end is gone, and everything that it sent is received."""
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            return None
+
+    def cut(self) -> None:
+        """Nothing more comes. What is there already may still be received, by whoever waits for it."""
+        peer = socket.socket(fileno=os.dup(self._connection.fileno()))
+        try:
+            peer.shutdown(socket.SHUT_RDWR)
+        except OSError:  # the other end has closed it
+            pass
+        finally:
+            peer.close()
+
+    def close(self) -> None:
+        self._connection.close()

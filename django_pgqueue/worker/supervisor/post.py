@@ -1,0 +1,70 @@
+"""A post: one of the N places that a child holds, and how one child follows another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from django_pgqueue.worker.supervisor.process import Child
+from django_pgqueue.worker.supervisor.restarts import Restarts
+
+
+class Post:
+    """``holder`` does the work. ``successor`` is on its way, while the holder works on: a start that fails, because new
+    code does not load, stops nothing.
+
+    ``stop``: asks a child to end.
+    """
+
+    def __init__(self, *, spawn: Callable[[], Child], stop: Callable[[Child, str], None]) -> None:
+        self.holder: Child | None = None
+        self.successor: Child | None = None
+        # With --once and --drain: its work is done.
+        self.finished = False
+        self._spawn = spawn
+        self._stop = stop
+        self._restarts = Restarts()
+        self._start_at = 0.0
+
+    @property
+    def manned(self) -> bool:
+        return self.holder is not None and self.holder.ready
+
+    def fill(self, *, may_replace: bool) -> None:
+        """Start what is missing. ``may_replace``: no other post is about to replace its holder."""
+        if self.finished:
+            return
+        due = time.monotonic() >= self._start_at
+        if self.holder is None:
+            self.holder, self.successor = self.successor, None
+        if self.holder is None:
+            if due:
+                self.holder = self._spawn()
+        elif self.successor is not None:
+            if self.successor.ready:
+                self._stop(self.holder, self.holder.recycle_reason)
+                self.holder, self.successor = self.successor, None
+        elif self.holder.recycle_reason and due and may_replace:
+            self.successor = self._spawn()
+
+    def lost(self, child: Child) -> float:
+        """The child has ended, whatever for. Returns the seconds until the next one may start."""
+        if child is self.holder:
+            self.holder = None
+        elif child is self.successor:
+            self.successor = None
+        else:
+            return 0.0
+        now = time.monotonic()
+        delay = self._restarts.delay(lived=now - child.started_at, was_ready=child.ready)
+        self._start_at = now + delay
+        return delay
+
+    def hurry(self) -> None:
+        """Something has changed: what failed to start may start now."""
+        self._restarts.forget()
+        self._start_at = 0.0
+
+    @property
+    def failures(self) -> int:
+        return self._restarts.failures

@@ -1,0 +1,169 @@
+"""A child of the supervisor: the process, the link to it, and what is known about it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
+
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.options import worker_name
+from django_pgqueue.worker.registration import Description, as_json
+from django_pgqueue.worker.supervisor.link import Link
+from django_pgqueue.worker.supervisor.orders import Orders
+
+# What the service manager told the supervisor is not meant for its children.
+PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+# Seconds between the request to say where its threads are, and the end of a child that does not end by itself.
+LAST_WORDS = 0.3
+
+
+class Child:
+    """Starts the process. ``on_frame`` is called with what it sends, ``on_gone`` when nothing more will come.
+
+    It has a session of its own, so that Ctrl-C reaches the supervisor only, and what its handlers have started can be
+    ended with it.
+    """
+
+    def __init__(
+        self, orders: Orders, *, on_frame: Callable[[Child, tuple[Any, ...]], None], on_gone: Callable[[], None]
+    ) -> None:
+        self.link, theirs = Link.pair()
+        self.board = Board.shared()
+        self.popen = subprocess.Popen(
+            command(theirs, self.board.fd),
+            pass_fds=(theirs, self.board.fd),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment(),
+        )
+        os.close(theirs)
+        self.pid = self.popen.pid
+        self.name = worker_name(self.pid)
+        self.started_at = self.heard_at = time.monotonic()
+        self.ready = False
+        self.report: Description | None = None
+        self.paused = False
+        self.recycle_reason = ""
+        # Why, and since when, it has been asked to stop; and by when it must have ended.
+        self.stop_reason = ""
+        self.end_by = float("inf")
+        # Why it is killed, and which messages are to blame.
+        self.condemned = ""
+        self.guilty: frozenset[int] = frozenset()
+        self._on_frame = on_frame
+        self._on_gone = on_gone
+        self._outbox: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
+        self._wake_is_due = False
+        self._reader = threading.Thread(target=self._read, name=f"pgqueue-from-{self.pid}", daemon=True)
+        self._writer = threading.Thread(target=self._write, name=f"pgqueue-to-{self.pid}", daemon=True)
+        self.send(replace(orders, options=replace(orders.options, name=self.name)))
+        self._reader.start()
+        self._writer.start()
+
+    def send(self, *frame: Any) -> None:
+        """Never blocks: a child may be stopped, or hold its GIL."""
+        self._outbox.put(frame)
+
+    def wake(self) -> None:
+        # One at a time, so that the outbox of a child that does not read does not grow.
+        if not self._wake_is_due:
+            self._wake_is_due = True
+            self.send("wake")
+
+    def pause(self, paused: bool) -> None:
+        if paused != self.paused:
+            self.paused = paused
+            self.send("pause", paused)
+
+    def stop(self, reason: str, *, within: float) -> None:
+        """Ask it to end its work; it must have ended within so many seconds."""
+        if not self.stop_reason:
+            self.stop_reason = reason
+            self.end_by = time.monotonic() + within
+            self.send("stop", reason)
+
+    def condemn(self, why: str, guilty: frozenset[int] = frozenset()) -> None:
+        """Let each of its threads say where it is, then kill it and all that it has started."""
+        if self.condemned:
+            return
+        self.condemned, self.guilty = why, guilty
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+        killer = threading.Timer(LAST_WORDS, self.kill)
+        killer.daemon = True
+        killer.start()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def describe(self, supervisor: str) -> Description:
+        """By its last report; what it runs is seen even when it hangs."""
+        state = "stopping" if self.stop_reason else "running" if self.ready else "starting"
+        return Description(
+            name=self.name,
+            pid=self.pid,
+            state=state,
+            supervisor=supervisor,
+            running=as_json(self.board.running()),
+            totals=self.report.totals if self.report else {},
+            memory_bytes=self.report.memory_bytes if self.report else None,
+        )
+
+    def exit_status(self) -> int | None:
+        """None as long as it runs; negative: the signal that it died of."""
+        return self.popen.poll()
+
+    def bury(self) -> None:
+        """After its end: hear the last of what it said, end what it has left behind, forget it."""
+        self.kill()
+        self.link.cut()
+        self._outbox.put(None)
+        self._reader.join()
+        self._writer.join()
+        self.link.close()
+        self.board.close()
+
+    def _read(self) -> None:
+        while (frame := self.link.receive()) is not None:
+            self.heard_at = time.monotonic()
+            self._on_frame(self, frame)
+        self._on_gone()
+
+    def _write(self) -> None:
+        while (frame := self._outbox.get()) is not None:
+            if frame == ("wake",):
+                self._wake_is_due = False
+            self.link.send(*frame)
+
+
+def command(link: int, board: int) -> list[str]:
+    flags = [f"-W{option}" for option in sys.warnoptions]
+    flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
+    return [sys.executable, *flags, "-m", "django_pgqueue.worker.child", str(link), str(board)]
+
+
+def environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}
+    # As long as the child knows nothing else, it must find its own module.
+    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def end_of(status: int) -> str:
+    """In words: how a process ended."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+    return f"{name}, perhaps for want of memory" if -status == signal.SIGKILL else name

@@ -1,0 +1,68 @@
+"""The child's side of the link: does what the supervisor says, and reports to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from django_pgqueue.worker.registration import Description
+from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.supervisor.link import Link
+
+INTERVAL = 1.0
+
+
+class Inbox:
+    """Calls what ``on`` has for each frame. ``on_gone``: the supervisor does not exist any more."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        on: Mapping[str, Callable[..., None]],
+        on_gone: Callable[[], None],
+        crashed: Crashed,
+    ) -> None:
+        self._link = link
+        self._on = on
+        self._on_gone = on_gone
+        self._thread = Role("inbox", self._run, crashed=crashed)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """It hears until the process ends."""
+
+    def _run(self) -> None:
+        while (frame := self._link.receive()) is not None:
+            what, *rest = frame
+            self._on[what](*rest)
+        self._on_gone()
+
+
+class Reports:
+    """``describe``: what the supervisor shall know, every second. That it comes at all is the news that this process
+    is not stuck.
+    """
+
+    def __init__(self, link: Link, *, describe: Callable[[], Description], crashed: Crashed) -> None:
+        self._link = link
+        self._describe = describe
+        self._stopped = threading.Event()
+        self._thread = Role("reports", self._run, crashed=crashed)
+
+    def start(self) -> None:
+        self._link.send("ready")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while True:
+            self._link.send("report", self._describe())
+            if self._stopped.wait(INTERVAL):
+                break
+        self._link.send("report", self._describe())
