@@ -18,8 +18,9 @@ DEFAULTS: dict[str, Any] = {
     "MAX_ATTEMPTS": 5,
     # The longest time an idle worker sleeps without looking; NOTIFY wakes it earlier.
     "POLL_INTERVAL": timedelta(seconds=1),
-    # Connection for LISTEN, for projects behind a transaction pooler: a database alias; None: DATABASE; False: poll
-    # only.
+    # When enqueue notifies workers: while one is "waiting", "always", or "never", then they poll.
+    "NOTIFY": "waiting",
+    # Connection for LISTEN, for projects behind a transaction pooler: a database alias; None: DATABASE.
     "LISTEN_DATABASE": None,
     # How often a worker sweeps expired leases, moves the floors, prunes.
     "SWEEP_INTERVAL": timedelta(seconds=5),

@@ -25,11 +25,12 @@ COUNT: Rule = (
 )
 FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
 ALIAS: Rule = ("a database alias or None", lambda value: value is None or isinstance(value, str))
-LISTEN_ALIAS: Rule = ("a database alias, None or False", lambda value: value is False or ALIAS[1](value))
+NOTIFY: Rule = ('"waiting", "always" or "never"', lambda value: value in ("waiting", "always", "never"))
 
 RULES: dict[str, Rule] = {
     "DATABASE": ALIAS,
-    "LISTEN_DATABASE": LISTEN_ALIAS,
+    "NOTIFY": NOTIFY,
+    "LISTEN_DATABASE": ALIAS,
     "ARCHIVE_RETENTION": RETENTION,
     "DEAD_LETTER_RETENTION": RETENTION,
 }

@@ -15,17 +15,19 @@ from django.db import Error, connections
 from django_pgqueue.backoff import pause
 from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import floors, pruner, sweeper
+from django_pgqueue.sql.stall import LIMIT, LONGEST, Patience, expect_answers
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
 
 @dataclass(slots=True)
 class Step:
-    """``interval``: the setting that says how often it runs."""
+    """``interval``: the setting that says how often it runs. ``limit``: seconds that the database gets to answer."""
 
     name: str
     interval: str
     run_once: Callable[[str], Any]
+    limit: float = LIMIT
     due_at: float = 0.0
 
 
@@ -38,9 +40,11 @@ class MaintenanceLoop:
         self._steps = [
             Step("tick", "TICK_INTERVAL", floors.run_once),
             Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
-            Step("prune", "PRUNE_INTERVAL", pruner.run_once),
+            # It counts what it drops: a whole day of the archive.
+            Step("prune", "PRUNE_INTERVAL", pruner.run_once, limit=LONGEST),
         ]
         self._failures = 0
+        self._patience = Patience()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pgqueue-maintenance", daemon=True)
 
@@ -55,6 +59,7 @@ class MaintenanceLoop:
         """Run the steps that are due. Returns the seconds until the next one is."""
         for step in self._steps:
             if step.due_at <= time.monotonic():
+                self._patience.limit = step.limit
                 counts = step.run_once(self._using)
                 # Jitter, so that workers that started together do not all come at once.
                 step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * random.uniform(
@@ -75,6 +80,7 @@ class MaintenanceLoop:
     def _run(self) -> None:
         connection = connections[self._using] = connections[self._using].copy()
         connection.settings_dict["OPTIONS"].pop("pool", None)
+        expect_answers(connection, self._patience)
         try:
             rest = 0.0
             while not self._stopped.wait(rest):

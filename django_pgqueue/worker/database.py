@@ -11,6 +11,7 @@ from django.db import Error, InterfaceError, InternalError, OperationalError, co
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue.backoff import pause
+from django_pgqueue.sql.stall import expect_answers
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -19,7 +20,25 @@ TRANSIENT = (OperationalError, InterfaceError, InternalError)
 
 LISTENER = "listener"
 
+# For libpq, on TCP: a peer that is gone is noticed after about ten seconds, not after two hours.
+KEEP_ALIVE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
 T = TypeVar("T")
+
+
+def keep_alive() -> None:
+    """Let this process notice half-open connections soon, also those of its handlers; what the project sets, stays."""
+    for connection in connections.all():
+        if connection.vendor == "postgresql":
+            options = connections.settings[connection.alias].setdefault("OPTIONS", {})
+            for name, value in KEEP_ALIVE.items():
+                options.setdefault(name, value)
 
 
 def without_pool(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
@@ -30,9 +49,13 @@ def without_pool(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
 
 
 def dedicate(using: str) -> BaseDatabaseWrapper:
-    """Give this thread a connection of its own: one that it keeps all the time would only starve the pool."""
+    """Give this thread a connection of its own: one that it keeps all the time would only starve the pool.
+
+    It gives up a server that falls silent, so it is for short statements: not for handlers.
+    """
     connections[using] = connection = without_pool(connections[using])
     without_query_log(connection)
+    expect_answers(connection)
     return connection
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.heartbeat import heartbeat
@@ -21,7 +21,8 @@ from django_pgqueue.worker.role import Crashed, Role
 ROLE = "lease keeper"
 LOCK_NOT_AVAILABLE = "55P03"
 # A heartbeat must never wait behind one message that a hanging transaction has locked: the other leases would run out.
-LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '200ms', false)"
+# For one transaction: behind a pooler, a session is somebody else's the moment after.
+LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '200ms', true)"
 
 
 def key(delivery: Delivery) -> tuple[int, UUID | None]:
@@ -122,7 +123,9 @@ class LeaseKeeper:
 
     def _beat(self, deliveries: list[Delivery]) -> set[int]:
         try:
-            return set(heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using))
+            with transaction.atomic(using=self._using):
+                call(self._using, LOCK_TIMEOUT)
+                return set(heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using))
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", "") != LOCK_NOT_AVAILABLE:
                 raise
@@ -139,12 +142,6 @@ class LeaseKeeper:
         self._thread.join(5)
 
     def _run(self) -> None:
-        connection = dedicate(self._using)
-
-        def beat() -> None:
-            if connection.connection is None:
-                call(self._using, LOCK_TIMEOUT)
-            self.run_once()
-
+        dedicate(self._using)
         while not self._stopped.wait(self._every / 4):
-            self._outage.patiently(ROLE, beat, sleep=self._stopped.wait)
+            self._outage.patiently(ROLE, self.run_once, sleep=self._stopped.wait)

@@ -10,8 +10,12 @@ import psycopg
 from django.db import DatabaseError, connections
 
 from django_pgqueue.backoff import pause
+from django_pgqueue.sql.stall import expect_answers
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
+
+# Seconds without a notification after which it asks whether the server is still there.
+CHECK_INTERVAL = 5.0
 
 
 class Listener:
@@ -56,6 +60,7 @@ class Listener:
         while not self._stopped:
             connection = without_pool(connections[self._alias])
             connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{self._worker}"[:63]
+            expect_answers(connection)
             try:
                 connection.connect()
                 connection.connection.execute("LISTEN pgqueue")
@@ -76,7 +81,10 @@ class Listener:
             heard = list(session.notifies(timeout=0))
             if any(notification.payload in self._queues for notification in heard):
                 self._wake()
-            select.select([session.fileno(), self._stop_reader], [], [])
+            readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], CHECK_INTERVAL)
+            if not readable:
+                # Silence may be a connection that is half open. The limit on answers finds out.
+                session.execute("SELECT 1")
 
     def _sleep(self, seconds: float) -> None:
         select.select([self._stop_reader], [], [], seconds)

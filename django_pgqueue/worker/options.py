@@ -6,6 +6,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Literal
 from uuid import uuid4
 
 
@@ -18,9 +19,10 @@ class WorkerOptions:
     """``using``: alias of the queue's database. ``batch``: most messages of one dequeue.
 
     ``lease``, ``poll_interval``, ``shutdown_timeout``: how long a silent worker keeps its messages, an idle one sleeps,
-    a stopping one waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``once``: one dequeue;
-    ``drain``: until nothing is ready. ``max_messages``, ``max_age``, ``max_memory`` (bytes): when a process has done
-    enough, and makes way for a fresh one.
+    a stopping one waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``notify``: whether
+    enqueuers wake it when it is "waiting", or "always" send their NOTIFY. ``once``: one dequeue; ``drain``: until
+    nothing is ready. ``max_messages``, ``max_age``, ``max_memory`` (bytes): when a process has done enough, and makes
+    way for a fresh one.
     """
 
     using: str
@@ -31,6 +33,7 @@ class WorkerOptions:
     poll_interval: timedelta = timedelta(seconds=1)
     shutdown_timeout: timedelta = timedelta(seconds=30)
     listen: str | None = None
+    notify: Literal["waiting", "always"] = "waiting"
     once: bool = False
     drain: bool = False
     max_messages: int | None = None

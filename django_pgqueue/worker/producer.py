@@ -122,21 +122,28 @@ class Producer:
         return found
 
     def _fall_asleep(self, room: int) -> None:
-        now = time.monotonic()
-        if self._options.listen is not None and self._announced_until < now + self._poll:
-            period = 2 * self._poll + 1
-            self._announce(timedelta(seconds=period))
-            self._announced_until = now + period
-            # Whoever enqueued before the announcement could not know that we want to be woken.
-            if self.look(room):
-                return
+        # Whoever enqueued before the announcement could not know that we want to be woken.
+        if self._renew() and self.look(room):
+            return
         self._wake.wait(self._poll * random.uniform(0.8, 1.0))
 
     def _awake(self, found: int) -> None:
+        if self._options.notify == "always":
+            self._renew()
         # A trickle is served best by one who is known to sleep; in a flood, enqueuers need not notify.
-        if self._announced_until and found > 1:
+        elif self._announced_until and found > 1:
             self._announce(timedelta(0))
             self._announced_until = 0.0
+
+    def _renew(self) -> bool:
+        """Say that we want to be notified, unless an earlier word holds. Returns whether it was necessary."""
+        now = time.monotonic()
+        if self._options.listen is None or self._announced_until >= now + self._poll:
+            return False
+        period = 2 * self._poll + 1
+        self._announce(timedelta(seconds=period))
+        self._announced_until = now + period
+        return True
 
     def _announce(self, period: timedelta) -> None:
         if self._options.listen is not None and (period or self._announced_until):

@@ -15,7 +15,7 @@ from django_pgqueue.worker.atomic import Atomic
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.completer import Completer
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate, keep_alive
 from django_pgqueue.worker.executor import run
 from django_pgqueue.worker.lease_keeper import Keeper, LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
@@ -149,6 +149,7 @@ class Worker:
     def run(self) -> bool:
         """Work until the end. Returns whether it was clean: all handlers ended, all is written, no role crashed."""
         self.shutdown.install()
+        keep_alive()
         try:
             self._start()
             reason = self.shutdown.wait()

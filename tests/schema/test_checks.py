@@ -114,7 +114,8 @@ def test_a_check_of_other_apps_does_not_ask_about_the_queue() -> None:
         ({"MAX_ATTEMPTS": True}, "pgqueue.E003", "at least 1"),
         ({"AUTO_CREATE_CHANNELS": "yes"}, "pgqueue.E003", "True or False"),
         ({"DATABASE": 5}, "pgqueue.E003", "database alias"),
-        ({"LISTEN_DATABASE": True}, "pgqueue.E003", "None or False"),
+        ({"LISTEN_DATABASE": True}, "pgqueue.E003", "alias or None"),
+        ({"NOTIFY": "sometimes"}, "pgqueue.E003", "waiting"),
         ({"DATABASE": "nowhere"}, "pgqueue.E004", "no such alias"),
         ({"LISTEN_DATABASE": "nowhere"}, "pgqueue.E004", "no such alias"),
     ],
@@ -131,7 +132,13 @@ def test_a_wrong_setting_is_named(given: Any, problem: str, words: str) -> None:
     [
         {},
         DEFAULTS,
-        {"DATABASE": "default", "LISTEN_DATABASE": False, "ARCHIVE_RETENTION": None, "MAX_ATTEMPTS": 1},
+        {
+            "DATABASE": "default",
+            "NOTIFY": "never",
+            "LISTEN_DATABASE": None,
+            "ARCHIVE_RETENTION": None,
+            "MAX_ATTEMPTS": 1,
+        },
         {"AUTO_CREATE_CHANNELS": True, "LEASE": timedelta(milliseconds=1), "DEAD_LETTER_RETENTION": timedelta(days=1)},
     ],
 )

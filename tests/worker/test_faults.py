@@ -15,7 +15,6 @@ from django.db import connection
 
 from django_pgqueue.embedded import temporary_cluster
 from django_pgqueue.models import ArchivedMessage, Message
-from django_pgqueue.worker.lease_keeper import LOCK_TIMEOUT
 from tests.conftest import Connect
 from tests.worker.conftest import REPOSITORY, Process, effects, eventually, mark, marks, script, scripts, sql, where
 from tests.worker.scripted import handlers as scripted
@@ -106,7 +105,6 @@ def test_every_connection_of_a_busy_worker_may_die(start: Start, caplog: pytest.
 def test_a_message_that_somebody_locked_does_not_starve_the_heartbeats_of_the_others(
     start: Start, connect: Connect
 ) -> None:
-    assert "lock_timeout" in LOCK_TIMEOUT
     locked, other = scripts(2, ["effect"], ["await", "go"])
     worker = start(concurrency=2, lease=timedelta(seconds=1), maintenance=True)
     eventually(lambda: len(effects()) == 2)

@@ -11,13 +11,14 @@ import pytest
 from django.db import transaction
 
 from django_pgqueue import Delivery, channel_set
+from django_pgqueue.models import Message
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.role import Role
 from tests.conftest import Connect
-from tests.worker.conftest import effects, eventually, script, scripts, sql, where
+from tests.worker.conftest import effects, eventually, mark, script, scripts, sql, where
 
 Start = Callable[..., Any]
 # Longer than any test waits: whoever wakes up did so for another reason.
@@ -25,9 +26,13 @@ NEVER = timedelta(minutes=5)
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE 'LISTEN%%'"
 
 
+def sleepers() -> int:
+    return sql("SELECT count(*) FROM pgqueue_waiter WHERE wait_until > clock_timestamp()")[0][0]
+
+
 def asleep() -> bool:
     """A worker has said that it sleeps, and looked once more after that."""
-    if not sql("SELECT 1 FROM pgqueue_waiter WHERE wait_until > clock_timestamp()"):
+    if not sleepers():
         return False
     time.sleep(0.1)
     return True
@@ -72,9 +77,26 @@ def test_nobody_is_notified_while_no_worker_sleeps(start: Start, connect: Connec
     session = connect(autocommit=True)
     session.execute("LISTEN pgqueue")
     start(listen="default", poll_interval=NEVER).stop()
-    eventually(lambda: not sql("SELECT 1 FROM pgqueue_waiter WHERE wait_until > clock_timestamp()"))
+    eventually(lambda: not sleepers())
     script()
     assert list(session.notifies(timeout=0.2)) == []
+
+
+@pytest.mark.parametrize(("notify", "notifications"), [("waiting", 0), ("always", 1)])
+def test_a_worker_without_a_free_slot_is_notified_only_if_it_always_wants_to_be(
+    start: Start, connect: Connect, notify: str, notifications: int
+) -> None:
+    session = connect(autocommit=True)
+    session.execute("LISTEN pgqueue")
+    start(listen="default", poll_interval=NEVER, notify=notify, concurrency=2)
+    eventually(asleep)
+    scripts(2, ["effect"], ["await", "go"])
+    eventually(lambda: len(effects()) == 2 and sleepers() == notifications)
+    assert len(list(session.notifies(timeout=0.2))) == 1
+    script()
+    assert len(list(session.notifies(timeout=0.2))) == notifications
+    mark("go")
+    eventually(lambda: not Message.objects.exists())
 
 
 def test_a_worker_of_another_queue_sleeps_on(start: Start) -> None:

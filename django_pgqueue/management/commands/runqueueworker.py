@@ -73,8 +73,9 @@ class Command(BaseCommand):
             "--lease", type=seconds(), help="seconds that a silent worker keeps its messages (default: setting LEASE)"
         )
         parser.add_argument(
-            "--no-listen", action="store_true", help="poll only, for instance behind a transaction pooler"
-        )
+            "--notify", choices=["waiting", "always", "never"],
+            help="when enqueue shall wake it; never: poll only (default: setting NOTIFY)",
+        )  # fmt: skip
         parser.add_argument(
             "--poll-interval", type=seconds(), help="seconds between looks when idle (default: setting POLL_INTERVAL)"
         )
@@ -91,6 +92,7 @@ class Command(BaseCommand):
         check_pool(using, given["concurrency"])
         configure_logging(verbosity)
         handlers.autodiscover()
+        notify = given["notify"] or settings.NOTIFY
         options = WorkerOptions(
             using=using,
             queues=tuple(dict.fromkeys(given["queues"] or ["default"])),
@@ -99,9 +101,8 @@ class Command(BaseCommand):
             lease=given["lease"] or settings.LEASE,
             poll_interval=given["poll_interval"] or settings.POLL_INTERVAL,
             shutdown_timeout=given["shutdown_timeout"],
-            listen=None
-            if given["no_listen"] or settings.LISTEN_DATABASE is False
-            else settings.LISTEN_DATABASE or using,
+            listen=None if notify == "never" else settings.LISTEN_DATABASE or using,
+            notify="always" if notify == "always" else "waiting",
             once=given["once"],
             drain=given["drain"],
         )
