@@ -1,8 +1,12 @@
+import logging
+
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
+
+LOGGERS = ("django_pgqueue", "django_pgqueue.worker", "django_pgqueue.maintenance")
 
 
 class PgQueueConfig(AppConfig):
@@ -19,6 +23,10 @@ class PgQueueConfig(AppConfig):
 
     def ready(self) -> None:
         from django_pgqueue import checks, handlers  # noqa: F401  registers the system checks
+        from django_pgqueue.redaction import RedactingFilter
+
+        for name in LOGGERS:
+            logging.getLogger(name).addFilter(RedactingFilter())
 
         # Enqueuers go by the policy of a handler too: its queue, attempts and back-off.
         handlers.autodiscover()

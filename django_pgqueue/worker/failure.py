@@ -1,21 +1,28 @@
-"""Exceptions as JSON: what is kept with a message about an attempt that failed. No locals: they may hold secrets."""
+"""Exceptions as JSON: what is kept with a message about an attempt that failed. No locals, and no known secrets."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
 
+from django_pgqueue.redaction import HIDDEN, redact
+
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 10_000
 LONGEST_CHAIN = 10
+LONGEST_GROUP = 10
+# Violations of NOT NULL and CHECK: their detail shows the whole row, in the language of the server.
+SHOWS_ROW = {"23502", "23514"}
+# Of an endless text so much is searched for secrets.
+LONGEST_SEARCHED = 100_000
 
 
 def describe(error: BaseException) -> dict[str, str]:
     """Type, message and traceback of an exception, fit for jsonb and of bounded length."""
     return {
         "type": type_name(error),
-        "message": clean(message_of(error), LONGEST_MESSAGE),
-        "traceback": clean("\n".join(lines(error)), LONGEST_TRACEBACK),
+        "message": text_of(message_of(error), LONGEST_MESSAGE),
+        "traceback": text_of("\n".join(lines(error)), LONGEST_TRACEBACK),
     }
 
 
@@ -28,9 +35,21 @@ def type_name(error: BaseException) -> str:
 
 def message_of(error: BaseException) -> str:
     try:
-        return str(error)
+        return without_row(str(error), error)
     except Exception:  # a broken __str__ must not hide the failure
         return "(the exception cannot be shown as text)"
+
+
+def without_row(text: str, error: BaseException) -> str:
+    for shown in (error, error.__cause__):
+        if getattr(shown, "sqlstate", None) in SHOWS_ROW and (detail := shown.diag.message_detail):  # type: ignore[union-attr]
+            text = text.replace(detail, HIDDEN)
+    return text
+
+
+def text_of(text: str, longest: int) -> str:
+    """Redacted before it is cut: half a secret would not be known as one."""
+    return clean(redact(clean(text, LONGEST_SEARCHED)), longest)
 
 
 def clean(text: str, longest: int) -> str:
@@ -49,8 +68,18 @@ def lines(error: BaseException) -> Iterator[str]:
             if frame.f_globals.get("__name__") != "django_pgqueue.worker.executor":
                 yield f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}'
         yield f"{type_name(link)}: {message_of(link)}"
+        yield from notes(link)
+        if isinstance(link, BaseExceptionGroup):
+            for inner in link.exceptions[:LONGEST_GROUP]:
+                yield f"  + {type_name(inner)}: {message_of(inner)}"
+                yield from notes(inner)
         if introduction:
             yield f"\n{introduction}\n"
+
+
+def notes(error: BaseException) -> list[str]:
+    found = getattr(error, "__notes__", ())
+    return [note for note in found if isinstance(note, str)] if isinstance(found, list) else []
 
 
 def chain(error: BaseException) -> list[tuple[BaseException, str]]:

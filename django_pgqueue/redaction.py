@@ -1,0 +1,173 @@
+"""Texts without secrets: errors are kept for weeks, and read by many. What is not known as a secret is not hidden."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+from django.conf import global_settings
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+
+HIDDEN = "********"
+SHORTEST_SECRET = 5
+# From this length on a secret is one also inside of a longer word.
+UNMISTAKABLE = 12
+DEEPEST = 6
+# Of Django's own settings, those whose names sound secret are, but for these, names of classes and cookies.
+DJANGO_SECRETS = {"SECRET_KEY", "SECRET_KEY_FALLBACKS", "EMAIL_HOST_PASSWORD"}
+
+SECRET_NAME = (
+    r"(?:passw(?:or)?d|passphrase|pwd|secret|token(?!s|iz)|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"|credential|signature|session_?id|csrf)[\w-]{0,64}"
+)
+SECRET_VARIABLE = re.compile(SECRET_NAME, re.IGNORECASE)
+NO_SECRETS = {"PWD", "OLDPWD"}  # of a shell: they are in the path of each file
+URL_PASSWORD = re.compile(r"(?<=://)([^\s:/@'\"]{0,256}:)((?!\d+/)[^\s'\"]{1,1024}|[^\s/'\"]{1,1024})@")
+VALUE = r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|['\"]?(?!(?:None|null|True|False)\b)[^\s'\"&]+"
+
+# Each hides its group "secret". What could repeat is bounded: a text of any length takes linear time.
+PATTERNS = [
+    re.compile(r"(?P<secret>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z))", re.DOTALL),
+    # Rows and parameters in the words of PostgreSQL.
+    re.compile(r"Failing row contains (?P<secret>.*?)(?=\n[A-Z]+:|\n\n|\Z)", re.DOTALL),
+    re.compile(r"\$\d+ = (?P<secret>'(?:[^']|'')*+')"),
+    re.compile(r"COPY \S{1,200}, line \d+(?:, column \S{1,200})?: (?P<secret>\".*\")"),
+    re.compile(rf"Key \([^()\n]{{0,200}}?{SECRET_NAME}[^()\n]{{0,200}}\)=(?P<secret>\(.*?\))(?= |$)", re.I | re.M),
+    # Headers of HTTP.
+    re.compile(
+        r"\b(?:authorization|cookie)['\"]?\s{0,4}[:=]\s{0,4}(?:b(?=['\"]))?(?P<secret>'[^'\n]*+'|\"[^\"\n]*+\"|[^\s'\"][^\r\n'\"]*)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\b(?:bearer|basic)\s{1,4}(?P<secret>[\w.~+/=-]{8,})", re.IGNORECASE),
+    # password=…, "api_key": "…", --token …
+    re.compile(
+        rf"{SECRET_NAME}['\"]?\]?\s{{0,4}}(?:=>|[:=])\s{{0,4}}(?:b(?=['\"]))?(?P<secret>{VALUE})", re.IGNORECASE
+    ),
+    re.compile(rf"(?<!\S)--[\w-]{{0,64}}?{SECRET_NAME}\s{{1,4}}(?P<secret>{VALUE})", re.IGNORECASE),
+    # What can be told by its looks: JSON web tokens, keys of AWS, GitHub, Slack, Stripe.
+    re.compile(
+        r"\b(?P<secret>eyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*|A(?:KIA|SIA)[0-9A-Z]{16}|gh[pousr]_\w{20,}"
+        r"|github_pat_\w{20,}|xox[abeprs]-[\w-]{10,}|[rs]k_(?:live|test)_\w{10,})"
+    ),
+    re.compile(r"https?://(?P<secret>[^\s:/@'\"]{1,1024})(?=@)", re.IGNORECASE),
+]
+
+
+def redact(text: str) -> str:
+    """The text with its secrets hidden: known values, passwords in URLs, ``password=…``, tokens, rows in database
+    errors."""
+    text = URL_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text)
+    known = known_secrets()
+    if known is not None:
+        text = known.sub(HIDDEN, text)
+    for pattern in PATTERNS:
+        text = pattern.sub(hide, text)
+    return text
+
+
+def hide(match: re.Match[str]) -> str:
+    start, end = (place - match.start() for place in match.span("secret"))
+    return match[0][:start] + HIDDEN + match[0][end:]
+
+
+@cache
+def known_secrets() -> re.Pattern[str] | None:
+    """The values of settings and environment variables with secret names, and the passwords of the databases."""
+    words: set[str] = set()
+    for secret in {*secrets_of_settings(), *secrets_of_environment()}:
+        if len(secret) >= SHORTEST_SECRET and not is_plain(secret):
+            words |= {secret, repr(secret)[1:-1], quote(secret, safe=""), quote_plus(secret)}
+    if not words:
+        return None
+    # The longest first: a secret may begin like another one.
+    return re.compile("|".join(bounded(word) for word in sorted(words, key=lambda word: (-len(word), word))))
+
+
+def forget_secrets(**kwargs: object) -> None:
+    known_secrets.cache_clear()
+
+
+setting_changed.connect(forget_secrets)
+
+
+def bounded(word: str) -> str:
+    return re.escape(word) if len(word) >= UNMISTAKABLE else rf"(?<!\w){re.escape(word)}(?!\w)"
+
+
+def is_plain(text: str) -> bool:
+    """AUTH_BACKEND = "shop.auth.Backend" and KEY_FOLDER = "/srv/shop" sound secret, are none, and are in tracebacks."""
+    if text.startswith("/") and os.path.exists(text):
+        return True
+    parts = text.split(".")
+    return len(parts) > 1 and all(map(str.isidentifier, parts)) and parts[0] in sys.modules
+
+
+def secrets_of_settings() -> Iterator[str]:
+    from django.views.debug import get_default_exception_reporter_filter
+
+    hidden = getattr(get_default_exception_reporter_filter(), "hidden_settings", SECRET_VARIABLE)
+    for name in dir(django_settings):
+        if not name.isupper():
+            continue
+        value = getattr(django_settings, name)
+        if name == "DATABASES":
+            yield from secrets_in(value, SECRET_VARIABLE)
+        elif not hasattr(global_settings, name):
+            yield from secrets_in({name: value}, hidden)
+        elif name in DJANGO_SECRETS:
+            yield from texts_in(value)
+        else:
+            yield from secrets_in(value, SECRET_VARIABLE)
+
+
+def secrets_of_environment() -> Iterator[str]:
+    found = {name: value for name, value in os.environ.copy().items() if name not in NO_SECRETS}
+    yield from secrets_in(found, SECRET_VARIABLE)
+
+
+def secrets_in(value: Any, names: re.Pattern[str], depth: int = DEEPEST) -> Iterator[str]:
+    """The texts under secret names, and the passwords of URLs, in nested dicts and lists."""
+    if isinstance(value, str):
+        for match in URL_PASSWORD.finditer(value):
+            yield match[2]
+            yield unquote(match[2])
+    elif isinstance(value, dict) and depth:
+        for key, inner in value.items():
+            if isinstance(key, str) and names.search(key):
+                yield from texts_in(inner, depth - 1)
+            else:
+                yield from secrets_in(inner, names, depth - 1)
+    elif isinstance(value, list | tuple | set) and depth:
+        for inner in value:
+            yield from secrets_in(inner, names, depth - 1)
+
+
+def texts_in(value: Any, depth: int = DEEPEST) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, bytes):
+        yield value.decode("utf-8", "backslashreplace")
+    elif isinstance(value, dict | list | tuple | set) and depth:
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(inner, depth - 1)
+
+
+class RedactingFilter(logging.Filter):
+    """Hides secrets in the message and the traceback of a log record, before any handler formats it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and not record.exc_text:
+            # Formatters take this text, and do not make one of their own.
+            record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
+        text = record.getMessage()
+        cleaned = redact(text)
+        if cleaned != text:
+            record.msg, record.args = cleaned, ()
+        return True
