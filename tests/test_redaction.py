@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,10 +167,21 @@ class TestFailures:
             assert told in text
 
     def test_a_secret_where_the_text_is_cut_is_not_left_in_halves(self) -> None:
-        for shift in range(0, 20, 3):
-            text = failure(ValueError("x" * (LONGEST_MESSAGE // 2 - 9 - shift) + f" password={CANARY} " + "y" * 5000))
-            assert "cana" not in text
-            assert "7f3a" not in text
+        half = LONGEST_MESSAGE // 2
+        for shift in range(12):
+            text = describe(ValueError("x" * 5000 + f" password={CANARY} yy" + "y" * (half - shift)))["message"]
+            assert "a y" not in text
+            text = describe(ValueError("x" * (half - shift) + f" password={CANARY} " + "y" * 5000))["message"]
+            assert "canary" not in text
+
+    def test_the_row_in_a_database_error_is_hidden_in_any_language(self) -> None:
+        detail = f"Fehlgeschlagene Zeile enthält (1, null, {CANARY})."
+        cause = Exception(f"NULL-Wert\nDETAIL:  {detail}")
+        cause.sqlstate, cause.diag = "23502", SimpleNamespace(message_detail=detail)  # type: ignore[attr-defined]
+        error = ValueError(str(cause))
+        error.__cause__ = cause
+        assert CANARY not in failure(error)
+        assert "NULL-Wert" in failure(error)
 
     def test_notes_that_are_none_do_no_harm(self) -> None:
         error = ValueError("told")
