@@ -14,6 +14,8 @@ DEFAULTS: dict[str, Any] = {
     "AUTO_CREATE_CHANNELS": False,
     # How long a worker may be silent before its messages are given to others.
     "LEASE": timedelta(seconds=15),
+    # How long a handler may run that has no timeout of its own; None: no limit.
+    "HANDLER_TIMEOUT": timedelta(hours=1),
     # Deliveries of a message before it is dead-lettered, unless the handler or the message says otherwise.
     "MAX_ATTEMPTS": 5,
     # The longest time an idle worker sleeps without looking; NOTIFY wakes it earlier.

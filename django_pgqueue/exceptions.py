@@ -66,6 +66,14 @@ class UnknownHandler(PgQueueError):
     """No handler of this name is registered in this worker."""
 
 
+class HandlerTimeout(PgQueueError):
+    """A handler ran longer than its timeout. Raised inside of it, so that it can clean up."""
+
+    # PyThreadState_SetAsyncExc makes the instance, without arguments.
+    def __init__(self, message: str = "The handler ran longer than its timeout.", *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+
+
 class HandlerError(PgQueueError):
     """A handler did what no handler may do, for example returned something that is not an outcome."""
 

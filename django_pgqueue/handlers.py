@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import Any
 
 from django.utils.module_loading import autodiscover_modules
@@ -26,6 +27,8 @@ class Handler:
     max_attempts: int | None = None
     backoff: timedelta | None = None
     batch: int | None = None
+    timeout: timedelta | None = None
+    asynchronous: bool = False
 
 
 _registry: dict[str, Handler] = {}
@@ -39,6 +42,7 @@ def handler(
     max_attempts: int | None = None,
     backoff: timedelta | None = None,
     batch: int | None = None,
+    timeout: timedelta | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
@@ -54,9 +58,15 @@ def handler(
     with nothing (all are done) or a dict of outcomes by message id. When it raises, or one message of an atomic batch
     is to be retried, it is called again for each message alone: one bad message does not fail the others. Let it lock
     rows in a fixed order: batches run beside each other.
+
+    ``timeout`` (default: setting HANDLER_TIMEOUT): HandlerTimeout is raised in a function that runs longer, and its
+    message is retried, or dead-lettered as ``timed_out``. An ``async def`` function runs in the event loop of the
+    worker, beside many others; it is cancelled at its timeout. It cannot be ``atomic``.
     """
     if batch is not None and batch < 1:
         raise ValueError(f"batch of the handler {name!r} is {batch}: it must be at least 1.")
+    if timeout is not None and timeout <= timedelta(0):
+        raise ValueError(f"timeout of the handler {name!r} is {timeout}: it must be longer than zero.")
 
     def register(function: Function) -> Function:
         known = _registry.get(name)
@@ -65,7 +75,15 @@ def handler(
                 f"Two handlers are called {name!r}: {known.function.__module__}.{known.function.__qualname__} and "
                 f"{function.__module__}.{function.__qualname__}. Rename one."
             )
-        _registry[name] = Handler(name, function, atomic, queue, max_attempts, backoff, batch)
+        asynchronous = iscoroutinefunction(function)
+        if asynchronous and atomic:
+            raise ValueError(
+                f"The handler {name!r} is async and atomic: Django's transactions belong to one thread. Make it sync, "
+                "or settle in a sync function that is called through sync_to_async."
+            )
+        _registry[name] = Handler(
+            name, function, atomic, queue, max_attempts, backoff, batch, timeout=timeout, asynchronous=asynchronous
+        )
         return function
 
     return register
@@ -87,6 +105,11 @@ def find(name: str) -> Handler | None:
 
 def names() -> list[str]:
     return sorted(_registry)
+
+
+def kinds() -> set[bool]:
+    """Which kinds there are: True for async functions."""
+    return {known.asynchronous for known in _registry.values()}
 
 
 def unregister(name: str) -> None:

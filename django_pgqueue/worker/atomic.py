@@ -13,11 +13,10 @@ from django.db import Error, connections, transaction
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import LeaseLost, PartitionMissing
-from django_pgqueue.handlers import Handler
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import Retry
-from django_pgqueue.worker.executor import Execution, failed, run
+from django_pgqueue.worker.executor import Execution, failed
 from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
@@ -25,53 +24,48 @@ from django_pgqueue.worker.settle import batches, settle
 
 REPAIRS = 5
 
+# Runs the handler once for all of the deliveries.
+Work = Callable[[list[Delivery]], list[Execution]]
+
 
 class Atomic:
-    """``put``: takes the outcomes that are not settled in the handler's transaction."""
-
-    def __init__(
-        self, options: WorkerOptions, *, keeper: Keeper, ledger: Ledger, put: Callable[[Execution], None]
-    ) -> None:
+    def __init__(self, options: WorkerOptions, *, keeper: Keeper, ledger: Ledger) -> None:
         self._using = options.using
         self._lease = options.lease
         self._keeper = keeper
         self._ledger = ledger
-        self._put = put
 
-    def run(self, handler: Handler, deliveries: list[Delivery], *, repairs: int = REPAIRS) -> None:
-        """Run the handler for the deliveries in one transaction; when that fails, for each of them alone."""
+    def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = REPAIRS) -> list[Execution]:
+        """Run the handler for the deliveries in one transaction; when that fails, for each of them alone.
+
+        Returns the outcomes that are not settled in the handler's transaction.
+        """
         started = time.monotonic()
         try:
-            executions, settled = self._transact(handler, deliveries)
+            executions, settled = self._transact(work, deliveries)
         except PartitionMissing as error:
             self._keeper.settling(deliveries, now=False)
             if repairs and self._repaired(repairs):
-                self.run(handler, deliveries, repairs=repairs - 1)
-            else:
-                self._failed(handler, deliveries, error, started)
-            return
+                return self.run(work, deliveries, repairs=repairs - 1)
+            return self._failed(work, deliveries, error, started)
         except LeaseLost as error:
             self._keeper.settling(deliveries, now=False)
             lost = [delivery for delivery in deliveries if delivery.id in error.ids]
             self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
-            self._one_by_one(handler, [delivery for delivery in deliveries if delivery.id not in error.ids])
-            return
+            return self._one_by_one(work, [delivery for delivery in deliveries if delivery.id not in error.ids])
         except Exception as error:
             self._keeper.settling(deliveries, now=False)
-            self._failed(handler, deliveries, error, started)
-            return
+            return self._failed(work, deliveries, error, started)
         if settled is not None:
             self._keeper.release(deliveries)
             self._ledger.record(executions, settled)
-        elif len(executions) == 1:
-            self._put(executions[0])
-        else:
-            self._one_by_one(handler, deliveries)
+            return []
+        return executions if len(executions) == 1 else self._one_by_one(work, deliveries)
 
-    def _transact(self, handler: Handler, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
+    def _transact(self, work: Work, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
         """One transaction. Returns the executions, and what became of each message: None if all is rolled back."""
         with transaction.atomic(using=self._using):
-            executions = run(handler.function, deliveries, batch=handler.batch is not None)
+            executions = work(deliveries)
             if any(execution.raised or isinstance(execution.outcome, Retry) for execution in executions):
                 transaction.set_rollback(True, using=self._using)
                 return executions, None
@@ -98,12 +92,10 @@ class Atomic:
             return False
         return True
 
-    def _failed(self, handler: Handler, deliveries: list[Delivery], error: Exception, started: float) -> None:
+    def _failed(self, work: Work, deliveries: list[Delivery], error: Exception, started: float) -> list[Execution]:
         if len(deliveries) == 1:
-            self._put(failed(deliveries[0], error, seconds=time.monotonic() - started))
-        else:
-            self._one_by_one(handler, deliveries)
+            return [failed(deliveries[0], error, seconds=time.monotonic() - started)]
+        return self._one_by_one(work, deliveries)
 
-    def _one_by_one(self, handler: Handler, deliveries: list[Delivery]) -> None:
-        for delivery in deliveries:
-            self.run(handler, [delivery])
+    def _one_by_one(self, work: Work, deliveries: list[Delivery]) -> list[Execution]:
+        return [execution for delivery in deliveries for execution in self.run(work, [delivery])]

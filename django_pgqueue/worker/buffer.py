@@ -1,4 +1,4 @@
-"""The buffer: messages that are leased to this worker and not started yet, and how many more it may take."""
+"""The buffer: messages for the slots that are leased to this worker and not started yet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from django_pgqueue.delivery import Delivery
-
-# Seconds. A message shall not wait longer than this in memory: another worker might have started it.
-LONGEST_WAIT = 0.2
-# So many dequeues fit into memory.
-LARGEST = 4
-INERTIA = 0.9
+from django_pgqueue.worker.pace import Pace
 
 
 class Buffer:
@@ -26,28 +21,25 @@ class Buffer:
         self, concurrency: int, batch: int, *, wake: Callable[[], None], together: Callable[[Delivery], int]
     ) -> None:
         self.concurrency = concurrency
-        self.batch = batch
         self.running = 0
+        self.closed = False
+        self._pace = Pace(concurrency, batch)
         self._wake = wake
         self._together = together
         self._idle = 0
-        self._seconds: float | None = None
-        self.closed = False
         self._waiting: deque[Delivery] = deque()
         self._changed = threading.Condition()
 
     def room(self) -> int:
-        """How many messages to dequeue now: 0 as long as enough are here, so that dequeues come in batches."""
         with self._changed:
             return self._room()
 
+    def most(self) -> int:
+        with self._changed:
+            return self._pace.most(len(self._waiting), self.running)
+
     def _room(self) -> int:
-        prefetch = (
-            min(LARGEST * self.batch, int(self.concurrency * LONGEST_WAIT / self._seconds)) if self._seconds else 0
-        )
-        wanted = self.concurrency + prefetch
-        room = wanted - len(self._waiting) - self.running
-        return min(room, self.batch) if room > 0 and (not self._waiting or room >= wanted // 2) else 0
+        return self._pace.room(len(self._waiting), self.running)
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         with self._changed:
@@ -77,8 +69,7 @@ class Buffer:
     def finished(self, count: int, seconds: float) -> None:
         with self._changed:
             self.running -= count
-            each, before = seconds / count, INERTIA**count
-            self._seconds = max(1e-6, each if self._seconds is None else before * self._seconds + (1 - before) * each)
+            self._pace.passed(count, seconds)
             room = self._room()
             if not self.running:
                 self._changed.notify_all()

@@ -49,12 +49,13 @@ class Completer:
         self._ledger = ledger
         self._outage = outage
         self._on_settled = on_settled
-        self._outcomes: SimpleQueue[Execution | None] = SimpleQueue()
+        self._outcomes: SimpleQueue[list[Execution] | None] = SimpleQueue()
         self._gave_up = threading.Event()
         self._thread = Role("completer", self._run, crashed=crashed)
 
-    def put(self, execution: Execution) -> None:
-        self._outcomes.put(execution)
+    def put(self, executions: list[Execution]) -> None:
+        if executions:
+            self._outcomes.put(executions)
 
     def start(self) -> None:
         self._thread.start()
@@ -76,15 +77,19 @@ class Completer:
             self.run_once(collected)
 
     def _collect(self) -> tuple[list[Execution], bool]:
-        found = [self._outcomes.get()]
+        """What came in, and whether more will."""
+        found: list[Execution] = []
+        part = self._outcomes.get()
         until = time.monotonic() + COLLECT
-        while found[-1] is not None and len(found) < LARGEST:
+        while part is not None:
+            found += part
+            if len(found) >= LARGEST:
+                return found, True
             try:
-                found.append(self._outcomes.get(timeout=max(0.0, until - time.monotonic())))
+                part = self._outcomes.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
-                break
-        executions = [execution for execution in found if execution is not None]
-        return executions, found[-1] is not None
+                return found, True
+        return found, False
 
     def run_once(self, executions: list[Execution]) -> None:
         """Settle the executions, whatever they are, however long it takes."""

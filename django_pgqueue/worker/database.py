@@ -82,6 +82,15 @@ def tidy() -> None:
             logger.debug("a broken connection did not close", exc_info=True)
 
 
+def recover(using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]) -> None:
+    """Tidy up after a message. If the connection broke under it, see whether the server is there before the next."""
+    connection = connections[using]
+    suspicious = connection.errors_occurred
+    tidy()
+    if suspicious and connection.connection is None:
+        outage.patiently(role, connection.ensure_connection, sleep=sleep)
+
+
 class Outage:
     """Says once that the database is away, whichever role notices it first, and once that it is back."""
 
@@ -92,6 +101,10 @@ class Outage:
         self._failing: set[str] = set()
         self._calm = threading.Event()
         self._calm.set()
+
+    @property
+    def over(self) -> bool:
+        return self._calm.is_set()
 
     def wait_until_over(self, timeout: float) -> bool:
         """Returns False if it lasts longer. Nothing that the work needs is away when only the listener fails."""

@@ -64,8 +64,8 @@ def lines(error: BaseException) -> Iterator[str]:
         if link.__traceback__ is not None:
             yield "Traceback (most recent call last):"
         for frame, line in traceback.walk_tb(link.__traceback__):
-            # The first frame is the executor's own.
-            if frame.f_globals.get("__name__") != "django_pgqueue.worker.executor":
+            # The first frames are the worker's own.
+            if not frame.f_globals.get("__name__", "").startswith("django_pgqueue.worker."):
                 yield f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}'
         yield f"{type_name(link)}: {message_of(link)}"
         yield from notes(link)

@@ -16,7 +16,9 @@ def worker_name(pid: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """``using``: alias of the queue's database. ``batch``: most messages of one dequeue.
+    """``using``: alias of the queue's database. ``concurrency``: sync handlers at the same time, each in a thread;
+    ``async_concurrency``: async ones. ``batch``: most messages of one dequeue. ``timeout``: of handlers that have none;
+    ``grace``: after it, for a handler to end by itself.
 
     ``lease``, ``poll_interval``, ``shutdown_timeout``: how long a silent worker keeps its messages, an idle one sleeps,
     a stopping one waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``notify``: whether
@@ -28,8 +30,11 @@ class WorkerOptions:
     using: str
     queues: tuple[str, ...] = ("default",)
     concurrency: int = 4
+    async_concurrency: int = 100
     batch: int = 50
     lease: timedelta = timedelta(seconds=15)
+    timeout: timedelta | None = timedelta(hours=1)
+    grace: timedelta = timedelta(seconds=5)
     poll_interval: timedelta = timedelta(seconds=1)
     shutdown_timeout: timedelta = timedelta(seconds=30)
     listen: str | None = None

@@ -4,81 +4,159 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from django.db import connections
 
+from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.database import Outage, tidy, without_query_log
-from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.database import recover, without_query_log
+from django_pgqueue.worker.executor import Execution, stuck
+from django_pgqueue.worker.perform import Limited
+from django_pgqueue.worker.role import Role
+from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.thread_run import ThreadRun
 
 ROLE = "slot"
 
 logger = logging.getLogger("django_pgqueue.worker")
 
+Perform = Callable[[list[Delivery], Limited], list[Execution]]
+
 
 class Slots:
-    """``perform`` runs the handlers of what the buffer gives and hands the outcomes on; ``abandon``: it could not.
+    """``perform``: see :class:`django_pgqueue.worker.perform.Performer`.
 
-    ``using``: alias of the queue's database. While it is away, nothing is started: it would only use up attempts.
+    While the queue's database is away, nothing is started: it would only use up attempts.
     """
 
-    def __init__(
-        self,
-        buffer: Buffer,
-        *,
-        perform: Callable[[list[Delivery]], None],
-        abandon: Callable[[list[Delivery]], object],
-        using: str,
-        outage: Outage,
-        crashed: Crashed,
-    ) -> None:
+    def __init__(self, buffer: Buffer, *, perform: Perform, runtime: Runtime) -> None:
         self._buffer = buffer
         self._perform = perform
-        self._abandon = abandon
-        self._using = using
-        self._outage = outage
-        self._threads = [
-            Role(f"slot-{number}", self._run, crashed=crashed) for number in range(1, buffer.concurrency + 1)
-        ]
+        self._runtime = runtime
+        self._slots = [self._slot(number) for number in range(1, buffer.concurrency + 1)]
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        for slot in self._slots:
+            slot.thread.start()
 
     def join(self, timeout: float) -> None:
         """Wait until the threads of a closed buffer have closed their connections."""
         deadline = time.monotonic() + timeout
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        for slot in self._slots:
+            slot.thread.join(max(0.0, deadline - time.monotonic()))
+
+    def runs(self) -> Iterator[ThreadRun]:
+        for slot in list(self._slots):
+            run = slot.current
+            if run is not None:
+                yield run
+
+    def _slot(self, number: int) -> Slot:
+        return Slot(number, self._buffer, perform=self._perform, runtime=self._runtime, replace=self._replace)
+
+    def _replace(self, slot: Slot, deliveries: list[Delivery]) -> None:
+        """The slot hangs for good in the handler of the deliveries: settle them, and go on with another thread."""
+        ids = ", ".join(f"#{delivery.id}" for delivery in deliveries)
+        logger.error(
+            "the handler %s does not end (%s): its thread is given up", deliveries[0].handler, ids,
+            extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
+        )  # fmt: skip
+        self._runtime.put([stuck(delivery) for delivery in deliveries])
+        new = self._slot(slot.number)
+        self._slots[slot.number - 1] = new
+        if not self._buffer.closed:
+            new.thread.start()
+        self._runtime.recycle("a thread hangs")
+
+
+class Slot:
+    """``replace``: called, from another thread, when it does not come back from its handler."""
+
+    def __init__(
+        self,
+        number: int,
+        buffer: Buffer,
+        *,
+        perform: Perform,
+        runtime: Runtime,
+        replace: Callable[[Slot, list[Delivery]], None],
+    ) -> None:
+        self.number = number
+        self.thread = Role(f"slot-{number}", self._run, crashed=runtime.crashed)
+        self.current: ThreadRun | None = None
+        self._buffer = buffer
+        self._perform = perform
+        self._runtime = runtime
+        self._replace = replace
+        self._deliveries: list[Delivery] = []
+        self._places: list[int] = []
+        self._started = 0.0
+        # One ticket: whoever takes it, says what becomes of the deliveries.
+        self._verdict: list[None] = []
 
     def _run(self) -> None:
         for connection in connections.all():
             without_query_log(connection)
         while (deliveries := self._next()) is not None:
-            started = time.monotonic()
+            self._begin(deliveries)
             try:
-                self._perform(deliveries)
+                executions = self._perform(deliveries, self._limited)
             except BaseException:  # a slot that dies silently would be missing until the next restart
-                self._abandon(deliveries)
                 ids = [delivery.id for delivery in deliveries]
                 logger.exception("a slot failed; the leases of %s will expire", ids, extra={"event": "slot_failed"})
-            self._tidy()
-            self._buffer.finished(len(deliveries), time.monotonic() - started)
+                self._runtime.abandon(deliveries)
+                executions = []
+            if not self._end():
+                return
+            self._runtime.put(executions)
+            recover(self._runtime.using, ROLE, self._runtime.outage, sleep=self._sleep)
+            self._buffer.finished(len(deliveries), time.monotonic() - self._started)
+
+    def _begin(self, deliveries: list[Delivery]) -> None:
+        self._started = time.monotonic()
+        self._deliveries = deliveries
+        # A batch that fails is handled again, one by one.
+        calls = 1 if len(deliveries) == 1 else 1 + len(deliveries)
+        timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
+        self._places = self._runtime.board.begin(deliveries, self._started + calls * timeout)
+        self._verdict.append(None)
+
+    def _end(self) -> bool:
+        """Returns False if somebody has given this thread up."""
+        try:
+            self._verdict.pop()
+        except IndexError:
+            return False
+        self._runtime.board.end(self._places)
+        return True
+
+    def _limited(self, handler: Handler) -> Callable[[Any], Any]:
+        timeout = self._runtime.timeout_of(handler)
+
+        def call(argument: Any) -> Any:
+            run = self.current = ThreadRun(timeout, self._give_up)
+            self._runtime.expect(run.deadline)
+            try:
+                return run.call(handler.function, argument)
+            finally:
+                self.current = None
+
+        return call
+
+    def _give_up(self) -> None:
+        if not self._end():
+            return
+        self._replace(self, self._deliveries)
+        self._buffer.finished(len(self._deliveries), time.monotonic() - self._started)
 
     def _next(self) -> list[Delivery] | None:
-        while not self._outage.wait_until_over(0.5) and not self._buffer.closed:
+        while not self._runtime.outage.wait_until_over(0.5) and not self._buffer.closed:
             pass
         return self._buffer.take()
-
-    def _tidy(self) -> None:
-        connection = connections[self._using]
-        suspicious = connection.errors_occurred
-        tidy()
-        if suspicious and connection.connection is None:
-            # It broke under the handler. See whether the server is there, before the next message fails as well.
-            self._outage.patiently(ROLE, connection.ensure_connection, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from django_pgqueue import handlers
@@ -16,15 +16,19 @@ from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.completer import Completer
 from django_pgqueue.worker.database import Outage, dedicate, keep_alive
-from django_pgqueue.worker.executor import run
+from django_pgqueue.worker.deadlines import Deadlines, Run
+from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.lease_keeper import Keeper, LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.listener import Listener
+from django_pgqueue.worker.loop import AsyncRunner
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.perform import Performer
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.registration import Description, Registration, as_json
 from django_pgqueue.worker.role import Role
+from django_pgqueue.worker.runtime import Runtime
 from django_pgqueue.worker.settle import give_back
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.slots import Slots
@@ -79,19 +83,26 @@ class Worker:
         self._completer = Completer(
             using, keeper=self._keeper, ledger=self.ledger, outage=outage, on_settled=self._wake, crashed=crashed
         )
-        self._atomic = Atomic(options, keeper=self._keeper, ledger=self.ledger, put=self._completer.put)
-        self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, together=_together)
-        self._slots = Slots(
-            self._buffer,
-            perform=self._shown,
-            abandon=self._keeper.release,
+        self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=crashed)
+        runtime = Runtime(
             using=using,
+            timeout=options.timeout,
+            board=self.board,
             outage=outage,
+            put=self._completer.put,
+            abandon=self._keeper.release,
+            expect=self._deadlines.expect,
+            recycle=self._unfit,
             crashed=crashed,
         )
+        self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, together=_together)
+        performer = Performer(Atomic(options, keeper=self._keeper, ledger=self.ledger))
+        self._slots = Slots(self._buffer, perform=performer.perform, runtime=runtime)
+        self._loop = AsyncRunner(options.async_concurrency, options.batch, wake=self._wake, runtime=runtime)
+        self._dispatch = Dispatch(self._buffer, self._loop, keep=options.once or options.drain, put=self._completer.put)
         self._producer = Producer(
             options,
-            buffer=self._buffer,
+            buffer=self._dispatch,
             hold=self._keeper.hold,
             held=self._keeper.__len__,
             done=lambda: self.shutdown.request("nothing left to do"),
@@ -197,6 +208,8 @@ class Worker:
         self._keeper.start()
         self._completer.start()
         self._slots.start()
+        self._loop.start()
+        self._deadlines.start()
         for companion in self._companions:
             companion.start()
         self._producer.start()
@@ -206,15 +219,17 @@ class Worker:
         logger.info("stopping: %s", reason, extra=extra)
         deadline = time.monotonic() + self.options.shutdown_timeout.total_seconds()
         self._producer.stop()
-        self._give_back(self._buffer.close())
-        idle = self._buffer.wait_until_idle(max(0.0, deadline - time.monotonic()))
+        self._give_back(self._dispatch.close())
+        idle = self._dispatch.wait_until_idle(max(0.0, deadline - time.monotonic()))
         if not idle:
             logger.error(
                 "%d handler(s) did not end within %s; their leases will expire",
-                self._buffer.running, self.options.shutdown_timeout, extra=extra,
+                self._dispatch.running, self.options.shutdown_timeout, extra=extra,
             )  # fmt: skip
         written = self._completer.stop(max(SETTLE_TIMEOUT, deadline - time.monotonic()))
         self._slots.join(5 if idle else 0)
+        self._loop.stop(5 if idle else 0)
+        self._deadlines.stop()
         for companion in self._companions:
             companion.stop()
         # Last of all: until here, everything that is held stays held.
@@ -245,25 +260,14 @@ class Worker:
         thread.join(SETTLE_TIMEOUT)
         self._keeper.release(waiting)
 
-    def _shown(self, deliveries: list[Delivery]) -> None:
-        places = self.board.begin(deliveries)
-        try:
-            self._perform(deliveries)
-        finally:
-            self.board.end(places)
+    def _runs(self) -> Iterator[Run]:
+        yield from self._slots.runs()
+        yield from self._loop.runs()
 
-    def _perform(self, deliveries: list[Delivery]) -> None:
-        handler = handlers.find(deliveries[0].handler)
-        if handler is not None and handler.atomic:
-            self._atomic.run(handler, deliveries)
-            return
-        function = handler and handler.function
-        batch = handler is not None and handler.batch is not None
-        executions = run(function, deliveries, batch=batch)
-        if len(deliveries) > 1 and any(execution.raised for execution in executions):
-            executions = [run(function, [delivery], batch=True)[0] for delivery in deliveries]
-        for execution in executions:
-            self._completer.put(execution)
+    def _unfit(self, reason: str) -> None:
+        logger.error("this worker should be replaced: %s", reason, extra={"event": "worker_unfit"})
+        if self._link is not None:
+            self.recycle(reason)
 
     def _orphaned(self) -> None:
         """The supervisor died, and with it the heartbeats: end what runs, as far as the leases allow."""
@@ -277,7 +281,7 @@ class Worker:
 
     def _lost(self, lost: list[Delivery]) -> None:
         for delivery in lost:
-            waited = self._buffer.drop(delivery)
+            waited = self._dispatch.drop(delivery)
             effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
             self.ledger.lost([delivery], effects=effects)
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many
+from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, handlers
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.worker import Worker
@@ -88,6 +88,20 @@ def drain(start: Callable[..., Worker]) -> Callable[..., dict[str, int]]:
         return {event: count for event, count in worker.ledger.totals().items() if count}
 
     return drain
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[..., None]]:
+    """Handlers of this test: `register("name", function, timeout=…)`."""
+    names: list[str] = []
+
+    def register(name: str, function: Callable[..., Any], **policy: Any) -> None:
+        handlers.handler(name, **policy)(function)
+        names.append(name)
+
+    yield register
+    for name in names:
+        handlers.unregister(name)
 
 
 class Process:

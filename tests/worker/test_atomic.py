@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from django_pgqueue import Delivery, handlers
+from django_pgqueue import Delivery
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.worker.conftest import effects, eventually, mark, marks, script, scripts, sql, where
 from tests.worker.scripted.handlers import sql as sql_in_handler
@@ -18,19 +18,6 @@ from tests.worker.scripted.handlers import sql as sql_in_handler
 Drain = Callable[..., dict[str, int]]
 ATOMIC = "scripted.atomic"
 BATCH = "scripted.batch"
-
-
-@pytest.fixture
-def register() -> Iterator[Callable[..., None]]:
-    names: list[str] = []
-
-    def register(name: str, function: Callable[..., Any], **policy: Any) -> None:
-        handlers.handler(name, **policy)(function)
-        names.append(name)
-
-    yield register
-    for name in names:
-        handlers.unregister(name)
 
 
 def test_effects_and_completion_are_one_transaction(drain: Drain) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.executor import execute, run
+from django_pgqueue.worker.executor import execute, run, unknown
 from django_pgqueue.worker.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,11 +99,11 @@ def test_nonsense_is_retried_and_named(answer: Any) -> None:
 def test_an_async_handler_is_named_without_a_warning_of_a_forgotten_await() -> None:
     async def function(delivery: Delivery) -> None: ...
 
-    assert "async_to_sync" in execute(function, DELIVERY).error["message"]
+    assert "async def" in execute(function, DELIVERY).error["message"]
 
 
 def test_an_unknown_handler_will_be_rejected() -> None:
-    execution = execute(None, DELIVERY)
+    execution = unknown(DELIVERY)
     assert isinstance(execution.outcome, Retry)
     assert execution.reason == "rejected"
     assert "No handler is called 'h'" in execution.error["message"]

@@ -64,6 +64,10 @@ class Command(BaseCommand):
             help="handlers at the same time, in each process (default: %(default)s)",
         )
         parser.add_argument(
+            "--async-concurrency", type=positive, default=100,
+            help="async handlers at the same time (default: %(default)s)",
+        )  # fmt: skip
+        parser.add_argument(
             "--batch", type=positive, default=50, help="most messages of one dequeue (default: %(default)s)"
         )
         until = parser.add_mutually_exclusive_group()
@@ -97,6 +101,8 @@ class Command(BaseCommand):
             using=using,
             queues=tuple(dict.fromkeys(given["queues"] or ["default"])),
             concurrency=given["concurrency"],
+            async_concurrency=given["async_concurrency"],
+            timeout=settings.HANDLER_TIMEOUT,
             batch=min(given["batch"], 10_000),
             lease=given["lease"] or settings.LEASE,
             poll_interval=given["poll_interval"] or settings.POLL_INTERVAL,

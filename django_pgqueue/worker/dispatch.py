@@ -1,0 +1,90 @@
+"""Dispatch: messages go to the slots or to the event loop, by what their handler is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.outcomes import Defer
+from django_pgqueue.worker.buffer import Buffer
+from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker.loop import AsyncRunner
+
+# Seconds for which no more is taken than both sides have room for, after more than that had to go back; it doubles as
+# long as there was nothing for the other side.
+CAREFUL = 0.5
+MOST_CAREFUL = 10.0
+# For somebody else, or for us, when there is room.
+LATER = Defer(delay=timedelta(seconds=1))
+
+
+class Dispatch:
+    """What the producer fills. ``put`` takes what has to go back.
+
+    A dequeue does not know which handlers its messages have. So it takes what the side with more room can hold; what
+    the other side cannot hold goes back for a second. ``keep``: nothing goes back, for a worker that is to work
+    everything off.
+    """
+
+    def __init__(
+        self, buffer: Buffer, loop: AsyncRunner, *, keep: bool, put: Callable[[list[Execution]], None]
+    ) -> None:
+        self._buffer = buffer
+        self._loop = loop
+        self._keep = keep
+        self._put = put
+        self._careful = CAREFUL
+        self._careful_until = 0.0
+
+    @property
+    def running(self) -> int:
+        return self._buffer.running + self._loop.running
+
+    def room(self) -> int:
+        kinds = handlers.kinds()
+        if True not in kinds:
+            return self._buffer.room()
+        if False not in kinds:
+            return self._loop.room()
+        careful = self._keep or time.monotonic() < self._careful_until
+        return (min if careful else max)(self._buffer.room(), self._loop.room())
+
+    def put(self, deliveries: list[Delivery]) -> None:
+        asynchronous = [delivery for delivery in deliveries if is_async(delivery)]
+        if len(asynchronous) == len(deliveries):
+            self._give(self._loop, deliveries)
+            return
+        sync = [delivery for delivery in deliveries if not is_async(delivery)] if asynchronous else deliveries
+        if asynchronous:
+            self._careful = CAREFUL
+            self._give(self._loop, asynchronous)
+        self._give(self._buffer, sync)
+
+    def _give(self, side: Buffer | AsyncRunner, deliveries: list[Delivery]) -> None:
+        most = len(deliveries) if self._keep else side.most()
+        side.put(deliveries[:most])
+        if surplus := deliveries[most:]:
+            self._careful_until = time.monotonic() + self._careful
+            self._careful = min(MOST_CAREFUL, 2 * self._careful)
+            self._put([Execution(delivery, LATER) for delivery in surplus])
+
+    def drop(self, lost: Delivery) -> bool:
+        """Forget a message that is not ours any more. Returns whether it was still waiting."""
+        return self._buffer.drop(lost) or self._loop.drop(lost)
+
+    def close(self) -> list[Delivery]:
+        """Start nothing more; returns what was not started."""
+        return [*self._buffer.close(), *self._loop.close()]
+
+    def wait_until_idle(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        idle = self._buffer.wait_until_idle(timeout)
+        return self._loop.wait_until_idle(max(0.0, deadline - time.monotonic())) and idle
+
+
+def is_async(delivery: Delivery) -> bool:
+    handler = handlers.find(delivery.handler)
+    return handler is not None and handler.asynchronous

@@ -1,0 +1,173 @@
+"""A lane: a task of the event loop that runs async handlers, one after the other.
+
+A handler that never waits costs neither a task nor a turn of the loop: its lane goes on with the next message at once.
+As soon as a handler waits, another lane takes over, so that as many are under way as may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from contextvars import Context
+from datetime import timedelta
+from typing import Any, Protocol
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerTimeout
+from django_pgqueue.handlers import Handler
+from django_pgqueue.outcomes import Outcome
+from django_pgqueue.worker.executor import Execution, execute_async, execute_batch_async
+from django_pgqueue.worker.runtime import Runtime
+
+# Seconds for which a lane may go on before others get a turn: those whose wait is over, and new messages.
+TURN = 0.005
+
+
+class Runner(Protocol):
+    """What a lane needs of :class:`django_pgqueue.worker.loop.AsyncRunner`."""
+
+    runtime: Runtime
+    context: Context
+
+    def next(self) -> tuple[Handler, list[Delivery]] | None: ...
+    def waits(self, lane: Lane) -> None: ...
+    def finished(self, executions: list[Execution]) -> None: ...
+    def given_up(self, lane: Lane, deliveries: list[Delivery]) -> None: ...
+    def left(self, lane: Lane) -> None: ...
+    def call(self, function: Callable[..., None], *arguments: Any) -> None: ...
+
+
+class Lane:
+    """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.deadlines.Run`."""
+
+    __slots__ = ("_handler", "_places", "_runner", "_verdict", "deadline", "deliveries", "interrupted", "task")
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.task: asyncio.Task[None] | None = None
+        self.deadline = float("inf")
+        self.interrupted = False
+        self.deliveries: list[Delivery] = []
+        self._handler: Handler | None = None
+        self._places: list[int] = []
+        # One ticket: whoever takes it, says what becomes of the deliveries.
+        self._verdict: list[None] = []
+
+    async def work(self) -> None:
+        """Run what is waiting until nothing is."""
+        runner = self._runner
+        # Cancelled outside of a handler: by one that cancels whatever there is.
+        with suppress(asyncio.CancelledError):
+            until = time.monotonic() + TURN
+            while (chosen := runner.next()) is not None:
+                started = self._begin(*chosen)
+                executions = await self._run(*chosen)
+                if not self._end():
+                    break
+                runner.finished(executions)
+                # What was cancelled is not fit for another message, nor is what will be at its next wait.
+                if self.task.cancelling():
+                    break
+                if started > until:
+                    await asyncio.sleep(0)
+                    until = time.monotonic() + TURN
+        self.deadline = float("inf")
+        runner.left(self)
+
+    async def _run(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
+        if handler.batch is None:
+            return [await self._isolated(execute_async(handler.function, deliveries[0], self._explain))]
+        together = execute_batch_async(handler.function, deliveries, self._explain)
+        executions = await self._isolated(together)
+        if len(deliveries) > 1 and any(execution.raised for execution in executions):
+            return [
+                execution
+                for delivery in deliveries
+                for execution in await self._isolated(execute_batch_async(handler.function, [delivery], self._explain))
+            ]
+        return executions
+
+    async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """The coroutine's value. Its context variables are its own."""
+        context = self._runner.context.copy()
+        try:
+            awaited = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            return stop.value
+        self._runner.waits(self)
+        return await Rest(coroutine, context, awaited)
+
+    def _begin(self, handler: Handler, deliveries: list[Delivery]) -> float:
+        runtime = self._runner.runtime
+        started = time.monotonic()
+        timeout = runtime.timeout_of(handler)
+        # First of all, for give_up: whoever sees the new deliveries, sees the new deadline.
+        self.deadline = started + timeout * (1 if len(deliveries) == 1 else 1 + len(deliveries))
+        self.interrupted = False
+        self._handler = handler
+        self.deliveries = deliveries
+        self._verdict = [None]
+        self._places = runtime.board.begin(deliveries, self.deadline)
+        return started
+
+    def _end(self) -> bool:
+        """Returns False if it has been given up."""
+        try:
+            self._verdict.pop()
+        except IndexError:
+            return False
+        self._runner.runtime.board.end(self._places)
+        return True
+
+    def _explain(self, error: BaseException) -> BaseException:
+        if not self.interrupted or isinstance(error, Outcome):
+            return error
+        timeout = timedelta(seconds=self._runner.runtime.timeout_of(self._handler))
+        explained = HandlerTimeout(f"The handler ran longer than its timeout of {timeout}.")
+        explained.__cause__ = error
+        return explained
+
+    def interrupt(self) -> None:
+        self._runner.call(self._cancel, self._verdict)
+
+    def _cancel(self, verdict: list[None]) -> None:
+        if verdict is self._verdict and verdict and not self.interrupted:
+            self.interrupted = True
+            self.task.cancel()
+
+    def give_up(self) -> None:
+        verdict, deliveries, places = self._verdict, self.deliveries, self._places
+        if self.deadline > time.monotonic():
+            return
+        try:
+            verdict.pop()
+        except IndexError:
+            return
+        self._runner.runtime.board.end(places)
+        self._runner.given_up(self, deliveries)
+
+
+class Rest:
+    """What is left of a coroutine that awaits ``awaited``; each step in the context."""
+
+    __slots__ = ("_awaited", "_context", "_coroutine")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], context: Context, awaited: Any) -> None:
+        self._coroutine = coroutine
+        self._context = context
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, coroutine, awaited = self._context.run, self._coroutine, self._awaited
+        while True:
+            try:
+                value = yield awaited
+                step, argument = coroutine.send, value
+            except BaseException as error:
+                step, argument = coroutine.throw, error
+            try:
+                awaited = run(step, argument)
+            except StopIteration as stop:
+                return stop.value

@@ -1,0 +1,39 @@
+"""How a slot runs what it was given: by the kind of the handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.handlers import Handler
+from django_pgqueue.worker.atomic import Atomic
+from django_pgqueue.worker.executor import Execution, run, unknown
+
+Limited = Callable[[Handler], Callable[[Any], Any]]
+
+
+class Performer:
+    def __init__(self, atomic: Atomic) -> None:
+        self._atomic = atomic
+
+    def perform(self, deliveries: list[Delivery], limited: Limited) -> list[Execution]:
+        """Run the handler for its deliveries, the function as ``limited`` gives it: with a timeout.
+
+        Returns the outcomes that are still to be written down.
+        """
+        handler = handlers.find(deliveries[0].handler)
+        if handler is None:
+            return [unknown(delivery) for delivery in deliveries]
+        function, batch = limited(handler), handler.batch is not None
+
+        def work(deliveries: list[Delivery]) -> list[Execution]:
+            return run(function, deliveries, batch=batch)
+
+        if handler.atomic:
+            return self._atomic.run(work, deliveries)
+        executions = work(deliveries)
+        if len(deliveries) > 1 and any(execution.raised for execution in executions):
+            return [execution for delivery in deliveries for execution in work([delivery])]
+        return executions

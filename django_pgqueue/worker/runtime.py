@@ -1,0 +1,39 @@
+"""What the runners of handlers, threads and event loop, share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.handlers import Handler
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.deadlines import NEVER
+from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker.role import Crashed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """``using``: alias of the queue's database. ``timeout``: of handlers that have none of their own.
+
+    ``board`` shows what runs. ``put`` takes outcomes; ``abandon`` takes deliveries of which there is none. ``expect``
+    is told of deadlines. ``recycle`` is asked, with the reason, to replace this worker soon: something cannot be ended.
+    """
+
+    using: str
+    timeout: timedelta | None
+    board: Board
+    outage: Outage
+    put: Callable[[list[Execution]], None]
+    abandon: Callable[[list[Delivery]], object]
+    expect: Callable[[float], None]
+    recycle: Callable[[str], None]
+    crashed: Crashed
+
+    def timeout_of(self, handler: Handler | None) -> float:
+        """Seconds."""
+        timeout = handler.timeout if handler is not None and handler.timeout is not None else self.timeout
+        return NEVER if timeout is None else timeout.total_seconds()

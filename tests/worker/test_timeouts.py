@@ -1,0 +1,256 @@
+"""A handler that runs too long is interrupted, and one that does not care is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_pgqueue import Complete, Delivery
+from django_pgqueue.exceptions import HandlerTimeout
+from django_pgqueue.models import ArchivedMessage, DeadLetter
+from django_pgqueue.worker.thread_run import ThreadRun
+from tests.worker.conftest import effects, eventually, mark, script, scripts, sql, where
+from tests.worker.scripted.handlers import sql as sql_in_handler
+
+Drain = Callable[..., dict[str, int]]
+Register = Callable[..., None]
+Start = Callable[..., Any]
+SHORT = timedelta(seconds=0.1)
+
+
+def spin(delivery: Delivery) -> None:
+    while True:
+        pass
+
+
+async def hang(delivery: Delivery) -> None:
+    await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("function", [spin, hang])
+def test_a_handler_that_runs_too_long_is_timed_out(drain: Drain, register: Register, function: Any) -> None:
+    register("long", function, timeout=SHORT)
+    message = script(handler="long", max_attempts=1)
+    assert drain() == {"dead_lettered": 1}
+    assert where(message) == "dead: timed_out"
+    [error] = DeadLetter.objects.get(id=message).errors
+    assert error["type"] == "django_pgqueue.exceptions.HandlerTimeout"
+    assert error["message"] == "The handler ran longer than its timeout of 0:00:00.100000."
+    assert f", in {function.__name__}" in error["traceback"]
+
+
+@pytest.mark.parametrize("function", [spin, hang])
+def test_the_setting_is_for_handlers_without_a_timeout(drain: Drain, register: Register, function: Any) -> None:
+    register("long", function)
+    message = script(handler="long", max_attempts=1)
+    drain(timeout=SHORT)
+    assert where(message) == "dead: timed_out"
+
+
+def test_a_message_that_timed_out_is_tried_again(start: Start, register: Register) -> None:
+    def first(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            spin(delivery)
+
+    register("first", first, timeout=SHORT)
+    message = script(handler="first")
+    start(maintenance=True)
+    eventually(lambda: ArchivedMessage.objects.filter(id=message).exists())
+    assert ArchivedMessage.objects.get(id=message).attempts == 2
+
+
+def test_a_handler_may_clean_up_and_answer(drain: Drain, register: Register) -> None:
+    def thread(delivery: Delivery) -> Any:
+        try:
+            spin(delivery)
+        except HandlerTimeout:
+            return Complete("cleaned up")
+
+    async def task(delivery: Delivery) -> Any:
+        try:
+            await hang(delivery)
+        except asyncio.CancelledError:
+            return Complete("cleaned up")
+
+    register("thread", thread, timeout=SHORT)
+    register("task", task, timeout=SHORT)
+    script(handler="thread")
+    script(handler="task")
+    assert drain() == {"completed": 2}
+    assert list(ArchivedMessage.objects.values_list("result", flat=True)) == ["cleaned up"] * 2
+
+
+def test_what_an_atomic_handler_wrote_is_rolled_back(drain: Drain, register: Register) -> None:
+    def write(delivery: Delivery) -> None:
+        sql_in_handler("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, 1)", delivery.id)
+        spin(delivery)
+
+    register("write", write, timeout=SHORT, atomic=True)
+    message = script(handler="write", max_attempts=1)
+    assert drain() == {"dead_lettered": 1}
+    assert where(message) == "dead: timed_out"
+    assert effects() == []
+
+
+def test_the_slot_goes_on_with_the_next_message(drain: Drain, register: Register) -> None:
+    register("spin", spin, timeout=SHORT)
+    bad = scripts(3, handler="spin", max_attempts=1)
+    good = scripts(20, ["effect"])
+    assert drain(concurrency=1) == {"completed": 20, "dead_lettered": 3}
+    assert {where(message) for message in bad} == {"dead: timed_out"}
+    assert sorted(message for message, _ in effects()) == good
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "loop"])
+def test_a_handler_that_cannot_be_interrupted_is_given_up(
+    start: Start, register: Register, caplog: pytest.LogCaptureFixture, asynchronous: bool
+) -> None:
+    """Its message is settled, the others go on, and what it answers in the end does not count."""
+    go = threading.Event()
+    ended = threading.Event()
+
+    def stubborn(delivery: Delivery) -> None:
+        while not go.is_set():
+            with suppress(BaseException):
+                time.sleep(0.01)
+        ended.set()
+
+    async def stubborn_task(delivery: Delivery) -> None:
+        while not go.is_set():
+            with suppress(BaseException):
+                await asyncio.sleep(0.01)
+        ended.set()
+
+    register("stubborn", stubborn_task if asynchronous else stubborn, timeout=SHORT)
+    message = script(handler="stubborn", max_attempts=1)
+    worker = start(concurrency=1, async_concurrency=1, grace=SHORT)
+    eventually(lambda: DeadLetter.objects.exists())
+    assert where(message) == "dead: timed_out"
+    assert "did not end when told to" in DeadLetter.objects.get(id=message).errors[0]["message"]
+    script(["effect"])
+    eventually(effects)
+    assert "worker_unfit" in [getattr(record, "event", "") for record in caplog.records]
+    go.set()
+    assert ended.wait(10)
+    worker.stop()
+    worker.join()
+    assert where(message) == "dead: timed_out"
+    assert worker.ledger.totals()["dead_lettered"] == 1
+    assert worker.ledger.totals()["lease_lost"] == 0
+
+
+def test_a_message_whose_handler_blocks_the_loop_is_given_up(start: Start, register: Register) -> None:
+    go = threading.Event()
+
+    async def block(delivery: Delivery) -> None:
+        go.wait(30)
+
+    register("block", block, timeout=SHORT)
+    message = script(handler="block", max_attempts=1)
+    worker = start(grace=SHORT)
+    eventually(lambda: DeadLetter.objects.exists())
+    assert where(message) == "dead: timed_out"
+    go.set()
+    worker.stop()
+    worker.join()
+    assert worker.ledger.totals()["completed"] == 0
+
+
+def test_an_atomic_handler_that_was_given_up_commits_nothing(start: Start, register: Register) -> None:
+    def stubborn(delivery: Delivery) -> None:
+        sql_in_handler("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, %s)", delivery.id, 1)
+        if delivery.attempt == 1:
+            while True:
+                with suppress(HandlerTimeout):
+                    if sql_in_handler("SELECT FROM scripted_mark WHERE name = 'go'"):
+                        return
+                    time.sleep(0.01)
+
+    register("stubborn", stubborn, timeout=timedelta(seconds=0.5), atomic=True)
+    message = script(handler="stubborn")
+    worker = start(concurrency=1, grace=SHORT, maintenance=True)
+    eventually(lambda: ArchivedMessage.objects.filter(id=message).exists())
+    assert ArchivedMessage.objects.get(id=message).attempts == 2
+    mark("go")
+    open_ = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in trans%%'"
+    eventually(lambda: sql(open_)[0][0] == 0)
+    worker.stop()
+    worker.join()
+    assert len(effects()) == 1
+
+
+class TestInterruption:
+    """The exception comes out of the handler, or it does not come at all."""
+
+    def test_it_never_arrives_outside_of_the_handler(self) -> None:
+        outcomes = {"in time": 0, "interrupted": 0}
+
+        def work(until: float) -> None:
+            while time.monotonic() < until:
+                pass
+
+        def interrupter(runs: list[ThreadRun | None]) -> None:
+            while (run := runs[0]) is not None:
+                if time.monotonic() >= run.deadline and not run.interrupted:
+                    run.interrupt()
+
+        runs: list[ThreadRun | None] = [ThreadRun(3600, lambda: None)]
+        thread = threading.Thread(target=interrupter, args=(runs,))
+        thread.start()
+        try:
+            for _ in range(500):
+                run = runs[0] = ThreadRun(0.001, lambda: None)
+                try:
+                    # About as long as the timeout: now and then it is interrupted at the very end.
+                    run.call(work, run.deadline + 0.00002)
+                    outcomes["in time"] += 1
+                except HandlerTimeout:
+                    outcomes["interrupted"] += 1
+        finally:
+            runs[0] = None
+            thread.join()
+        assert all(outcomes.values()), outcomes
+
+    def test_what_the_handler_makes_of_it_is_a_timeout_all_the_same(self) -> None:
+        run = ThreadRun(0.0, lambda: None)
+
+        def translate(argument: None) -> None:
+            threading.Timer(0.01, run.interrupt).start()
+            try:
+                spin(argument)
+            except HandlerTimeout:
+                raise ValueError("nothing to see here") from None
+
+        with pytest.raises(HandlerTimeout, match="timeout of 0:00:00") as raised:
+            run.call(translate, None)
+        assert isinstance(raised.value.__cause__, ValueError)
+
+    def test_nobody_is_interrupted_after_the_end(self) -> None:
+        run = ThreadRun(0.0, lambda: None)
+        run.call(lambda argument: None, None)
+        run.interrupt()
+        assert not run.interrupted
+        assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None) == 1
+
+
+def test_a_timeout_is_longer_than_zero(register: Register) -> None:
+    with pytest.raises(ValueError, match="timeout of the handler 'h'"):
+        register("h", spin, timeout=timedelta(0))
+
+
+def test_timeouts_are_logged_like_failures(drain: Drain, register: Register, caplog: pytest.LogCaptureFixture) -> None:
+    register("spin", spin, timeout=SHORT)
+    message = script(handler="spin", max_attempts=1)
+    drain()
+    [record] = [record for record in caplog.records if getattr(record, "event", "") == "dead_lettered"]
+    assert (record.levelno, record.message_id) == (logging.ERROR, message)
+    assert "HandlerTimeout" in record.message
