@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from queue import Empty, SimpleQueue
 
 from django.db import DatabaseError, connections
@@ -18,7 +17,7 @@ from django_pgqueue.worker.executor import Execution, failed
 from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.settle import batches, known_completed, settle
+from django_pgqueue.worker.settle import batches, settle
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -110,10 +109,9 @@ class Completer:
 
     def _settle(self, batch: list[Execution]) -> None:
         failures = 0
-        interrupted = False
 
         def write() -> dict[int, str] | None:
-            nonlocal failures, interrupted
+            nonlocal failures
             self._keeper.settling(deliveries)
             try:
                 try:
@@ -122,8 +120,7 @@ class Completer:
                     prune(using=self._using)
                     return settle(batch, skip_lost=True, using=self._using)
             except PASSING:
-                # It may have been committed all the same. While we try again, the leases must live.
-                interrupted = True
+                # While we try again, the leases must live. If it has been committed all the same, that is known then.
                 self._keeper.settling(deliveries, now=False)
                 failures += connections[self._using].is_usable()
                 if failures >= PATIENCE and len(batch) > 1:
@@ -141,14 +138,10 @@ class Completer:
         if settled is None:
             self._one_by_one(batch)
             return
-        self._written(batch, settled, interrupted=interrupted)
+        self._written(batch, settled)
 
-    def _written(self, batch: list[Execution], settled: dict[int, str], *, interrupted: bool) -> None:
+    def _written(self, batch: list[Execution], settled: dict[int, str]) -> None:
         missing = [execution.delivery for execution in batch if execution.delivery.id not in settled]
-        if missing and interrupted:
-            find = partial(known_completed, missing, self._using)
-            settled = settled | (self._outage.patiently(ROLE, find, sleep=self._gave_up.wait) or {})
-            missing = [delivery for delivery in missing if delivery.id not in settled]
         self._keeper.release(execution.delivery for execution in batch if execution.delivery.id in settled)
         self._ledger.record(batch, settled)
         # Those that the lease keeper has missed already are reported already.

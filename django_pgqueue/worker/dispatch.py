@@ -17,6 +17,8 @@ from django_pgqueue.worker.loop import AsyncRunner
 # long as there was nothing for the other side.
 CAREFUL = 0.5
 MOST_CAREFUL = 10.0
+# Archives a message that somebody wants cancelled, with that one's reason; gives back any other.
+NOT_STARTED = Defer()
 # For somebody else, or for us, when there is room.
 LATER = Defer(delay=timedelta(seconds=1))
 
@@ -74,6 +76,14 @@ class Dispatch:
     def drop(self, lost: Delivery) -> bool:
         """Forget a message that is not ours any more. Returns whether it was still waiting."""
         return self._buffer.drop(lost) or self._loop.drop(lost)
+
+    def cancel(self, delivery: Delivery) -> None:
+        """Somebody wants the message cancelled. What runs is told; what waits is not started."""
+        if self.drop(delivery):
+            self._put([Execution(delivery, NOT_STARTED)])
+            return
+        object.__setattr__(delivery, "cancelled", True)
+        self._loop.cancel(delivery)
 
     def close(self) -> list[Delivery]:
         """Start nothing more; returns what was not started."""

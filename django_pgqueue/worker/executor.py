@@ -10,7 +10,7 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
-from django_pgqueue.outcomes import Complete, DeadLetter, Defer, Outcome, Retry
+from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
 from django_pgqueue.worker.failure import describe
 
 COMPLETE = Complete()
@@ -25,7 +25,7 @@ class Execution:
     """
 
     delivery: Delivery
-    outcome: Complete | Defer | Retry | DeadLetter
+    outcome: Complete | Defer | Retry | DeadLetter | Cancelled
     error: Mapping[str, Any] | None = None
     reason: str = "failed"
     raised: bool = False
@@ -116,7 +116,7 @@ def judge(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: flo
         case Retry():
             error = describe(answer) | {"type": "Retry", "message": describe(Exception(answer.error))["message"]}
             return Execution(delivery, answer, error, raised=raised, seconds=seconds)
-        case Complete() | Defer() | DeadLetter():
+        case Complete() | Defer() | DeadLetter() | Cancelled():
             return Execution(delivery, answer, raised=raised, seconds=seconds)
     return failed(delivery, nonsense(delivery, answer), seconds=seconds)
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
-from django_pgqueue.outcomes import Outcome
+from django_pgqueue.outcomes import Cancelled, Outcome
 from django_pgqueue.worker.executor import Execution, execute_async, execute_batch_async
 from django_pgqueue.worker.runtime import Runtime
 
@@ -42,13 +42,24 @@ class Runner(Protocol):
 class Lane:
     """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.deadlines.Run`."""
 
-    __slots__ = ("_handler", "_places", "_runner", "_verdict", "deadline", "deliveries", "interrupted", "task")
+    __slots__ = (
+        "_handler",
+        "_places",
+        "_runner",
+        "_verdict",
+        "cancelled",
+        "deadline",
+        "deliveries",
+        "interrupted",
+        "task",
+    )
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self.task: asyncio.Task[None] | None = None
         self.deadline = float("inf")
         self.interrupted = False
+        self.cancelled = False
         self.deliveries: list[Delivery] = []
         self._handler: Handler | None = None
         self._places: list[int] = []
@@ -105,7 +116,7 @@ class Lane:
         timeout = runtime.timeout_of(handler)
         # First of all, for give_up: whoever sees the new deliveries, sees the new deadline.
         self.deadline = started + timeout * (1 if len(deliveries) == 1 else 1 + len(deliveries))
-        self.interrupted = False
+        self.interrupted = self.cancelled = False
         self._handler = handler
         self.deliveries = deliveries
         self._verdict = [None]
@@ -122,7 +133,11 @@ class Lane:
         return True
 
     def _explain(self, error: BaseException) -> BaseException:
-        if not self.interrupted or isinstance(error, Outcome):
+        if isinstance(error, Outcome):
+            return error
+        if self.cancelled and isinstance(error, asyncio.CancelledError):
+            return Cancelled()
+        if not self.interrupted:
             return error
         timeout = timedelta(seconds=self._runner.runtime.timeout_of(self._handler))
         explained = HandlerTimeout(f"The handler ran longer than its timeout of {timeout}.")
@@ -135,6 +150,12 @@ class Lane:
     def _cancel(self, verdict: list[None]) -> None:
         if verdict is self._verdict and verdict and not self.interrupted:
             self.interrupted = True
+            self.task.cancel()
+
+    def cancel(self, delivery: Delivery) -> None:
+        """Somebody wants the message cancelled; in the thread of the loop. A batch may only ask its deliveries."""
+        if self._verdict and len(self.deliveries) == 1 and self.deliveries[0] is delivery and not self.cancelled:
+            self.cancelled = True
             self.task.cancel()
 
     def give_up(self) -> None:

@@ -46,6 +46,7 @@ class Lease:
     delivery: Delivery
     beat_at: float
     settling: bool = False
+    cancelled: bool = False
 
 
 class LeaseKeeper:
@@ -108,6 +109,7 @@ class LeaseKeeper:
         if not due:
             return 0
         held = self._beat([lease.delivery for lease in due])
+        cancelled = [lease for lease in due if held.get(lease.delivery.id) and not lease.cancelled]
         with self._lock:
             for lease in due:
                 lease.beat_at = now
@@ -119,20 +121,25 @@ class LeaseKeeper:
             ]
         if lost:
             self._on_lost(self.release(lost))
+        if cancelled:
+            for lease in cancelled:
+                lease.cancelled = True
+            self._on_cancelled([lease.delivery for lease in cancelled])
         return len(held)
 
-    def _beat(self, deliveries: list[Delivery]) -> set[int]:
+    def _beat(self, deliveries: list[Delivery]) -> dict[int, bool]:
+        """Returns those that are held on; for each, whether somebody wants it cancelled."""
         try:
             with transaction.atomic(using=self._using):
                 call(self._using, LOCK_TIMEOUT)
-                return set(heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using))
+                return heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", "") != LOCK_NOT_AVAILABLE:
                 raise
             if len(deliveries) == 1:
                 # Whoever has locked it keeps the sweeper away from it as well.
-                return {deliveries[0].id}
-            return set().union(*(self._beat([delivery]) for delivery in deliveries))
+                return {deliveries[0].id: False}
+            return dict(found for delivery in deliveries for found in self._beat([delivery]).items())
 
     def start(self) -> None:
         self._thread.start()

@@ -92,6 +92,10 @@ class AsyncRunner:
                 left.append(self._waiting.popleft())
         return left
 
+    def cancel(self, delivery: Delivery) -> None:
+        for lane in self.runs():
+            self.call(lane.cancel, delivery)
+
     def wait_until_idle(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while self.running or self._waiting:

@@ -11,8 +11,7 @@ from django_pgqueue.lifecycle.complete import complete
 from django_pgqueue.lifecycle.dead_letter import dead_letter
 from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.retry import retry
-from django_pgqueue.models import ArchivedMessage
-from django_pgqueue.outcomes import KEEP, Complete, DeadLetter, Defer, Retry
+from django_pgqueue.outcomes import KEEP, Cancelled, Complete, DeadLetter, Defer, Retry
 from django_pgqueue.worker.executor import Execution
 
 
@@ -38,12 +37,14 @@ def kind(execution: Execution) -> tuple[str, ...]:
             return ("defer", repr(until), repr(delay), repr(state))
         case DeadLetter(reason, details):
             return ("dead_letter", reason, repr(details))
+        case Cancelled():
+            return ("cancelled",)
         case other:
             assert_never(other)
 
 
 def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
-    """Write one batch down. Returns what became of each message: completed, deferred, retried or dead_lettered.
+    """Write one batch down. Returns what became of each message, as ledger.SIGNALS names it.
 
     Lost ones are left out with ``skip_lost``, and else raise LeaseLost. Raises PartitionMissing, and InvalidMessage for
     an outcome that cannot be stored.
@@ -66,6 +67,11 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
         case DeadLetter(reason, details):
             dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
             return dict.fromkeys(dead, "dead_lettered")
+        case Cancelled():
+            reasons = [execution.outcome.reason for execution in batch]  # type: ignore[union-attr]
+            given = [{"reason": reason} if reason else None for reason in reasons] if any(reasons) else None
+            ended = complete(deliveries, results=given, cancelled=True, skip_lost=skip_lost, using=using)
+            return dict.fromkeys(ended, "cancelled")
         case other:
             assert_never(other)
 
@@ -74,10 +80,3 @@ def give_back(deliveries: list[Delivery], using: str) -> set[int]:
     """Return messages that were not started: to be delivered again at once, their attempt does not count."""
     ordered = sorted(deliveries, key=lambda delivery: delivery.id)
     return set(defer(ordered, state=KEEP, skip_lost=True, using=using))
-
-
-def known_completed(deliveries: list[Delivery], using: str) -> dict[int, str]:
-    """Which of them are in the archive as completed by exactly this delivery: the connection broke after the commit."""
-    attempts = {delivery.id: delivery.attempt for delivery in deliveries}
-    found = ArchivedMessage.objects.using(using).filter(id__in=attempts, outcome=ArchivedMessage.Outcome.COMPLETED)
-    return {pk: "completed" for pk, attempt in found.values_list("id", "attempts") if attempts[pk] == attempt}

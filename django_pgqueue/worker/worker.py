@@ -286,7 +286,8 @@ class Worker:
             self.ledger.lost([delivery], effects=effects)
 
     def _cancelled(self, deliveries: list[Delivery]) -> None:
-        """Somebody wants them to end."""
+        for delivery in deliveries:
+            self._dispatch.cancel(delivery)
 
     def _crashed(self, role: str, error: BaseException) -> None:
         self._crashes.append(role)
