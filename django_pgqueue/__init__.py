@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "outcomes": ("Cancelled", "Complete", "DeadLetter", "Defer", "Retry"),
+    "backoff": ("Constant", "Exponential"),
     "delivery": ("Delivery", "Enqueued", "NewMessage"),
     "handlers": ("handler",),
     "lifecycle.enqueue": ("aenqueue", "enqueue", "enqueue_many"),
@@ -31,6 +32,8 @@ _HOMES = {
     "lifecycle.channel_release": ("channel_release",),
     "lifecycle.channel_pause": ("channel_pause",),
     "lifecycle.channel_resume": ("channel_resume",),
+    "lifecycle.queue_pause": ("queue_pause",),
+    "lifecycle.queue_resume": ("queue_resume",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

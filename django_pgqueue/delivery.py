@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from django_pgqueue.backoff import Policy
 from django_pgqueue.outcomes import Cancelled
 
 
@@ -25,7 +26,7 @@ class NewMessage:
     dequeue_at: datetime | None = None
     delay: timedelta | None = None
     max_attempts: int | None = None
-    backoff: timedelta | None = None
+    backoff: Policy | None = None
     dedupe_key: str | None = None
 
 

@@ -1,10 +1,13 @@
-"""Django signals, sent in the worker's process for observation; a receiver that raises is logged and changes nothing.
+"""Django signals, sent for observation; a receiver that raises is logged and changes nothing.
 
-Each is sent with ``delivery`` and ``using``; ``message_dead_lettered`` with ``reason`` too.
+``message_created`` is sent by the Python enqueue, with ``message`` (NewMessage), ``id`` and ``using``: in the
+transaction of its caller, which may still be rolled back. The others are sent in the worker's process after the outcome
+was written, with ``delivery`` and ``using``; ``message_dead_lettered`` with ``reason`` too.
 """
 
 from django.dispatch import Signal
 
+message_created = Signal()
 message_completed = Signal()
 message_deferred = Signal()
 message_retried = Signal()

@@ -9,24 +9,24 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_pgqueue import handlers
+from django_pgqueue.backoff import Constant, Exponential, Policy, columns
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued, NewMessage
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import aware, duration, to_json
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.signals import message_created
 from django_pgqueue.sql.call import call
 
 ONE = """
 SELECT id, outcome FROM pgqueue_enqueue(
     %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
-    %s::integer,
-    %s::interval, %s::text, %s::boolean)
+    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, %s::boolean)
 """
 MANY = """
 SELECT id, outcome FROM pgqueue_enqueue_many(
     %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[],
-    %s::interval[],
-    %s::integer[], %s::interval[], %s::text[], %s::boolean)
+    %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[], %s::boolean)
 """
 
 
@@ -42,7 +42,7 @@ def enqueue(
     dequeue_at: datetime | None = None,
     delay: timedelta | None = None,
     max_attempts: int | None = None,
-    backoff: timedelta | None = None,
+    backoff: Policy | None = None,
     dedupe_key: str | None = None,
     using: str | None = None,
 ) -> Enqueued:
@@ -52,8 +52,8 @@ def enqueue(
     tenant's lane in
     ``queue`` (default: the handler's queue). ``priority``: higher first within the channel. ``dequeue_at`` (aware)
     or ``delay``: not
-    delivered before, by the database clock. ``max_attempts``, ``backoff``: retry policy; default: the handler's,
-    then the settings'.
+    delivered before, by the database clock. ``max_attempts``, ``backoff`` (Exponential, Constant, or a timedelta, the
+    base of an exponential one): retry policy; default: the handler's, then the settings'.
     ``dedupe_key``: while a message of the channel with this key is live, its id is returned instead (outcome
     ``duplicate``).
 
@@ -63,28 +63,42 @@ def enqueue(
         handler=handler, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
         dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts, backoff=backoff, dedupe_key=dedupe_key,
     )  # fmt: skip
-    rows = call(alias(using), ONE, (*bind(message), settings.AUTO_CREATE_CHANNELS))
-    return Enqueued(*rows[0])
+    database = alias(using)
+    enqueued = Enqueued(*call(database, ONE, (*bind(message), settings.AUTO_CREATE_CHANNELS))[0])
+    if message_created.receivers:
+        announce([message], [enqueued], database)
+    return enqueued
 
 
 def enqueue_many(messages: Iterable[NewMessage], *, using: str | None = None) -> list[Enqueued]:
     """Enqueue many messages in one statement: all or none. Answers come in the order of the messages; see
     :func:`enqueue`."""
-    bound = [bind(message) for message in messages]
+    listed = list(messages)
+    bound = [bind(message) for message in listed]
     if not bound:
         return []
     # A column that nobody uses is sent as NULL: it costs nothing, and dedupe keys or delays make the function look
     # closer.
-    columns = [
+    arrays = [
         list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
     ]
-    columns[1] = columns[1] or [None] * len(bound)
-    rows = call(alias(using), MANY, (*columns, settings.AUTO_CREATE_CHANNELS))
-    return [Enqueued(*row) for row in rows]
+    arrays[1] = arrays[1] or [None] * len(bound)
+    database = alias(using)
+    enqueued = [Enqueued(*row) for row in call(database, MANY, (*arrays, settings.AUTO_CREATE_CHANNELS))]
+    if message_created.receivers:
+        announce(listed, enqueued, database)
+    return enqueued
 
 
 aenqueue = sync_to_async(enqueue)
 """``enqueue`` for async callers: it runs on the thread, the connection and the transaction of their sync code."""
+
+
+def announce(messages: list[NewMessage], enqueued: list[Enqueued], using: str) -> None:
+    """Send message_created for those that are new, in the transaction that has not committed yet."""
+    for message, answer in zip(messages, enqueued, strict=True):
+        if answer.created:
+            message_created.send_robust(sender=NewMessage, message=message, id=answer.id, using=using)
 
 
 def bind(message: NewMessage) -> tuple[Any, ...]:
@@ -93,8 +107,14 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
     max_attempts, backoff, queue = message.max_attempts, message.backoff, message.queue
     if known is not None:
         max_attempts = known.max_attempts if max_attempts is None else max_attempts
-        backoff = known.backoff if backoff is None else backoff
+        # A function of the handler is asked by the worker, when there is an error to show it.
+        backoff = known.backoff if backoff is None and not callable(known.backoff) else backoff
         queue = queue or known.queue
+    if backoff is not None and not isinstance(backoff, timedelta | Constant | Exponential):
+        raise InvalidMessage(
+            f"backoff is not a timedelta but {type(backoff).__name__}",
+            hint="Use datetime.timedelta(seconds=…), Exponential(…) or Constant(…).",
+        )
     if not isinstance(message.priority, int):
         raise InvalidMessage(f"priority is not an integer but {message.priority!r}")
     if message.headers is not None and not isinstance(message.headers, Mapping):
@@ -112,6 +132,6 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
         aware(message.dequeue_at, "dequeue_at"),
         duration(message.delay, "delay"),
         settings.MAX_ATTEMPTS if max_attempts is None else max_attempts,
-        duration(backoff, "backoff"),
+        *columns(backoff),
         message.dedupe_key,
     )

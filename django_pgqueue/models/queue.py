@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Queue(models.Model):
-    """What is set for a whole queue. One without a row is not paused and tells no events; the sweep adds the rows."""
+    """What is set for a whole queue. A queue without a row is not paused and tells no events."""
 
     name = models.CharField(max_length=100, primary_key=True, db_collation="C")
     paused_at = models.DateTimeField(null=True, blank=True)

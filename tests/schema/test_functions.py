@@ -125,6 +125,14 @@ def test_locks_are_taken_as_the_lock_order_says(path: Path) -> None:
     assert "LOCK TABLE" not in code
 
 
+def test_who_waits_for_messages_takes_them_in_the_order_of_ids() -> None:
+    """A bitmap scan would lock them in the order of their places in the table: two callers would wait in a circle."""
+    waiting = [path for path in FILES if "(lock order, step 2)" in header(path.read_text(encoding="utf-8"))]
+    assert len(waiting) == 6
+    for path in waiting:
+        assert "\nSET enable_bitmapscan = off\n" in path.read_text(encoding="utf-8"), path.name
+
+
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_a_table_file_says_what_it_is_for(path: Path) -> None:
     assert re.match(r"-- [A-Z]", path.read_text(encoding="utf-8"))

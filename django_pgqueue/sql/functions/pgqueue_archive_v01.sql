@@ -29,6 +29,9 @@ BEGIN
     )
     SELECT array_agg(s.channel_id) INTO v_channels FROM settled AS s;
     PERFORM pgqueue_depart(v_channels);
+    IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
+        PERFORM pgqueue_publish(p_outcome, p_ids, v_now);
+    END IF;
     RETURN coalesce(cardinality(v_channels), 0);
 END;
 $$;

@@ -14,6 +14,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET enable_bitmapscan = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -21,6 +22,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_done bigint[];
     v_limited bigint[];
+    v_events boolean;
 BEGIN
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
@@ -41,8 +43,9 @@ BEGIN
         FROM settled AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
-    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL)
-    INTO v_done, v_limited
+    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL),
+        EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events)
+    INTO v_done, v_limited, v_events
     FROM settled AS n
     LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
@@ -50,6 +53,9 @@ BEGIN
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM pgqueue_depart(v_limited);
+    END IF;
+    IF v_events THEN
+        PERFORM pgqueue_publish(CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END, v_done, v_now);
     END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

@@ -15,6 +15,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET enable_bitmapscan = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -59,6 +60,9 @@ BEGIN
     IF v_done IS NOT NULL AND pgqueue_may_warn('dead_letter') THEN
         RAISE WARNING 'pgqueue: % message(s) dead-lettered, message % with reason "%"', cardinality(v_done), v_done[1], left(p_reasons[1], 200)
             USING HINT = 'See pgqueue_dead_letter. More warnings of this kind are held back for 10 seconds.';
+    END IF;
+    IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
+        PERFORM pgqueue_publish('dead_lettered', v_done);
     END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

@@ -18,6 +18,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET enable_bitmapscan = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -60,6 +61,9 @@ BEGIN
     END IF;
     PERFORM pgqueue_announce(v_done);
     PERFORM pgqueue_depart(v_channels, false);
+    IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
+        PERFORM pgqueue_publish('deferred', v_done);
+    END IF;
     IF v_cancelled IS NOT NULL THEN
         PERFORM pgqueue_archive(v_cancelled, 'cancelled');
     END IF;

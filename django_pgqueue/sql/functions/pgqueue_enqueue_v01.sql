@@ -15,6 +15,8 @@ CREATE FUNCTION pgqueue_enqueue(
     p_delay interval DEFAULT NULL,
     p_max_attempts integer DEFAULT 5,
     p_backoff interval DEFAULT NULL,
+    p_backoff_factor double precision DEFAULT NULL,
+    p_backoff_longest interval DEFAULT NULL,
     p_dedupe_key text DEFAULT NULL,
     p_create_channel boolean DEFAULT false,
     OUT id bigint,
@@ -29,9 +31,11 @@ DECLARE
     v_channel record;
 BEGIN
     IF coalesce(p_handler, '') = '' OR length(p_handler) > 200 OR coalesce(p_priority, 99999) NOT BETWEEN -32767 AND 32767
-        OR coalesce(p_max_attempts, 0) < 1 OR p_dequeue_at IS NOT NULL OR p_backoff IS NOT NULL OR p_dedupe_key IS NOT NULL
+        OR coalesce(p_max_attempts, 0) < 1 OR p_dequeue_at IS NOT NULL OR p_dedupe_key IS NOT NULL
+        OR p_backoff IS NOT NULL OR p_backoff_factor IS NOT NULL OR p_backoff_longest IS NOT NULL
     THEN
-        PERFORM pgqueue_validate(p_handler, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff, p_dedupe_key);
+        PERFORM pgqueue_validate(
+            p_handler, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest, p_dedupe_key);
     END IF;
     SELECT c.id, c.max_size, c.full_policy, c.released_at
     INTO v_channel
@@ -51,10 +55,12 @@ BEGIN
         EXIT WHEN v_channel.max_size IS NOT NULL AND v_channel.full_policy = 'drop'
             AND pgqueue_reserve(v_channel.id, v_channel.max_size, 0) < 1;
         INSERT INTO pgqueue_message (
-            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, dedupe_key)
+            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor,
+            backoff_longest, dedupe_key)
         VALUES (
             v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
-            CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_dedupe_key)
+            CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor,
+            p_backoff_longest, p_dedupe_key)
         ON CONFLICT (channel_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
         RETURNING pgqueue_message.id INTO id;
         IF FOUND THEN
@@ -70,10 +76,10 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO pgqueue_message (
-        channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff)
+        channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor, backoff_longest)
     VALUES (
         v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
-        CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff)
+        CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest)
     RETURNING pgqueue_message.id INTO id;
     outcome := 'created';
 END;

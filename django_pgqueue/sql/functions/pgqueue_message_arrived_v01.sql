@@ -10,11 +10,12 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_queue text;
+    v_events boolean;
     v_news record;
 BEGIN
     -- One message on a channel without max_size, the most frequent case by far, takes three statements.
     SELECT count(*) AS messages, min(a.channel_id) AS channel_id, min(a.status) AS status, min(-a.priority) AS rank,
-        min(a.dequeue_at) AS dequeue_at, min(a.id) AS id
+        min(a.dequeue_at) AS dequeue_at, min(a.id) AS id, EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events
     INTO v_news
     FROM arrived AS a;
     IF v_news.messages = 1 AND v_news.status = 1 AND v_news.dequeue_at <= v_now AND v_news.dequeue_at > '-infinity' THEN
@@ -33,10 +34,14 @@ BEGIN
             IF EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.queue = v_queue AND w.wait_until > v_now) THEN
                 PERFORM pgqueue_wake(v_queue);
             END IF;
+            IF v_news.events THEN
+                PERFORM pgqueue_publish('created', ARRAY[v_news.id]);
+            END IF;
             RETURN NULL;
         END IF;
     END IF;
 
+    v_events := v_news.events;
     IF EXISTS (SELECT FROM arrived AS a WHERE NOT isfinite(a.dequeue_at)) THEN
         RAISE EXCEPTION 'invalid message: dequeue_at is infinite' USING ERRCODE = 'PGQ07';
     END IF;
@@ -81,6 +86,9 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
+    IF v_events THEN
+        PERFORM pgqueue_publish('created', ARRAY(SELECT a.id FROM arrived AS a));
+    END IF;
     RETURN NULL;
 END;
 $$;

@@ -28,10 +28,11 @@ BEGIN
         END IF;
         -- The dedupe key stays behind: the work may have been asked for again since.
         INSERT INTO pgqueue_message (
-            channel_id, handler, payload, body, headers, priority, max_attempts, backoff, state, redriven_from)
+            channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor, backoff_longest, state,
+            redriven_from)
         VALUES (
             v_channel_id, v_letter.handler, coalesce(p_payload, v_letter.payload), v_letter.body, v_letter.headers, v_letter.priority,
-            v_letter.max_attempts, v_letter.backoff, v_letter.state, v_letter.id)
+            v_letter.max_attempts, v_letter.backoff, v_letter.backoff_factor, v_letter.backoff_longest, v_letter.state, v_letter.id)
         RETURNING pgqueue_message.id INTO new_id;
         UPDATE pgqueue_dead_letter AS d SET redriven_at = clock_timestamp(), redriven_to = new_id WHERE d.id = v_letter.id;
         old_id := v_letter.id;

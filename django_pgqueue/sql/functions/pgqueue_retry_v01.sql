@@ -19,6 +19,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET enable_bitmapscan = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -44,7 +45,7 @@ BEGIN
             status = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN 2 ELSE 3 END,
             dequeue_at = CASE
                 WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.dequeue_at
-                ELSE v_now + greatest(coalesce(a.delay, pgqueue_backoff(m.attempts, m.backoff)), '0')
+                ELSE v_now + greatest(coalesce(a.delay, pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest)), '0')
             END,
             leased_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.leased_at END,
             lease_expires_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.lease_expires_at END,
@@ -71,6 +72,9 @@ BEGIN
     END IF;
     IF v_back IS NOT NULL THEN
         PERFORM pgqueue_depart(v_channels, false);
+        IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
+            PERFORM pgqueue_publish('retried', v_back);
+        END IF;
     END IF;
     IF v_dead IS NOT NULL THEN
         PERFORM pgqueue_dead_letter(v_dead, v_dead_tokens, array_fill(p_reason, ARRAY[cardinality(v_dead)]));

@@ -63,7 +63,7 @@ BEGIN
         JOIN pgqueue_message AS m ON m.id = l.floor_id AND m.status = 1
         WHERE m.dequeue_at < v_now - p_waiting
         ORDER BY m.dequeue_at LIMIT 1;
-        IF FOUND THEN
+        IF FOUND AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = v_queue AND q.paused_at IS NOT NULL) THEN
             not_picked_up := not_picked_up + 1;
             IF pgqueue_may_warn('not_picked_up') THEN
                 RAISE WARNING 'pgqueue: queue "%" is not picked up: message % on channel % has been ready for %',

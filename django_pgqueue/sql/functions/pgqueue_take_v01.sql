@@ -1,4 +1,5 @@
--- Takes up to p_limit ready messages from the head of a queue's line: round robin over channels, by weight, within their limits.
+-- Takes up to p_limit ready messages from the head of a queue's line: round robin over channels, by weight, within their limits; none
+-- while the queue is paused.
 -- Caller: pgqueue_dequeue and pgqueue_pop, which lease or archive them in the same transaction.
 -- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by; contended: nothing
 --   was free, but another transaction holds what there is. Locks: arrivals, lanes and messages, all SKIP LOCKED. It never waits.
@@ -43,7 +44,8 @@ BEGIN
         ) AS head,
         EXISTS (
             SELECT FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= taken_at) AS due
+            WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= taken_at) AS due,
+        EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) AS paused
     INTO v_floor
     FROM (
         -- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing.
@@ -52,6 +54,9 @@ BEGIN
         FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
     ) AS f;
 
+    IF v_floor.paused THEN
+        RETURN;
+    END IF;
     IF v_floor.late THEN
         PERFORM pgqueue_restamp(p_queue, v_floor.late_xids);
     ELSIF v_floor.news = 'few' AND v_floor.head IS NULL AND NOT v_floor.due THEN

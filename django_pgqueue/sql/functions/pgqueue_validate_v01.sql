@@ -7,6 +7,8 @@ CREATE FUNCTION pgqueue_validate(
     p_delay interval,
     p_max_attempts integer,
     p_backoff interval,
+    p_backoff_factor double precision,
+    p_backoff_longest interval,
     p_dedupe_key text
 )
 RETURNS void
@@ -24,6 +26,8 @@ BEGIN
         WHEN NOT isfinite(p_dequeue_at) THEN 'dequeue_at is infinite'
         WHEN p_max_attempts IS NULL OR p_max_attempts < 1 THEN 'max_attempts is less than 1'
         WHEN p_backoff < '0' THEN 'backoff is negative'
+        WHEN p_backoff_factor NOT BETWEEN 1 AND 1000 THEN 'backoff_factor is not between 1 and 1000'
+        WHEN p_backoff_longest < '0' THEN 'backoff_longest is negative'
         WHEN length(p_dedupe_key) > 200 THEN 'the dedupe key is longer than 200 characters'
     END;
     IF v_problem IS NOT NULL THEN

@@ -1,0 +1,11 @@
+"""queue_resume: deliver a paused queue again."""
+
+from __future__ import annotations
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+
+def queue_resume(queue: str = "default", *, using: str | None = None) -> None:
+    """End the pause of a queue, and wake the workers that sleep. Raises ChannelNotFound for one without channels."""
+    call(alias(using), "SELECT pgqueue_queue_resume(%s::text)", (queue,))

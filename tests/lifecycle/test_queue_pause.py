@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import (
+    channel_set,
+    complete,
+    defer,
+    dequeue,
+    enqueue,
+    heartbeat,
+    peek,
+    pop,
+    queue_pause,
+    queue_resume,
+    sweep,
+)
+from django_pgqueue.exceptions import ChannelNotFound
+from django_pgqueue.models import Queue
+from tests.lifecycle.conftest import pass_time, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+def test_nothing_of_a_paused_queue_is_delivered():
+    channel_set("acme", max_concurrency=2)
+    enqueue("h")
+    enqueue("h", channel="acme")
+    queue_pause()
+    enqueue("h", "while it is paused")
+    assert dequeue(limit=10) == []
+    assert pop(limit=10) == []
+    queue_resume()
+    assert len(dequeue(limit=10)) == 3
+
+
+def test_other_queues_go_on():
+    channel_set("default", "emails")
+    enqueue("h", queue="emails")
+    queue_pause("default")
+    assert len(dequeue("emails")) == 1
+
+
+def test_its_row_says_since_when_and_why():
+    queue_pause(reason="the database moves tonight")
+    before = Queue.objects.get(name="default")
+    assert (before.paused_at is not None, before.pause_reason) == (True, "the database moves tonight")
+    queue_pause(reason="it takes longer")
+    again = Queue.objects.get(name="default")
+    assert (again.paused_at, again.pause_reason) == (before.paused_at, "it takes longer")
+    queue_resume()
+    after = Queue.objects.get(name="default")
+    assert (after.paused_at, after.pause_reason) == (None, "")
+
+
+def test_what_is_leased_is_settled_as_ever():
+    for _ in range(2):
+        enqueue("h")
+    first, second = dequeue(limit=2)
+    queue_pause()
+    heartbeat([first, second])
+    assert complete(first) == {first.id}
+    defer(second)
+    assert dequeue() == []
+    queue_resume()
+    assert [delivery.id for delivery in dequeue()] == [second.id]
+
+
+def test_scheduled_messages_become_ready_and_wait():
+    message = enqueue("h", delay=timedelta(minutes=1))
+    queue_pause()
+    pass_time(minutes=2)
+    assert dequeue() == []
+    assert [delivery.id for delivery in peek()] == [message.id]
+    queue_resume()
+    assert [delivery.id for delivery in dequeue()] == [message.id]
+
+
+def test_a_released_channel_of_a_paused_queue_waits_too():
+    enqueue("h")
+    sql("SELECT pgqueue_channel_release('default')")
+    queue_pause()
+    assert dequeue() == []
+
+
+def test_nobody_is_warned_that_a_paused_queue_is_not_picked_up(server_log):
+    enqueue("h")
+    queue_pause()
+    pass_time(minutes=5)
+    assert sweep().not_picked_up == 0
+    assert server_log == []
+    queue_resume()
+    assert sweep().not_picked_up == 1
+
+
+def test_resuming_what_is_not_paused_changes_nothing():
+    queue_resume()
+    assert not Queue.objects.filter(name="default").exclude(paused_at=None).exists()
+
+
+def test_a_queue_without_channels_is_a_mistake():
+    for verb in (queue_pause, queue_resume):
+        with refused(ChannelNotFound, "emials"):
+            verb("emials")
+
+
+def test_a_queue_with_a_row_of_its_own_can_be_paused_before_its_first_channel():
+    Queue.objects.create(name="new")
+    queue_pause("new")
+    channel_set("default", "new")
+    enqueue("h", queue="new")
+    assert dequeue("new") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_resume_wakes_who_sleeps(connect):
+    listener = connect(autocommit=True)
+    listener.execute("LISTEN pgqueue")
+    queue_pause()
+    enqueue("h")
+    sql("SELECT pgqueue_wait('worker 7', '{default}', '1 hour')")
+    list(listener.notifies(timeout=0.2, stop_after=1))
+    queue_resume()
+    [notification] = listener.notifies(timeout=10, stop_after=1)
+    assert notification.payload == "default"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_resuming_what_was_not_paused_wakes_nobody(connect):
+    listener = connect(autocommit=True)
+    listener.execute("LISTEN pgqueue")
+    sql("SELECT pgqueue_wait('worker 7', '{default}', '1 hour')")
+    queue_resume()
+    assert list(listener.notifies(timeout=0.2)) == []
