@@ -13,6 +13,7 @@ _HOMES = {
     "backoff": ("Constant", "Exponential"),
     "delivery": ("Delivery", "Enqueued", "NewMessage"),
     "handlers": ("handler",),
+    "schedules": ("schedule",),
     "lifecycle.enqueue": ("aenqueue", "enqueue", "enqueue_many"),
     "lifecycle.dequeue": ("dequeue",),
     "lifecycle.heartbeat": ("heartbeat",),
@@ -34,6 +35,7 @@ _HOMES = {
     "lifecycle.channel_resume": ("channel_resume",),
     "lifecycle.queue_pause": ("queue_pause",),
     "lifecycle.queue_resume": ("queue_resume",),
+    "lifecycle.schedule_run": ("schedule_run",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -31,6 +31,7 @@ class PgQueueConfig(AppConfig):
         # Enqueuers go by the policy of a handler too: its queue, attempts and back-off.
         handlers.autodiscover()
         post_migrate.connect(create_default_channel, sender=self)
+        post_migrate.connect(sync_schedules, sender=self)
 
 
 def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> None:
@@ -40,3 +41,15 @@ def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> N
     channel = sender.get_model("Channel")
     if channel._meta.db_table in connections[using].introspection.table_names():
         channel.objects.using(using).get_or_create(queue="default", name="default")
+
+
+def sync_schedules(sender: AppConfig, using: str, **kwargs: object) -> None:
+    """What code declares is in the table after each deployment, also where no worker has started yet."""
+    from django_pgqueue.checks.migrated import is_migrated
+    from django_pgqueue.lifecycle.database import alias
+    from django_pgqueue.maintenance import declared
+
+    if not router.allow_migrate(using, sender.label) or connections[using].vendor != "postgresql":
+        return
+    if using == alias(None) and is_migrated(using):
+        declared.sync(using)

@@ -28,9 +28,13 @@ DEFAULTS: dict[str, Any] = {
     "SWEEP_INTERVAL": timedelta(seconds=5),
     "TICK_INTERVAL": timedelta(milliseconds=200),
     "PRUNE_INTERVAL": timedelta(minutes=5),
+    # How often a worker looks for schedules that are due.
+    "SCHEDULE_INTERVAL": timedelta(milliseconds=500),
     # Archive partitions and dead letters older than this are dropped; None keeps them.
     "ARCHIVE_RETENTION": timedelta(days=30),
     "DEAD_LETTER_RETENTION": None,
+    # The ticks of schedules, and schedules that code does not declare any more.
+    "SCHEDULE_RETENTION": timedelta(days=7),
     "PARTITIONS_AHEAD": 7,
     # Warn in the server log when a message has been ready for longer.
     "WAITING_WARNING": timedelta(minutes=1),

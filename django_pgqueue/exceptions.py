@@ -62,6 +62,18 @@ class PartitionMissing(PgQueueError):
     sqlstate = "PGQ08"
 
 
+class ScheduleNotFound(PgQueueError):
+    sqlstate = "PGQ09"
+
+
+class InvalidSchedule(PgQueueError, ValueError):
+    """A definition that no schedule may have. ``field`` is the one that is wrong."""
+
+    def __init__(self, message: str, *, hint: str = "", field: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+
+
 class UnknownHandler(PgQueueError):
     """No handler of this name is registered in this worker."""
 
@@ -89,6 +101,7 @@ BY_SQLSTATE: dict[str, type[PgQueueError]] = {
         ChannelBusy,
         InvalidMessage,
         PartitionMissing,
+        ScheduleNotFound,
     )
     if error.sqlstate
 }

@@ -112,6 +112,11 @@ def kinds() -> set[bool]:
     return {known.asynchronous for known in _registry.values()}
 
 
+def names_of(function: Function) -> list[str]:
+    """The names under which a function is registered."""
+    return sorted(name for name, known in _registry.items() if known.function is function)
+
+
 def unregister(name: str) -> None:
     """Forget a handler; for tests."""
     _registry.pop(name, None)

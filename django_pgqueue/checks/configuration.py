@@ -11,6 +11,7 @@ from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 from django.db import connections, router
 
+from django_pgqueue import schedules
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Message
@@ -34,6 +35,7 @@ RULES: dict[str, Rule] = {
     "HANDLER_TIMEOUT": RETENTION,
     "ARCHIVE_RETENTION": RETENTION,
     "DEAD_LETTER_RETENTION": RETENTION,
+    "SCHEDULE_RETENTION": RETENTION,
 }
 """What the settings take whose default does not tell."""
 
@@ -41,7 +43,7 @@ RULES: dict[str, Rule] = {
 def check() -> list[CheckMessage]:
     if messages := check_settings():
         return messages
-    return [*check_databases(), *check_time_zones()]
+    return [*check_databases(), *check_time_zones(), *check_schedules()]
 
 
 def blocks_database() -> bool:
@@ -151,4 +153,15 @@ def check_time_zones() -> list[CheckMessage]:
             hint="Set USE_TZ = True.",
             id="pgqueue.E007",
         )
+    ]
+
+
+def check_schedules() -> list[CheckMessage]:
+    return [
+        Error(
+            f"A schedule in code is not taken over: {problem.args[0]}.",
+            hint=problem.hint or "Correct the arguments of @schedule.",
+            id="pgqueue.E008",
+        )
+        for problem in schedules.collect().problems
     ]

@@ -15,6 +15,7 @@ from django.db import Error, connections
 from django_pgqueue.backoff import pause
 from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import floors, pruner, sweeper
+from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.sql.stall import LIMIT, LONGEST, Patience, expect_answers
 
 logger = logging.getLogger("django_pgqueue.maintenance")
@@ -32,7 +33,7 @@ class Step:
 
 
 class MaintenanceLoop:
-    """``on_promoted``: called when scheduled or expired messages have become ready."""
+    """``on_promoted``: called when messages have become ready: scheduled or expired ones, or those of a schedule."""
 
     def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
         self._using = using
@@ -42,6 +43,7 @@ class MaintenanceLoop:
             Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
             # It counts what it drops: a whole day of the archive.
             Step("prune", "PRUNE_INTERVAL", pruner.run_once, limit=LONGEST),
+            Step("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
         ]
         self._failures = 0
         self._patience = Patience()
@@ -65,7 +67,7 @@ class MaintenanceLoop:
                 step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * random.uniform(
                     0.9, 1.1
                 )
-                if getattr(counts, "promoted", 0):
+                if getattr(counts, "promoted", 0) or getattr(counts, "fired", 0):
                     self._on_promoted()
                 self._report(step, counts)
         return max(0.0, min(step.due_at for step in self._steps) - time.monotonic())

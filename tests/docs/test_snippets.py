@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgqueue import channel_set, handlers
+from django_pgqueue import channel_set, handlers, schedules
 from tests.docs.markdown import DOCS, Block, blocks, name
 
 NOT_RUN = ("no-run", "signature")
@@ -22,10 +22,11 @@ def runs(block: Block) -> bool:
 
 @pytest.fixture(autouse=True)
 def _as_the_pages_expect(db: None) -> Iterator[None]:
-    """The default channel; handlers that a page registers are forgotten."""
+    """The default channel; handlers and schedules that a page registers are forgotten."""
     channel_set("default")
-    before = dict(handlers._registry)
+    before, declared = dict(handlers._registry), list(schedules._declared)
     yield
+    schedules._declared[:] = declared
     handlers._registry.clear()
     handlers._registry.update(before)
 

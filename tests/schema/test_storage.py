@@ -72,6 +72,7 @@ def test_no_foreign_key_writes_to_the_channels_row(table: str) -> None:
 
 
 def test_the_triggers_are_statement_triggers() -> None:
+    """But for that of schedules, which are few and hardly ever edited."""
     found = rows(
         "SELECT tgrelid::regclass::text, (tgtype & 1) = 0, tgenabled::text FROM pg_trigger"
         " WHERE NOT tgisinternal AND tgrelid::regclass::text LIKE 'pgqueue%%'"
@@ -81,7 +82,7 @@ def test_the_triggers_are_statement_triggers() -> None:
         ("pgqueue_message", True, "O"),
         ("pgqueue_channel", True, "O"),
     }
-    assert all(statement for _, statement, _ in found)
+    assert {table for table, statement, _ in found if not statement} == {"pgqueue_schedule"}
 
 
 def test_names_of_queues_and_channels_compare_as_bytes() -> None:

@@ -1,0 +1,13 @@
+"""schedule_prune: old ticks of schedules, and schedules that code does not declare any more."""
+
+from __future__ import annotations
+
+from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+
+def schedule_prune(*, using: str | None = None) -> int:
+    """Delete what is older than the setting SCHEDULE_RETENTION. Returns the number of ticks."""
+    [[ticks]] = call(alias(using), "SELECT pgqueue_schedule_prune(%s::interval)", (settings.SCHEDULE_RETENTION,))
+    return ticks

@@ -1,0 +1,95 @@
+"""Brings the table of schedules up to date with what code declares: when a worker starts, and after migrate."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from django_pgqueue import handlers, schedules
+from django_pgqueue.exceptions import PgQueueError
+from django_pgqueue.lifecycle.binding import from_json, to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.models import Schedule
+from django_pgqueue.models.expressions import ClockTimestamp
+
+logger = logging.getLogger("django_pgqueue.maintenance")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncCounts:
+    added: int
+    changed: int
+    removed: int
+
+
+def sync(using: str | None = None) -> SyncCounts:
+    """Code decides all that it declares, but for ``enabled`` of a schedule that is there. What it does not declare any
+    more is marked, and fires no more; rows made by hand stay as they are.
+
+    A declaration that makes no sense is logged, and changes nothing. Safe to run from many places at once.
+    """
+    rows = Schedule.objects.using(alias(using))
+    collected = schedules.collect()
+    wanted, problems = to_rows(collected.found)
+    for problem in (*collected.problems, *problems):
+        logger.error("a schedule in code is not taken over: %s", problem, extra={"event": "schedule_invalid"})
+    with transaction.atomic(using=rows.db):
+        known = {row.name: row for row in rows.filter(name__in=wanted)}
+        # In the order of names, so that two workers that start together never wait for each other in a circle.
+        missing = [Schedule(name=name, **values) for name, values in sorted(wanted.items()) if name not in known]
+        rows.bulk_create(missing, ignore_conflicts=True)
+        changed = sum(change(rows, row, wanted[name]) for name, row in sorted(known.items()))
+        removed = remove(rows, collected.found)
+    counts = SyncCounts(len(missing), changed, removed)
+    if counts != SyncCounts(0, 0, 0):
+        logger.info(
+            "schedules in code: %d added, %d changed, %d removed", counts.added, counts.changed, counts.removed,
+            extra={"event": "schedules_synced"},
+        )  # fmt: skip
+    return counts
+
+
+def to_rows(found: Mapping[str, schedules.Declared]) -> tuple[dict[str, dict[str, Any]], list[PgQueueError]]:
+    """The columns of each declared schedule by name; and what is wrong with those that are left out."""
+    wanted, problems = {}, []
+    for name, item in found.items():
+        try:
+            wanted[name] = to_row(item)
+        except PgQueueError as error:
+            problems.append(error)
+    return wanted, problems
+
+
+def to_row(item: schedules.Declared) -> dict[str, Any]:
+    handler = handlers.find(item.handler_name)
+    values = {**item.values, "handler": item.handler_name, "declared_in": item.module}
+    for name in ("payload", "headers"):
+        # As the database gives it back: a tuple is a list then.
+        values[name] = from_json(to_json(values[name], f"{name} of the schedule {item.row_name}"))
+    values["queue"] = values["queue"] or (handler.queue if handler else "default")
+    return values
+
+
+def change(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> bool:
+    """Write what differs."""
+    differing = {name: value for name, value in values.items() if name != "enabled" and getattr(row, name) != value}
+    if row.removed_at is not None:
+        differing["removed_at"] = None
+    return bool(differing) and bool(rows.filter(pk=row.pk).update(**differing))
+
+
+def remove(rows: QuerySet[Schedule], declared: Collection[str]) -> int:
+    """Mark what its module does not declare any more.
+
+    Only of modules that are loaded here: a worker with fewer apps, or with one whose handlers cannot be imported,
+    knows nothing about the others.
+    """
+    rows = rows.filter(removed_at=None).exclude(declared_in="")
+    modules = [name for name in rows.order_by().values_list("declared_in", flat=True).distinct() if name in sys.modules]
+    return rows.filter(declared_in__in=modules).exclude(name__in=declared).update(removed_at=ClockTimestamp())

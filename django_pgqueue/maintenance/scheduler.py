@@ -1,0 +1,119 @@
+"""The scheduler: fires schedules that are due. The database's clock decides what is due; here, cron is computed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import assert_never
+
+from django.db import OperationalError
+from django.db.models import BigIntegerField, Q, QuerySet
+from django.db.models.expressions import RawSQL
+
+from django_pgqueue.exceptions import ChannelBusy, PgQueueError
+from django_pgqueue.lifecycle.schedule_fire import Fired, schedule_fire
+from django_pgqueue.maintenance import declared
+from django_pgqueue.models import Schedule
+from django_pgqueue.models.expressions import ClockTimestamp
+
+logger = logging.getLogger("django_pgqueue.maintenance")
+
+MOST = 500
+REST = 60.0
+SHORT_REST = 3.0
+"""Seconds for which a schedule that failed is left alone, so that it does not hold up the others; the short one if
+others fill its channel just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleCounts:
+    """Messages that were made; ticks without one, because an earlier message is live or the channel drops it; ticks
+    that the channel refused, and schedules that cannot be computed."""
+
+    fired: int
+    passed_over: int
+    failed: int
+
+
+class Scheduler:
+    """``run_once`` brings the declared schedules up to date at its first call. Any number may run at once."""
+
+    def __init__(self) -> None:
+        self._synced = False
+        self._resting: dict[str, float] = {}
+
+    def run_once(self, using: str) -> ScheduleCounts:
+        if not self._synced:
+            declared.sync(using)
+            self._synced = True
+        now = time.monotonic()
+        self._resting = {name: until for name, until in self._resting.items() if until > now}
+        fired = passed_over = failed = 0
+        for schedule in due(using).exclude(name__in=self._resting)[:MOST]:
+            try:
+                ticks = self._fire(schedule, using)
+            except (PgQueueError, OperationalError) as error:
+                # A lost connection concerns all of them: the loop sees to it.
+                if isinstance(error, OperationalError) and not is_lock_timeout(error):
+                    raise
+                busy = isinstance(error, ChannelBusy | OperationalError)
+                self._complain(schedule, str(error).strip(), rest=SHORT_REST if busy else REST)
+                failed += 1
+                continue
+            made = sum(tick.outcome == "created" for tick in ticks)
+            refused = sum(tick.outcome == "refused" for tick in ticks)
+            fired, failed, passed_over = fired + made, failed + refused, passed_over + len(ticks) - made - refused
+        return ScheduleCounts(fired, passed_over, failed)
+
+    def _fire(self, schedule: Schedule, using: str) -> list[Fired]:
+        table, now, first = schedule.timetable, schedule.now, schedule.next_fire_at
+        ticks = [] if first is None else ticks_of(schedule)
+        following = table.after(now, tick=first)
+        fired = schedule_fire(schedule.pk, schedule.version, ticks, following, handler=schedule.handler, using=using)
+        if first is not None and not ticks:
+            self._say_missed(schedule, now)
+        for tick in fired:
+            if tick.outcome == "refused":
+                self._complain(schedule, tick.error, rest=0)
+        return fired
+
+    def _complain(self, schedule: Schedule, text: str, *, rest: float) -> None:
+        self._resting[schedule.name] = time.monotonic() + rest
+        extra = {"event": "schedule_failed", "schedule": schedule.name}
+        logger.error("schedule %s: %s", schedule.name, text, extra=extra)
+
+    def _say_missed(self, schedule: Schedule, now: datetime) -> None:
+        extra = {"event": "schedule_missed", "schedule": schedule.name}
+        logger.warning("schedule %s: missed since %s, skipped", schedule.name, schedule.next_fire_at, extra=extra)
+
+
+def due(using: str) -> QuerySet[Schedule]:
+    """What is due, or was never planned, the longest waiting first; with the database's ``now``, and the row's
+    ``version``."""
+    rows = Schedule.objects.using(using).filter(enabled=True, removed_at=None)
+    return (
+        rows.filter(Q(next_fire_at=None) | Q(next_fire_at__lte=ClockTimestamp()))
+        .annotate(now=ClockTimestamp())
+        .annotate(version=RawSQL("pgqueue_schedule.xmin::text::bigint", (), output_field=BigIntegerField()))
+        .order_by("next_fire_at")
+    )
+
+
+def ticks_of(schedule: Schedule) -> list[datetime]:
+    """The ticks that fire now: by the policy for missed ones."""
+    match Schedule.Missed(schedule.missed):
+        case Schedule.Missed.SKIP:
+            [newest] = schedule.timetable.passed(schedule.next_fire_at, schedule.now, 1)
+            return [newest] if schedule.now - newest <= schedule.grace else []
+        case Schedule.Missed.ONCE:
+            return schedule.timetable.passed(schedule.next_fire_at, schedule.now, 1)
+        case Schedule.Missed.ALL:
+            return schedule.timetable.passed(schedule.next_fire_at, schedule.now, schedule.missed_limit)
+        case unknown:
+            assert_never(unknown)
+
+
+def is_lock_timeout(error: OperationalError) -> bool:
+    return getattr(error.__cause__, "sqlstate", None) == "55P03"

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pgtrigger
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.exceptions import InvalidSchedule
+from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.models.triggers import RunsFunction
+from django_pgqueue.timetable import LONGEST, SHORTEST, Timetable
+
+
+def project_time_zone() -> str:
+    return settings.TIME_ZONE or "UTC"
+
+
+class Schedule(models.Model):
+    """Enqueues a message again and again, once per tick. Made by hand here, or declared in code with @schedule.
+
+    Edit and save: a change of when it fires is planned anew from now on, also when it is enabled again.
+    """
+
+    class Missed(models.TextChoices):
+        SKIP = "skip", _("skip them")
+        ONCE = "once", _("make up for the newest")
+        ALL = "all", _("make up for all, up to the limit")
+
+    name = models.CharField(max_length=150, unique=True)
+    handler = models.CharField(max_length=200)
+    queue = models.CharField(max_length=100, default="default", db_default="default")
+    channel = models.CharField(max_length=200, default="default", db_default="default")
+    payload = models.JSONField(default=dict, db_default={}, null=True, blank=True)
+    headers = models.JSONField(
+        null=True, blank=True, help_text=_("The schedule's name and the tick are added: schedule, tick_at.")
+    )
+    priority = models.SmallIntegerField(default=0, db_default=0, help_text=_("Higher first, within the channel."))
+    cron = models.CharField(
+        max_length=200,
+        null=True,
+        blank=True,
+        help_text=_("Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly."),
+    )
+    every = models.DurationField(
+        null=True, blank=True, help_text=_("An interval in place of a cron expression, at least a second.")
+    )
+    time_zone = models.CharField(
+        max_length=100, default=project_time_zone, db_default="UTC", help_text=_("Whose wall clock cron means.")
+    )
+    enabled = models.BooleanField(default=True, db_default=True)
+    missed = models.CharField(
+        max_length=10,
+        choices=Missed,
+        default=Missed.SKIP,
+        db_default=Missed.SKIP,
+        help_text=_("What happens to ticks that no worker was there for."),
+    )
+    missed_limit = models.PositiveIntegerField(
+        default=100,
+        db_default=100,
+        validators=[MinValueValidator(1), MaxValueValidator(1000)],
+        help_text=_("The most ticks that are made up for."),
+    )
+    grace = models.DurationField(
+        default=timedelta(minutes=1),
+        db_default=timedelta(minutes=1),
+        help_text=_("A tick that is no later than this is not missed: it fires."),
+    )
+    overlap = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text=_("Off: a tick makes no message while the message of an earlier one is live."),
+    )
+    next_fire_at = models.DateTimeField(null=True, editable=False)
+    last_fired_at = models.DateTimeField(null=True, editable=False)
+    last_error = models.TextField(editable=False, default="", db_default="")
+    declared_in = models.CharField(
+        max_length=200, editable=False, default="", db_default="", help_text=_("The module that declares it.")
+    )
+    removed_at = models.DateTimeField(
+        null=True, editable=False, help_text=_("Since then code does not declare it any more; it does not fire.")
+    )
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    class Meta:
+        db_table = "pgqueue_schedule"
+        ordering = ["name"]
+        indexes = [
+            models.Index(
+                fields=["next_fire_at"], name="pgqueue_schedule_due", condition=Q(enabled=True, removed_at=None)
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(name="") & ~Q(handler="") & ~Q(queue="") & ~Q(channel=""), name="pgqueue_schedule_named"
+            ),
+            models.CheckConstraint(
+                condition=Q(cron__isnull=False, every=None) | Q(cron=None, every__isnull=False),
+                name="pgqueue_schedule_when",
+            ),
+            models.CheckConstraint(
+                condition=Q(every=None) | Q(every__range=(SHORTEST, LONGEST)), name="pgqueue_schedule_every"
+            ),
+            models.CheckConstraint(condition=Q(missed__in=["skip", "once", "all"]), name="pgqueue_schedule_missed"),
+            models.CheckConstraint(condition=Q(missed_limit__range=(1, 1000)), name="pgqueue_schedule_missed_limit"),
+            models.CheckConstraint(condition=Q(grace__gte=timedelta(0)), name="pgqueue_schedule_grace"),
+        ]
+        permissions = [("run_schedule", "Can run schedules now")]
+        triggers = [
+            RunsFunction(
+                name="schedule_changed",
+                level=pgtrigger.Row,
+                when=pgtrigger.Before,
+                operation=pgtrigger.UpdateOf("cron", "every", "time_zone", "enabled"),
+                condition=pgtrigger.AnyChange("cron", "every", "time_zone", "enabled"),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def timetable(self) -> Timetable:
+        return Timetable(self.cron, self.every, self.time_zone)
+
+    def clean(self) -> None:
+        try:
+            self.timetable.check()
+        except InvalidSchedule as error:
+            raise ValidationError({error.field: str(error)}) from error
+
+
+class ScheduleTick(models.Model):
+    """A tick that fired: unique, so that no tick fires twice. It outlives its schedule, until it is pruned."""
+
+    class Outcome(models.TextChoices):
+        CREATED = "created", _("enqueued")
+        DUPLICATE = "duplicate", _("the message of an earlier tick is live")
+        DROPPED = "dropped", _("dropped: the channel is full")
+        REFUSED = "refused", _("refused")
+
+    schedule = models.CharField(max_length=150)
+    tick_at = models.DateTimeField()
+    fired_at = models.DateTimeField(db_default=ClockTimestamp())
+    by_hand = models.BooleanField(db_default=False, default=False)
+    outcome = models.CharField(max_length=10, choices=Outcome)
+    message_id = models.BigIntegerField(null=True)
+    error = models.TextField(default="", db_default="")
+
+    class Meta:
+        db_table = "pgqueue_schedule_tick"
+        constraints = [models.UniqueConstraint(fields=["schedule", "tick_at"], name="pgqueue_schedule_tick_once")]
+        indexes = [models.Index(fields=["fired_at"], name="pgqueue_schedule_tick_fired")]
+
+    def __str__(self) -> str:
+        return f"{self.schedule} {self.tick_at}"

@@ -1,0 +1,137 @@
+"""The registry of schedules that code declares. Rows of the database follow it: see maintenance/declared.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+from django.conf import settings as django_settings
+
+from django_pgqueue import handlers
+from django_pgqueue.exceptions import InvalidSchedule
+from django_pgqueue.timetable import Timetable
+
+Missed = Literal["skip", "once", "all"]
+LONGEST_NAME = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A schedule as code declares it; see :func:`schedule`. ``function`` is None if the handler's name is given."""
+
+    name: str | None
+    handler: str | None
+    function: handlers.Function | None
+    module: str
+    values: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def handler_name(self) -> str:
+        """The name under which the function is a handler. It is asked for late: decorators come in any order."""
+        if self.handler is not None:
+            return self.handler
+        names = handlers.names_of(self.function)
+        if len(names) == 1:
+            return names[0]
+        where = f"{self.module}.{self.function.__qualname__}"
+        problem = f"is a handler with {len(names)} names ({', '.join(names)})" if names else "is not a handler"
+        raise InvalidSchedule(f"{where} has a schedule, but {problem}", hint="Use @handler, or name it with handler=.")
+
+    @property
+    def row_name(self) -> str:
+        return self.name or self.handler_name
+
+
+_declared: list[Declared] = []
+
+
+def schedule(
+    when: str | timedelta,
+    *,
+    name: str | None = None,
+    handler: str | None = None,
+    payload: Any = None,
+    headers: Mapping[str, Any] | None = None,
+    channel: str = "default",
+    queue: str | None = None,
+    priority: int = 0,
+    time_zone: str | None = None,
+    missed: Missed = "skip",
+    missed_limit: int = 100,
+    grace: timedelta = timedelta(minutes=1),
+    overlap: bool = True,
+    enabled: bool = True,
+) -> Callable[[handlers.Function], handlers.Function]:
+    """Enqueue a message for the decorated handler again and again: once per tick, however many workers run.
+
+    ``when``: a cron expression, by the wall clock of ``time_zone`` (default: the setting TIME_ZONE), or an interval.
+    ``name``: of the schedule, default: the handler's. ``payload``, ``headers``, ``channel``, ``queue``, ``priority``:
+    of the messages. ``missed``: what happens to ticks that nobody was there for: ``skip`` them, make up for the newest
+    ``once``, or for ``all`` up to ``missed_limit``; within ``grace`` a tick is only late, and fires. ``overlap``:
+    False, and a tick makes no message while the message of an earlier one is live.
+
+    Code decides all of this, each time a worker starts; ``enabled`` is only what it starts with. Raises
+    InvalidSchedule.
+    """
+    timetable = table(when, time_zone)
+    timetable.check()
+    if missed not in ("skip", "once", "all"):
+        raise InvalidSchedule(f"missed is {missed!r}: it is skip, once or all", field="missed")
+    if not 1 <= missed_limit <= 1000:
+        raise InvalidSchedule("missed_limit is not between 1 and 1000", field="missed_limit")
+    if grace < timedelta(0):
+        raise InvalidSchedule("grace is negative", field="grace")
+    if name is not None and not 1 <= len(name) <= LONGEST_NAME:
+        raise InvalidSchedule(f"the name takes 1 to {LONGEST_NAME} characters", field="name")
+    values = {
+        "cron": timetable.cron, "every": timetable.every, "time_zone": timetable.time_zone, "payload": payload,
+        "headers": None if headers is None else dict(headers), "channel": channel, "queue": queue,
+        "priority": priority, "missed": missed, "missed_limit": missed_limit, "grace": grace, "overlap": overlap,
+        "enabled": enabled,
+    }  # fmt: skip
+
+    def declare(function: handlers.Function) -> handlers.Function:
+        _declared.append(Declared(name, handler, function, function.__module__, values))
+        return function
+
+    return declare
+
+
+def table(when: str | timedelta, time_zone: str | None = None) -> Timetable:
+    zone = time_zone or django_settings.TIME_ZONE or "UTC"
+    match when:
+        case str():
+            return Timetable(cron=when, time_zone=zone)
+        case timedelta():
+            return Timetable(every=when, time_zone=zone)
+    raise InvalidSchedule(f"{when!r} is neither a cron expression nor a timedelta", field="cron")
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """``problems``: of declarations that do not count: of a function that is no handler, or a name that is taken."""
+
+    found: Mapping[str, Declared]
+    problems: tuple[InvalidSchedule, ...]
+
+
+def collect() -> Collected:
+    """All that is declared, by name."""
+    found: dict[str, Declared] = {}
+    problems: list[InvalidSchedule] = []
+    for item in _declared:
+        try:
+            known = found.setdefault(item.row_name, item)
+        except InvalidSchedule as error:
+            problems.append(error)
+            continue
+        if known is not item:
+            problems.append(
+                InvalidSchedule(
+                    f"two schedules are called {item.row_name!r}, in {known.module} and {item.module}",
+                    hint="Give each a name of its own: @schedule(…, name=…).",
+                )
+            )
+    return Collected(found, tuple(problems))

@@ -1,0 +1,110 @@
+"""When a schedule is due: pure functions of its definition and a moment. Nothing here reads a clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from django_pgqueue.exceptions import InvalidSchedule
+
+SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=3660)
+MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+# Any moment does: whether an expression ever matches does not depend on it.
+SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """Either a cron expression, by the wall clock of ``time_zone``, or ``every`` so often. Moments come in UTC.
+
+    Where clocks are put forward, a time that is skipped happens at the end of the gap; where they are put back, a time
+    that happens twice counts the first time. Expressions with a star for the minute or the hour go by elapsed time.
+    """
+
+    cron: str | None = None
+    every: timedelta | None = None
+    time_zone: str = "UTC"
+
+    def check(self) -> None:
+        """Raises InvalidSchedule, with ``field`` and a sentence about what is wrong."""
+        if (self.cron is None) == (self.every is None):
+            raise InvalidSchedule("give a cron expression or an interval, one of them", field="cron")
+        zone(self.time_zone)
+        if self.cron is not None:
+            self.after(SOME_DAY)
+        elif not SHORTEST <= self.every <= LONGEST:
+            raise InvalidSchedule("the interval is not between a second and ten years", field="every")
+
+    def after(self, moment: datetime, *, tick: datetime | None = None) -> datetime:
+        """The first tick after ``moment``. ``tick``: a known one, from which intervals are counted."""
+        if self.every is not None:
+            start = tick or moment.replace(microsecond=0)
+            return (start + self.every * max(1, (moment - start) // self.every + 1)).astimezone(UTC)
+        for found in self._matches(moment):
+            return found
+        raise InvalidSchedule(f"the cron expression {self.cron!r} never matches a date", field="cron")
+
+    def passed(self, tick: datetime, moment: datetime, most: int) -> list[datetime]:
+        """The ticks from ``tick`` (which is one) to ``moment``, oldest first; of many, the ``most`` newest."""
+        if self.every is not None:
+            count = (moment - tick) // self.every + 1
+            return [(tick + self.every * n).astimezone(UTC) for n in range(max(0, count - most), count)]
+        # Looked for from the end, in growing steps back: after a long outage there may be millions.
+        back = timedelta(minutes=most)
+        while (start := moment - back) > tick:
+            found = deque(self._until(start, moment), maxlen=most)
+            if len(found) == most:
+                return list(found)
+            back *= 4
+        return list(deque([tick.astimezone(UTC), *self._until(tick, moment)], maxlen=most))
+
+    def upcoming(self, moment: datetime, count: int, *, tick: datetime | None = None) -> list[datetime]:
+        """The next ``count`` ticks, the known ``tick`` first if it is given."""
+        if self.every is not None:
+            first = tick or self.after(moment)
+            return [(first + self.every * n).astimezone(UTC) for n in range(count)]
+        start = [tick.astimezone(UTC)] if tick else []
+        return [*start, *islice(self._matches(tick or moment), count - len(start))]
+
+    def _until(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        for found in self._matches(start):
+            if found > end:
+                return
+            yield found
+
+    def _matches(self, moment: datetime) -> Iterator[datetime]:
+        expression = MACROS.get(self.cron.strip().lower(), self.cron)
+        try:
+            matches = CronSim(expression, moment.astimezone(zone(self.time_zone)))
+        except (CronSimError, ValueError) as error:
+            raise InvalidSchedule(f"the cron expression {self.cron!r} is wrong: {error}", field="cron") from error
+        last = moment
+        for found in matches:
+            # In an hour that happens twice, cronsim may begin before the moment. In UTC: two datetimes of one zone
+            # would be compared by the wall clock.
+            if (utc := found.astimezone(UTC)) > last:
+                last = utc
+                yield utc
+
+
+def zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidSchedule(
+            f"there is no time zone {name!r}", field="time_zone", hint="Write it as Europe/Berlin or UTC."
+        ) from error
