@@ -61,7 +61,7 @@ class MaintenanceLoop:
         """Run the steps that are due. Returns the seconds until the next one is."""
         for step in self._steps:
             if step.due_at <= time.monotonic():
-                self._patience.limit = step.limit
+                self._patience.seconds = step.limit
                 counts = step.run_once(self._using)
                 # Jitter, so that workers that started together do not all come at once.
                 step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * random.uniform(

@@ -20,15 +20,28 @@ logger = logging.getLogger("django_pgqueue.database")
 # Seconds. What takes so long is lost, nearly always; what is only slow gets twice the time at each new try.
 LIMIT = 10.0
 LONGEST = 600.0
+# Seconds after which a server that was slow counts as quick again.
+MEMORY = 600.0
 # Seconds that the request to cancel may take, and then again the statement to end.
 GRACE = 2.0
 
 
 class Patience:
-    """How long to wait for an answer; shared by the sessions of one connection, one after the other."""
+    """How long to wait for an answer; shared by the sessions of one connection, one after the other.
 
-    def __init__(self, limit: float = LIMIT) -> None:
-        self.limit = self._first = limit
+    ``seconds``: for a server that is not slow.
+    """
+
+    def __init__(self, seconds: float = LIMIT) -> None:
+        self.seconds = seconds
+        self._factor = 1
+        self._slow_at = 0.0
+
+    @property
+    def limit(self) -> float:
+        if self._factor > 1 and time.monotonic() > self._slow_at + MEMORY:
+            self._factor = 1
+        return min(LONGEST, self.seconds * self._factor)
 
     def answers(self, session: psycopg.Connection[Any]) -> None:
         """From now on, whatever this session waits for must come in time."""
@@ -44,31 +57,35 @@ class Patience:
     ) -> Generator[Any, Any, Any]:
         """The same generator. When psycopg has waited a moment for the socket in vain, it sends a zero."""
         since = time.monotonic()
+        limit = self.limit
         cancelled = False
         try:
             wanted = next(generator)
             while True:
                 ready = yield wanted
                 waited = 0.0 if ready else time.monotonic() - since
-                if waited > self.limit + 2 * GRACE:
+                if waited > limit + 2 * GRACE:
+                    session.close()
                     raise psycopg.OperationalError(f"the server has not answered for {waited:.0f} s")
-                if waited > self.limit and not cancelled:
+                if waited > limit and not cancelled:
                     cancelled = True
-                    self._cancel(session)
+                    cancel(session, limit)
                 wanted = generator.send(ready)
         except StopIteration as end:
-            self.limit = min(LONGEST, 2 * self.limit) if cancelled else self._first
             return end.value
+        finally:
+            if cancelled and not session.closed:  # the server is there, only slow
+                self._factor *= 2
+                self._slow_at = time.monotonic()
 
-    def _cancel(self, session: psycopg.Connection[Any]) -> None:
-        logger.warning(
-            "no answer for %.0f s: cancelling the statement", self.limit, extra={"event": "statement_stalled"}
-        )
-        if psycopg.capabilities.has_cancel_safe():  # the old way has no limit of its own
-            try:
-                session.cancel_safe(timeout=GRACE)
-            except psycopg.Error as error:
-                logger.debug("the cancel request failed: %s", error)
+
+def cancel(session: psycopg.Connection[Any], limit: float) -> None:
+    logger.warning("no answer for %.0f s: cancelling the statement", limit, extra={"event": "statement_stalled"})
+    if psycopg.capabilities.has_cancel_safe():  # the old way has no limit of its own
+        try:
+            session.cancel_safe(timeout=GRACE)
+        except psycopg.Error as error:
+            logger.debug("the cancel request failed: %s", error)
 
 
 def expect_answers(connection: BaseDatabaseWrapper, patience: Patience | None = None) -> None:

@@ -148,11 +148,11 @@ class Process:
 
 @pytest.fixture
 def spawn(queue: None, environment: dict[str, str]) -> Iterator[Callable[..., Process]]:
-    """Workers in processes of their own: `spawn("--lease", "1")`; killed at the end."""
+    """Workers in processes of their own: `spawn("--lease", "1", DATABASE_URL=…)`; killed at the end."""
     started: list[Process] = []
 
-    def spawn(*arguments: str, processes: int = 0) -> Process:
-        started.append(Process(environment, *arguments, processes=processes))
+    def spawn(*arguments: str, processes: int = 0, **variables: str) -> Process:
+        started.append(Process({**environment, **variables}, *arguments, processes=processes))
         return started[-1]
 
     yield spawn

@@ -44,6 +44,7 @@ class Proxy:
         self._open = threading.Event()
         self._open.set()
         self._swallows = False
+        self._swallowed: set[Link] = set()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -141,9 +142,16 @@ class Proxy:
         with self._lock:
             self._links.discard(link)
 
+    def lost_in(self, link: Link) -> bool:
+        """Whether this link is, or was, in the black hole when it carried something."""
+        if self._swallows:
+            self._swallowed.add(link)
+        return link in self._swallowed
+
     @property
-    def swallows(self) -> bool:
-        return self._swallows
+    def swallowed(self) -> int:
+        """How many connections lead nowhere since ``swallow()``."""
+        return len(self._swallowed)
 
 
 class Link:
@@ -154,7 +162,6 @@ class Link:
         self._client = client
         self._server = server
         self._trap: Trap | None = None
-        self._dead = False
 
     def start(self) -> None:
         for target in (self._up, self._down):
@@ -169,7 +176,7 @@ class Link:
     def _up(self) -> None:
         """From the client to the server."""
         while data := receive(self._client):
-            if self._swallowed():
+            if self._proxy.lost_in(self):
                 continue
             trap = self._proxy.sprung(data)
             if trap and trap.when == "before":
@@ -185,7 +192,7 @@ class Link:
         """From the server to the client."""
         answer = b""
         while data := receive(self._server):
-            if self._swallowed():
+            if self._proxy.lost_in(self):
                 continue
             if self._trap:
                 answer += data
@@ -196,13 +203,10 @@ class Link:
                 break
             if not self._pass(data, self._client):
                 break
-        if not self._dead:
+        # The other end of a black hole is not told anything.
+        if not self._proxy.lost_in(self):
             self.cut()
         self._server.close()
-
-    def _swallowed(self) -> bool:
-        self._dead = self._dead or self._proxy.swallows
-        return self._dead
 
     def _pass(self, data: bytes, to: socket.socket) -> bool:
         if self._proxy.delay:
