@@ -11,6 +11,7 @@ from . import machine
 from .cluster import SETTINGS, throw_away
 from .contest import Result, play
 from .design import from_folder
+from .peers.command import main as compare
 from .report import table
 from .workloads import WORKLOADS, Plan, designs
 
@@ -65,6 +66,13 @@ def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["peers"]:
+        compare(sys.argv[2:])
+    else:
+        contests()
+
+
+def contests() -> None:
     chosen = arguments()
     facts, results = run(chosen)
     facts["runs"] = f"{chosen.rounds} rounds of {chosen.seconds:g} s"

@@ -85,7 +85,8 @@ def fresh(cluster: Cluster, design: Design, channels: int) -> Iterator[Run]:
         connection = stack.enter_context(cluster.connect(database))
         # Counting must not take a second core from what is measured.
         connection.execute("SET max_parallel_workers_per_gather = 0")
-        design.run_script(connection, "channels", channels=channels)
+        if design.has("channels"):
+            design.run_script(connection, "channels", channels=channels)
         yield Run(cluster, design, database, connection, channels, stack)
 
 
@@ -140,12 +141,12 @@ def drain(
         return figures
 
 
-def watch(run: Run, backlog: int, seconds: float) -> Figures:
+def watch(run: Run, backlog: int, seconds: float, every: float = SAMPLE_EVERY) -> Figures:
     """Follow others taking the backlog away, from the first completion on, so that starting up is not counted."""
     deadline = time.monotonic() + seconds
     samples = [run.sample()]
     while samples[-1].completed < backlog and time.monotonic() < deadline:
-        time.sleep(SAMPLE_EVERY)
+        time.sleep(every)
         now = run.sample()
         samples = [*samples, now] if samples[-1].completed else [now]
     # The last message falls somewhere between two samples: stop at the last one that saw work left.

@@ -5,7 +5,7 @@ import os
 from django_pgqueue.embedded import parse_url
 
 SECRET_KEY = "benchmark"
-INSTALLED_APPS = ["pgtrigger", "django_pgqueue", "tests.benchmarks"]
+INSTALLED_APPS = ["pgtrigger", "django_pgqueue", "tests.benchmarks", "tests.benchmarks.peers"]
 DATABASES = {"default": parse_url(os.environ["DATABASE_URL"])}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

@@ -1,0 +1,1 @@
+SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'FAILED';
