@@ -107,8 +107,9 @@ AGAINST = (
     ("drain", "sync", "procrastinate, best", 5.0),
     ("drain", "sync", "django-tasks-db, best", 20.0),
     *(
-        ("sustained", "slots", f"{peer}, slots", 1.0)
+        ("sustained", "slots", f"{peer}, {settings}", 1.0)
         for peer in ("procrastinate", "pgqueuer", "django-tasks-db", "graphile-worker", "awa-pg")
+        for settings in ("slots", "best")
     ),
 )
 

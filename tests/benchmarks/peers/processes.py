@@ -120,6 +120,9 @@ class Bench:
             found[event].append(Mark(int(key), int(pid), int(at) / 1e9))
         return found
 
+    def forget(self) -> None:
+        os.truncate(self.marks_file, 0)
+
 
 @contextmanager
 def bench(peer: Peer, url: str) -> Iterator[Bench]:

@@ -22,9 +22,9 @@ def table(outcomes: list[Outcome], *, markdown: bool) -> str:
                 title,
                 standing.name.partition(",")[0],
                 outcome.labels.get(standing.name, ""),
-                f"{number(standing.value)} {outcome.result.contest.unit}",
+                f"{number(standing.value)} {outcome.result.contest.unit}" if math.isfinite(standing.value) else "never",
                 f"{number(min(values))} to {number(max(values))}",
-                "" if advantage is None else f"{number(advantage)}x",
+                "" if advantage is None else "∞" if math.isinf(advantage) else f"{number(advantage)}x",
                 ", ".join(f"{name} {number(value)}" for name, value in standing.remarks().items()),
             ))  # fmt: skip
     if markdown:
