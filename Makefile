@@ -10,7 +10,7 @@ PORT ?= 8000
 SQL_TESTS := $(wildcard tests/lifecycle tests/schema tests/concurrency)
 
 help:  ## this list
-	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## real flights through the queue (FLIGHTS=all takes all 336,776)
 	@$(MANAGE) migrate --verbosity 0
@@ -26,6 +26,9 @@ test: $(READY)  ## the whole test suite, on a throw-away server
 
 bench: $(READY)  ## the benchmarks
 	$(PYTHON) -m tests.benchmarks
+
+bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; more than an hour)
+	$(PYTHON) -m tests.benchmarks peers
 
 lint: $(READY)  ## style, import rules, missing migrations
 	$(VENV)/bin/ruff check .
@@ -55,4 +58,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test bench lint psql stop clean
+.PHONY: help demo admin test bench bench-peers lint psql stop clean

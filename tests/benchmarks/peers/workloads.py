@@ -13,11 +13,12 @@ from tests.benchmarks.cluster import Cluster
 from tests.benchmarks.design import HERE, Design
 from tests.benchmarks.measure import Figures, Run, fresh, rates, watch
 
-from .processes import LOOK_EVERY, Bench, Started, bench, identity, kill, on, wait_for
+from .processes import Bench, Started, bench, identity, kill, on, wait_for
 from .programs.common import Plan
 from .roster import Peer, Settings
 
 PRODUCERS = 8
+SAMPLE_EVERY = 0.025  # seconds: a fast drain takes little more than one
 WARM_UP = 3.0  # seconds
 POISON_EVERY = 100
 HEALTHY_PATIENCE = 300.0  # seconds for the backlog of those that cannot keep up
@@ -87,14 +88,14 @@ def drain(field: Field, peer: Peer, settings: Settings) -> Figures:
     with _running(field, field.filled(peer), peer) as (run, opened):
         workers = opened.workers(settings)
         wait_for(lambda: run.sample().completed > 0, 60, workers)
-        return watch(run, field.scale.messages, field.scale.cap, LOOK_EVERY)
+        return watch(run, field.scale.messages, field.scale.cap, SAMPLE_EVERY)
 
 
 def sustained(field: Field, peer: Peer, settings: Settings) -> Figures:
     """Messages completed per second while 8 connections enqueue one by one as fast as they can."""
     with _running(field, field.empty(peer), peer) as (run, opened):
         workers = opened.workers(settings)
-        producer = opened.producer(Plan(clients=PRODUCERS, seconds=field.scale.seconds + 2 * WARM_UP + SETTLE))
+        producer = opened.producer(Plan(clients=PRODUCERS))
         wait_for(lambda: run.sample().completed > 0, 60, workers)
         time.sleep(WARM_UP)
         first = run.sample()

@@ -56,21 +56,18 @@ def hold(key: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `clients` enqueue, one message a call: `count` of them or for `seconds`; `rate` a second (0: no pause)."""
+    """What `clients` enqueue, one message a call: `count` of them (0: without end); `rate` a second (0: no pause)."""
 
     handler: str = "noop"
     clients: int = 1
     count: int = 0
-    seconds: float = 0
     rate: float = 0
     poison_every: int = 0
 
     def messages(self) -> Iterator[tuple[int, str, float]]:
         """Key, handler and when it is due (time.monotonic)."""
         began = time.monotonic()
-        for key in itertools.count():
-            if (self.count and key >= self.count) or (self.seconds and time.monotonic() - began > self.seconds):
-                return
+        for key in range(self.count) if self.count else itertools.count():
             # Jitter: a poller must not be met at the same moment of its interval each time.
             due = began + (key + random.random()) / self.rate if self.rate else 0.0
             poisoned = self.poison_every and key % self.poison_every == self.poison_every // 2

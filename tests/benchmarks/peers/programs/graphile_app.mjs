@@ -32,10 +32,9 @@ const taskList = {
   },
 };
 
-function* messages({ handler = "noop", count = 0, seconds = 0, rate = 0, poison_every: every = 0 }) {
+function* messages({ handler = "noop", count = 0, rate = 0, poison_every: every = 0 }) {
   const began = performance.now();
-  for (let key = 0; ; key++) {
-    if ((count && key >= count) || (seconds && performance.now() - began > seconds * 1000)) return;
+  for (let key = 0; key < (count || Infinity); key++) {
     const due = rate ? began + ((key + Math.random()) / rate) * 1000 : 0;
     yield [key, every && key % every === Math.floor(every / 2) ? "poison" : handler, due];
   }

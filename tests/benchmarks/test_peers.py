@@ -1,0 +1,153 @@
+"""The harness works: each workload with us, and a drain with those peers that are installed (`make bench-peers`)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from django_pgqueue.embedded import temporary_cluster
+from tests.benchmarks.cluster import Cluster
+from tests.benchmarks.contest import Result, Standing
+from tests.benchmarks.measure import Figures
+from tests.benchmarks.peers import workloads
+from tests.benchmarks.peers.contests import WORKLOADS, Outcome, promises
+from tests.benchmarks.peers.processes import Bench, identity
+from tests.benchmarks.peers.programs.common import Plan
+from tests.benchmarks.peers.report import as_json, table
+from tests.benchmarks.peers.roster import OURS, PGQUEUER, PROCRASTINATE, Peer, ours
+from tests.benchmarks.peers.workloads import Field, Scale
+
+SMALL = Scale(messages=10_000, seconds=2, cap=5, rate=1_000, patience=60)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with temporary_cluster() as server:
+        yield Cluster(server, server.status().pid, Path("pgbench is not used"))
+
+
+@pytest.fixture(scope="module")
+def field(cluster: Cluster) -> Field:
+    prepared = Field(cluster, (ours(),), SMALL)
+    prepared.prepare(backlog=True)
+    return prepared
+
+
+def drain(field: Field, peer: Peer) -> Figures:
+    return workloads.drain(field, peer, peer.settings["default"])
+
+
+def test_we_drain_a_backlog(field: Field):
+    figures = drain(field, field.peers[0])
+    assert figures.value > 0
+    assert figures.remarks["WAL bytes per message"] > 0
+
+
+@pytest.mark.parametrize("peer", [PGQUEUER, PROCRASTINATE], ids=lambda peer: peer.name)
+def test_a_peer_drains_a_backlog(cluster: Cluster, peer: Peer):
+    if not peer.environment.installed():
+        pytest.skip(f"{peer.name} is not installed: python -m tests.benchmarks peers --install")
+    field = Field(cluster, (peer,), SMALL)
+    field.prepare(backlog=True)
+    assert drain(field, peer).value > 0
+
+
+def test_we_complete_while_producers_enqueue(field: Field):
+    peer = field.peers[0]
+    figures = workloads.sustained(field, peer, peer.settings["slots"])
+    assert figures.value > 0
+    assert figures.remarks["enqueued/s"] > 0
+
+
+def test_each_message_waits_for_a_time_that_is_measured(field: Field):
+    peer = field.peers[0]
+    figures = workloads.latency(field, peer, peer.settings["default"])
+    assert 0 < figures.value <= figures.remarks["p95"] <= figures.remarks["p99"]
+
+
+def test_poison_ends_as_dead_letters(field: Field):
+    peer = field.peers[0]
+    figures = workloads.poison(field, peer, peer.settings["slots"])
+    assert figures.value > 0
+    assert figures.remarks["poison"] == figures.remarks["dead letters"] == SMALL.messages // 5 // 100
+
+
+def test_a_message_of_a_killed_child_is_started_again(field: Field):
+    peer = field.peers[0]
+    assert 0 < workloads.kill_worker(field, peer, peer.settings["default"], child=True).value < SMALL.patience
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Bench]:
+    with ExitStack() as stack:
+        yield Bench(ours(), "postgresql://nobody@/nothing?host=/nowhere", tmp_path / "marks", stack)
+
+
+def test_children_of_a_killed_worker_do_not_stay(opened: Bench):
+    code = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('ready', flush=True); time.sleep(600)"
+    worker = opened.start(("-c", code))
+    deadline = time.monotonic() + 60
+    while "ready" not in worker.tail():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    worker.kill()
+    (orphan,) = worker.family
+    assert identity(orphan[0]) == orphan
+    worker.stop()
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if Path(f"/proc/{orphan[0]}/stat").read_text().rpartition(") ")[2][0] != "Z":
+                continue
+        return
+    pytest.fail("the child of the killed worker still runs")
+
+
+def test_a_program_that_fails_says_why(opened: Bench):
+    with pytest.raises(RuntimeError, match="no such message"):
+        opened.start(("-c", "raise SystemExit('no such message')")).wait(60)
+
+
+def test_one_message_in_so_many_is_poison():
+    handlers = [handler for _, handler, _ in Plan("mark", count=300, poison_every=100).messages()]
+    assert handlers.count("poison") == 3
+    assert handlers[50] == "poison"
+
+
+def test_the_pace_is_kept_over_the_whole_run():
+    due = [due for _, _, due in Plan(count=100, rate=1_000).messages()]
+    assert due == sorted(due)
+    assert due[-1] - due[0] == pytest.approx(0.099, abs=0.002)
+
+
+def outcome(workload: str, **values: list[float]) -> Outcome:
+    standings = [
+        Standing(name.replace("__", ", ").replace("_", "-"), tuple(map(Figures, runs)), None, None)
+        for name, runs in values.items()
+    ]
+    contest = WORKLOADS[workload].contest(Field(None, (ours(),), SMALL))
+    return Outcome(workload, Result(contest, tuple(standings)), {})
+
+
+def test_a_promise_is_judged_by_the_median_ratio_of_the_rounds():
+    played = outcome("drain", pgqueue__best=[100, 10, 100], pgqueuer__best=[50, 9, 40])
+    (promise,) = promises([played])
+    assert (promise.value, promise.met) == (2.0, True)
+
+
+def test_less_is_better_where_time_is_measured():
+    played = outcome("kill", pgqueue__default=[15.0], pgqueue__child=[1.0], pgqueuer__default=[30.0])
+    assert played.advantage(played.find("pgqueuer, default")) == 2.0
+    assert played.advantage(played.find(f"{OURS}, default")) is None
+
+
+def test_what_never_happens_is_said_in_the_table_and_null_in_json():
+    played = outcome("kill", pgqueue__default=[15.0], pgqueue__child=[25.0], procrastinate__default=[float("inf")])
+    assert "| procrastinate |  | never | never to never | ∞ |" in table([played], markdown=True)
+    report = json.loads(as_json({}, {}, [played]))
+    assert report["workloads"][0]["contestants"][2]["median"] is None
+    assert [promise["met"] for promise in report["promises"]] == [True, False]
