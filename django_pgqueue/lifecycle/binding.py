@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 
@@ -17,9 +16,10 @@ from django_pgqueue.exceptions import InvalidMessage
 NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
+# Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders.
 DELIVERY_COLUMNS = (
-    "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, "
-    "created_at, dequeue_at, context"
+    "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at::text, "
+    "state, created_at::text, dequeue_at::text, context"
 )
 
 
@@ -74,9 +74,15 @@ def listed(deliveries: Delivery | Iterable[Delivery]) -> list[Delivery]:
     return [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
 
 
-def leases(deliveries: list[Delivery]) -> tuple[list[int], list[UUID | None]]:
-    """Ids and tokens, as all settling functions take them."""
-    return [delivery.id for delivery in deliveries], [delivery.token for delivery in deliveries]
+def leases(deliveries: list[Delivery]) -> tuple[str, str]:
+    """Ids and tokens, as all settling functions take them: arrays as text, which psycopg need not look through."""
+    ids = ",".join([str(delivery.id) for delivery in deliveries])
+    tokens = ",".join([delivery.token.hex if delivery.token else "NULL" for delivery in deliveries])
+    return f"{{{ids}}}", f"{{{tokens}}}"
+
+
+def from_text(moment: str | None) -> datetime | None:
+    return None if moment is None else datetime.fromisoformat(moment)
 
 
 def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
@@ -93,9 +99,9 @@ def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
         attempt=row[7],
         max_attempts=row[8],
         token=row[9],
-        lease_expires_at=row[10],
+        lease_expires_at=from_text(row[10]),
         state=from_json(row[11]),
-        created_at=row[12],
-        dequeue_at=row[13],
+        created_at=datetime.fromisoformat(row[12]),
+        dequeue_at=datetime.fromisoformat(row[13]),
         channel_context=from_json(row[14]) or {},
     )

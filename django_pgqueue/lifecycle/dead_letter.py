@@ -34,6 +34,8 @@ def dead_letter(
         raise InvalidMessage("a dead letter needs a reason of 1 to 200 characters")
     ids, tokens = leases(settled)
     rows = call(
-        alias(using), SQL, (ids, tokens, [reason] * len(ids), [to_json(details, "details")] * len(ids), skip_lost)
+        alias(using),
+        SQL,
+        (ids, tokens, [reason] * len(settled), [to_json(details, "details")] * len(settled), skip_lost),
     )
     return {row[0] for row in rows}

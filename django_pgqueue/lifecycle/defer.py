@@ -47,9 +47,9 @@ def defer(
         (
             ids,
             tokens,
-            None if until is None else [aware(until, "until")] * len(ids),
-            None if delay is None else [duration(delay, "delay")] * len(ids),
-            None if keep else [to_json(state, "state")] * len(ids),
+            None if until is None else [aware(until, "until")] * len(settled),
+            None if delay is None else [duration(delay, "delay")] * len(settled),
+            None if keep else [to_json(state, "state")] * len(settled),
             keep,
             skip_lost,
         ),

@@ -8,8 +8,8 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
 SQL = """
-SELECT id, channel, handler, payload, body, headers, priority, attempts, max_attempts, NULL, NULL, state, created_at,
-dequeue_at, NULL
+SELECT id, channel, handler, payload, body, headers, priority, attempts, max_attempts, NULL, NULL, state,
+created_at::text, dequeue_at::text, NULL
 FROM pgqueue_peek(%s::text, %s::text, %s::integer)
 """
 

@@ -51,8 +51,10 @@ class Dispatch:
             return self._buffer.room()
         if False not in kinds:
             return self._loop.room()
-        careful = self._keep or time.monotonic() < self._careful_until
-        return (min if careful else max)(self._buffer.room(), self._loop.room())
+        rooms = (self._buffer.room(), self._loop.room())
+        if self._keep:
+            return max(rooms) if self._buffer.most() and self._loop.most() else 0
+        return min(rooms) if time.monotonic() < self._careful_until else max(rooms)
 
     def put(self, deliveries: list[Delivery]) -> None:
         asynchronous = [delivery for delivery in deliveries if is_async(delivery)]
