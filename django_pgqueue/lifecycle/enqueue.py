@@ -104,17 +104,7 @@ def announce(messages: list[NewMessage], enqueued: list[Enqueued], using: str) -
 def bind(message: NewMessage) -> tuple[Any, ...]:
     """The parameters of one message, in the order of the SQL function."""
     known = handlers.find(message.handler)
-    max_attempts, backoff, queue = message.max_attempts, message.backoff, message.queue
-    if known is not None:
-        max_attempts = known.max_attempts if max_attempts is None else max_attempts
-        # A function of the handler is asked by the worker, when there is an error to show it.
-        backoff = known.backoff if backoff is None and not callable(known.backoff) else backoff
-        queue = queue or known.queue
-    if backoff is not None and not isinstance(backoff, timedelta | Constant | Exponential):
-        raise InvalidMessage(
-            f"backoff is not a timedelta but {type(backoff).__name__}",
-            hint="Use datetime.timedelta(seconds=…), Exponential(…) or Constant(…).",
-        )
+    queue = message.queue or (known.queue if known else "default")
     if not isinstance(message.priority, int):
         raise InvalidMessage(f"priority is not an integer but {message.priority!r}")
     if message.headers is not None and not isinstance(message.headers, Mapping):
@@ -125,13 +115,26 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
         message.handler,
         to_json(message.payload, "payload"),
         message.channel,
-        queue or "default",
+        queue,
         message.body,
         to_json(message.headers, "headers"),
         message.priority,
         aware(message.dequeue_at, "dequeue_at"),
         duration(message.delay, "delay"),
-        settings.MAX_ATTEMPTS if max_attempts is None else max_attempts,
-        *columns(backoff),
+        *retry_policy(message.handler, message.max_attempts, message.backoff),
         message.dedupe_key,
     )
+
+
+def retry_policy(handler: str, max_attempts: int | None = None, backoff: Policy | None = None) -> tuple[Any, ...]:
+    """max_attempts, backoff, backoff_factor and backoff_longest of a message: what is given, or else its handler's."""
+    if known := handlers.find(handler):
+        max_attempts = known.max_attempts if max_attempts is None else max_attempts
+        # A function of the handler is asked by the worker, when there is an error to show it.
+        backoff = known.backoff if backoff is None and not callable(known.backoff) else backoff
+    if backoff is not None and not isinstance(backoff, timedelta | Constant | Exponential):
+        raise InvalidMessage(
+            f"backoff is not a timedelta but {type(backoff).__name__}",
+            hint="Use datetime.timedelta(seconds=…), Exponential(…) or Constant(…).",
+        )
+    return settings.MAX_ATTEMPTS if max_attempts is None else max_attempts, *columns(backoff)

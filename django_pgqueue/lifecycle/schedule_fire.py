@@ -8,12 +8,13 @@ from datetime import datetime
 
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.schedule_run import policy
+from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.sql.call import call
 
 SQL = """
 SELECT tick_at, message_id, outcome, error FROM pgqueue_schedule_fire(
-    %s::bigint, %s::bigint, %s::timestamptz[], %s::timestamptz, %s::integer, %s::interval, %s::boolean)
+    %s::bigint, %s::bigint, %s::timestamptz[], %s::timestamptz, %s::integer, %s::interval, %s::float8,
+    %s::interval, %s::boolean)
 """
 
 
@@ -41,5 +42,5 @@ def schedule_fire(
     Returns what fired: nothing, if the row is no longer the ``version`` that the ticks were computed from. Raises
     ChannelBusy.
     """
-    params = (schedule_id, version, list(ticks), next_fire_at, *policy(handler), settings.AUTO_CREATE_CHANNELS)
+    params = (schedule_id, version, list(ticks), next_fire_at, *retry_policy(handler), settings.AUTO_CREATE_CHANNELS)
     return [Fired(*row) for row in call(alias(using), SQL, params)]

@@ -58,8 +58,11 @@ class Scheduler:
                 # A lost connection concerns all of them: the loop sees to it.
                 if isinstance(error, OperationalError) and not is_lock_timeout(error):
                     raise
+                text = str(error).strip()
                 busy = isinstance(error, ChannelBusy | OperationalError)
-                self._complain(schedule, str(error).strip(), rest=SHORT_REST if busy else REST)
+                self._complain(schedule, text, rest=SHORT_REST if busy else REST)
+                if not busy:
+                    Schedule.objects.using(using).filter(pk=schedule.pk).update(last_error=text)
                 failed += 1
                 continue
             made = sum(tick.outcome == "created" for tick in ticks)

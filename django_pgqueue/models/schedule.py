@@ -129,6 +129,9 @@ class Schedule(models.Model):
         return Timetable(self.cron, self.every, self.time_zone)
 
     def clean(self) -> None:
+        if self.declared_in:
+            # Checked where it is declared, and nobody can edit it here.
+            return
         try:
             self.timetable.check()
         except InvalidSchedule as error:

@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_pgqueue import channel_pause, enqueue, pop
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Worker
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Schedule, Worker
 from tests.admin.conftest import MODELS, VIEW, act, address, make_dead
 
 ACTIONS = [
@@ -18,6 +18,8 @@ ACTIONS = [
     ("channel", "purge"),
     ("channel", "release"),
     ("deadletter", "redrive"),
+    ("schedule", "run_now"),
+    ("schedule", "disable"),
 ]
 ALLOWED = {
     "pause": "pause_channel",
@@ -25,6 +27,8 @@ ALLOWED = {
     "purge": "purge_channel",
     "release": "change_channel",
     "redrive": "redrive_deadletter",
+    "run_now": "run_schedule",
+    "disable": "change_schedule",
 }
 
 
@@ -42,11 +46,12 @@ def one_of_each() -> dict[str, int]:
         "archivedmessage": ArchivedMessage.objects.get().pk,
         "deadletter": letter.pk,
         "worker": worker.pk,
+        "schedule": Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily").pk,
     }
 
 
 def everything() -> list[object]:
-    models = (Channel, Message, ArchivedMessage, DeadLetter, Worker)
+    models = (Channel, Message, ArchivedMessage, DeadLetter, Worker, Schedule)
     return [list(model.objects.order_by("pk").values()) for model in models]
 
 

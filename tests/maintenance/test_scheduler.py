@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
-from django_pgqueue import channel_pause, channel_release, channel_set, dequeue, handler
+from django_pgqueue import channel_pause, channel_release, channel_set, dequeue, handler, schedule_run
+from django_pgqueue.backoff import Exponential
 from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler, due
 from django_pgqueue.models import Message, Schedule, ScheduleTick
 from tests.maintenance.conftest import made, make, pass_time, plan
@@ -69,12 +70,15 @@ def test_a_tick_makes_one_message_that_says_where_it_comes_from():
 
 
 def test_the_messages_have_the_retry_policy_of_their_handler():
-    handler("reports.make", max_attempts=9, backoff=timedelta(seconds=7))(lambda delivery: None)
+    policy = Exponential(timedelta(seconds=7), factor=3, longest=timedelta(minutes=1))
+    handler("reports.make", max_attempts=9, backoff=policy)(lambda delivery: None)
     make()
     plan("nightly")
     run()
-    message = Message.objects.get()
-    assert (message.max_attempts, message.backoff) == (9, timedelta(seconds=7))
+    schedule_run("nightly")
+    wanted = (9, timedelta(seconds=7), 3, timedelta(minutes=1))
+    stored = Message.objects.values_list("max_attempts", "backoff", "backoff_factor", "backoff_longest")
+    assert list(stored) == [wanted, wanted]
 
 
 def test_what_is_not_due_disabled_or_removed_does_not_fire():
@@ -217,9 +221,15 @@ def test_a_definition_that_makes_no_sense_does_not_hold_up_the_others(caplog: py
     scheduler = Scheduler()
     assert scheduler.run_once("default") == ScheduleCounts(fired=1, passed_over=0, failed=2)
     assert {record.schedule for record in caplog.records if record.levelno == logging.ERROR} == {"broken", "nowhere"}
+    assert "Bad minute" in Schedule.objects.get(name="broken").last_error
     caplog.clear()
     assert scheduler.run_once("default") == NOTHING
     assert caplog.records == []
+
+    Schedule.objects.filter(name="broken").update(cron="9 * * * *")
+    assert Schedule.objects.get(name="broken").last_error == ""
+    run()
+    assert Schedule.objects.get(name="broken").next_fire_at > clock()
 
 
 def test_what_waits_longest_comes_first():

@@ -6,6 +6,7 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
     NEW.next_fire_at := NULL;
+    NEW.last_error := '';
     RETURN NEW;
 END;
 $$;

@@ -8,6 +8,8 @@ CREATE FUNCTION pgqueue_schedule_enqueue(
     p_by_hand boolean,
     p_max_attempts integer,
     p_backoff interval,
+    p_backoff_factor double precision,
+    p_backoff_longest interval,
     p_create_channel boolean,
     OUT message_id bigint,
     OUT outcome text
@@ -39,6 +41,8 @@ BEGIN
         p_priority => v_schedule.priority,
         p_max_attempts => p_max_attempts,
         p_backoff => p_backoff,
+        p_backoff_factor => p_backoff_factor,
+        p_backoff_longest => p_backoff_longest,
         p_dedupe_key => CASE WHEN NOT v_schedule.overlap THEN 'schedule: ' || v_schedule.name END,
         p_create_channel => p_create_channel) AS e;
     UPDATE pgqueue_schedule_tick AS t SET message_id = v_new.id, outcome = v_new.outcome WHERE t.id = v_tick_id;

@@ -11,6 +11,8 @@ CREATE FUNCTION pgqueue_schedule_fire(
     p_next_fire_at timestamptz,
     p_max_attempts integer DEFAULT 5,
     p_backoff interval DEFAULT NULL,
+    p_backoff_factor double precision DEFAULT NULL,
+    p_backoff_longest interval DEFAULT NULL,
     p_create_channel boolean DEFAULT false
 )
 RETURNS TABLE (tick_at timestamptz, message_id bigint, outcome text, error text)
@@ -35,7 +37,8 @@ BEGIN
         END IF;
         tick_at := v_tick;
         BEGIN
-            v_made := pgqueue_schedule_enqueue(p_id, v_tick, false, p_max_attempts, p_backoff, p_create_channel);
+            v_made := pgqueue_schedule_enqueue(p_id, v_tick, false, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest,
+                p_create_channel);
             message_id := v_made.message_id;
             outcome := v_made.outcome;
             error := '';

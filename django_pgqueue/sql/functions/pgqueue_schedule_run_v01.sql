@@ -5,6 +5,8 @@ CREATE FUNCTION pgqueue_schedule_run(
     p_name text,
     p_max_attempts integer DEFAULT 5,
     p_backoff interval DEFAULT NULL,
+    p_backoff_factor double precision DEFAULT NULL,
+    p_backoff_longest interval DEFAULT NULL,
     p_create_channel boolean DEFAULT false,
     OUT id bigint,
     OUT outcome text
@@ -20,7 +22,8 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no schedule "%"', p_name USING ERRCODE = 'PGQ09', HINT = 'Look at the table pgqueue_schedule.';
     END IF;
-    v_made := pgqueue_schedule_enqueue(v_id, clock_timestamp(), true, p_max_attempts, p_backoff, p_create_channel);
+    v_made := pgqueue_schedule_enqueue(v_id, clock_timestamp(), true, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest,
+        p_create_channel);
     id := v_made.message_id;
     outcome := v_made.outcome;
 END;

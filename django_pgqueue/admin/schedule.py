@@ -1,0 +1,263 @@
+"""Schedules: made by hand here, or declared in code; when they fire, and what became of the last ticks."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import DateTimeField, ExpressionWrapper, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from django_pgqueue import handlers
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import QueueAdmin
+from django_pgqueue.admin.confirmation import confirm, is_confirmed
+from django_pgqueue.admin.filters import QueueFilter
+from django_pgqueue.exceptions import InvalidSchedule
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.schedule_run import schedule_run
+from django_pgqueue.models import Channel, Schedule, ScheduleTick
+from django_pgqueue.models.expressions import ClockTimestamp
+
+UPCOMING = 5
+TICKS = 10
+KINDS = {
+    ScheduleTick.Outcome.CREATED: "good",
+    ScheduleTick.Outcome.DUPLICATE: "late",
+    ScheduleTick.Outcome.DROPPED: "late",
+    ScheduleTick.Outcome.REFUSED: "bad",
+}
+
+
+class ScheduleForm(forms.ModelForm):
+    """Refuses what would only fail later: a handler that nobody has, a channel that does not exist."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("payload", "headers"):
+            if field := self.fields.get(name):
+                field.widget.attrs["rows"] = 4
+
+    def clean_handler(self) -> str:
+        name = self.cleaned_data["handler"]
+        if "handler" in self.changed_data and handlers.find(name) is None:
+            known = ", ".join(handlers.names()) or _("none")
+            raise ValidationError(_("No handler is called that. There are: %s") % known)
+        return name
+
+    def clean_grace(self) -> Any:
+        grace = self.cleaned_data["grace"]
+        if grace is not None and grace.total_seconds() < 0:
+            raise ValidationError(_("Give a time that is not negative."))
+        return grace
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        queue, channel = cleaned.get("queue"), cleaned.get("channel")
+        if {"queue", "channel"} & set(self.changed_data) and queue and channel:
+            known = Channel.objects.using(alias(None)).filter(queue=queue, name=channel, released_at=None)
+            if not known.exists():
+                self.add_error("channel", _("The queue %s has no open channel of this name.") % queue)
+        return cleaned
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [
+            ("enabled", _("enabled")),
+            ("disabled", _("disabled")),
+            ("failing", _("failing")),
+            ("removed", _("removed from code")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        match self.value():
+            case "enabled":
+                return queryset.filter(enabled=True, removed_at=None)
+            case "disabled":
+                return queryset.filter(enabled=False, removed_at=None)
+            case "failing":
+                return queryset.exclude(last_error="")
+            case "removed":
+                return queryset.exclude(removed_at=None)
+        return queryset
+
+
+@admin.register(Schedule)
+class ScheduleAdmin(QueueAdmin):
+    form = ScheduleForm
+    list_display = ["name_shown", "when", "handler", "state", "next_shown", "last_fired_at"]
+    list_filter = [StateFilter, QueueFilter]
+    list_per_page = 50
+    search_fields = ["name", "handler"]
+    sortable_by = ["name_shown", "handler", "next_shown", "last_fired_at"]
+    actions = ["run_now", "enable", "disable"]
+    big_columns = ("payload", "headers")
+    computed = ["state", "upcoming", "last_fired_at", "ticks", "origin", "created_at"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
+        # By the clock that decides what is due: this host's may be wrong.
+        now = ExpressionWrapper(ClockTimestamp(), output_field=DateTimeField())
+        return super().get_queryset(request).annotate(now=now)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
+        fieldsets = [
+            (None, {"fields": ["name", "enabled"]}),
+            (_("When"), {"fields": ["cron", "every", "time_zone"]}),
+            (_("Message"), {"fields": ["handler", "payload", "headers", "queue", "channel", "priority"]}),
+            (_("Late and missed ticks"), {"fields": ["grace", "missed", "missed_limit", "overlap"]}),
+        ]
+        if obj is not None:
+            fieldsets.insert(1, (_("Now"), {"fields": self.computed}))
+        return fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> list[str]:
+        """Code decides what it declares, each time a worker starts: an edit would not last."""
+        if obj is None:
+            return []
+        if not obj.declared_in:
+            return ["name", *self.computed]
+        names = [name for _title, part in self.get_fieldsets(request, obj) for name in part["fields"]]
+        return [name for name in names if name != "enabled"]
+
+    def save_model(self, request: HttpRequest, obj: Schedule, form: forms.ModelForm, change: bool) -> None:
+        # Only what was edited: a worker may have fired it since the form was opened.
+        obj.save(using=alias(None), update_fields=form.changed_data if change else None)
+
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.run_schedule")
+
+    @admin.display(description=_("name"), ordering="name")
+    def name_shown(self, schedule: Schedule) -> str:
+        return rendering.name(schedule.name)
+
+    @admin.display(description=_("when"))
+    def when(self, schedule: Schedule) -> str:
+        if schedule.every is not None:
+            return _("every %s") % rendering.duration(schedule.every)
+        zone = "" if schedule.time_zone == timezone.get_default_timezone_name() else schedule.time_zone
+        return format_html('<code>{}</code> <span class="quiet">{}</span>', schedule.cron, zone)
+
+    @admin.display(description=_("state"))
+    def state(self, schedule: Schedule) -> str:
+        if schedule.removed_at:
+            return rendering.badge(_("removed from code"), "late")
+        if not schedule.enabled:
+            return rendering.badge(_("disabled"), "late")
+        if schedule.last_error:
+            text = format_html('<span class="quiet pgqueue-clip">{}</span>', schedule.last_error[:200])
+            return format_html("{} {}", rendering.badge(_("failing"), "bad"), text)
+        return rendering.badge(_("enabled"), "good")
+
+    @admin.display(description=_("next"), ordering="next_fire_at", empty_value="-")
+    def next_shown(self, schedule: Schedule) -> str | None:
+        if not schedule.enabled or schedule.removed_at or not schedule.next_fire_at:
+            return None
+        left = schedule.next_fire_at - schedule.now
+        if left.total_seconds() < 0:
+            return format_html('{} <span class="quiet">{}</span>', _("due"), rendering.duration(-left))
+        return format_html('<span class="pgqueue-next">{}</span>', _("in %s") % rendering.duration(left))
+
+    @admin.display(description=_("made"))
+    def origin(self, schedule: Schedule) -> str:
+        return _("in %s") % schedule.declared_in if schedule.declared_in else _("by hand")
+
+    @admin.display(description=_("next times"))
+    def upcoming(self, schedule: Schedule) -> str:
+        """The next times as they are planned, also of one that is disabled."""
+        try:
+            moments = schedule.timetable.upcoming(schedule.now, UPCOMING, tick=schedule.next_fire_at)
+        except InvalidSchedule as error:
+            return rendering.badge(str(error), "bad")
+        zone = ZoneInfo(schedule.time_zone)
+        rows = [
+            (
+                date_format(moment.astimezone(zone), "D, j M Y, H:i:s"),
+                _("in %s") % rendering.duration(moment - schedule.now),
+            )
+            for moment in moments
+        ]
+        shown = format_html_join("", '<li>{} <span class="quiet">{}</span></li>', rows)
+        return format_html('<ul class="pgqueue-times">{}</ul><span class="quiet">{}</span>', shown, schedule.time_zone)
+
+    @admin.display(description=_("last ticks"))
+    def ticks(self, schedule: Schedule) -> str:
+        ticks = ScheduleTick.objects.using(alias(None)).filter(schedule=schedule.name).order_by("-tick_at")[:TICKS]
+        rows = [
+            (
+                date_format(timezone.localtime(tick.tick_at), "DATETIME_FORMAT"),
+                rendering.badge(tick.get_outcome_display(), KINDS.get(tick.outcome, "bad")),
+                self.what_came(tick),
+            )
+            for tick in ticks
+        ]
+        if not rows:
+            return self.get_empty_value_display()
+        return format_html('<ul class="pgqueue-times">{}</ul>', format_html_join("", "<li>{} {} {}</li>", rows))
+
+    def what_came(self, tick: ScheduleTick) -> str:
+        parts = [_("by hand")] if tick.by_hand else []
+        if tick.message_id is not None:
+            parts.append(_("message %d") % tick.message_id)
+        if tick.error:
+            parts.append(tick.error)
+        return format_html('<span class="quiet">{}</span>', " · ".join(str(part) for part in parts))
+
+    @admin.action(description=_("Run selected schedules now"), permissions=["run"])
+    def run_now(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse | None:
+        if not is_confirmed(request):
+            return confirm(
+                self,
+                request,
+                queryset,
+                action="run_now",
+                title=_("Run schedules now"),
+                consequence=_("Each makes a message now, also one that is disabled. Its next times stay as they are."),
+                button=_("Run now"),
+            )
+        made: list[int] = []
+
+        def act(schedule: Schedule) -> str:
+            answer = schedule_run(schedule.name, using=queryset.db)
+            if not answer.created:
+                return _("Run: no message, %s.") % answer.outcome
+            made.append(answer.id)
+            return _("Run: message %d.") % answer.id
+
+        done = self.apply(request, queryset, act, using=queryset.db)
+        self.tell(request, ngettext("%d message is enqueued.", "%d messages are enqueued.", len(made)), len(made))
+        if len(made) < len(done):
+            text = _("Of %d an earlier message is still live, or the channel is full.") % (len(done) - len(made))
+            self.message_user(request, text, messages.WARNING)
+        return None
+
+    @admin.action(description=_("Enable selected schedules"), permissions=["change"])
+    def enable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        done = self.switch(request, queryset.filter(enabled=False), True, _("Enabled."))
+        self.tell(request, ngettext("%d schedule is enabled.", "%d schedules are enabled.", done), done)
+
+    @admin.action(description=_("Disable selected schedules"), permissions=["change"])
+    def disable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        done = self.switch(request, queryset.filter(enabled=True), False, _("Disabled."))
+        self.tell(request, ngettext("%d schedule is disabled.", "%d schedules are disabled.", done), done)
+
+    def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: str) -> int:
+        def act(schedule: Schedule) -> str:
+            Schedule.objects.using(queryset.db).filter(pk=schedule.pk).update(enabled=enabled)
+            return str(text)
+
+        return len(self.apply(request, queryset, act, using=queryset.db))
+
+    def tell(self, request: HttpRequest, text: str, count: int) -> None:
+        self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)
