@@ -36,6 +36,12 @@ DEFAULTS: dict[str, Any] = {
     # The ticks of schedules, and schedules that code does not declare any more.
     "SCHEDULE_RETENTION": timedelta(days=7),
     "PARTITIONS_AHEAD": 7,
+    # Dotted paths of callables: what they return is added to the headers of each message that is enqueued.
+    "ENQUEUE_CONTEXT": (),
+    # Dotted paths of context managers that take a delivery: entered around each call of a handler, the first outermost.
+    "HANDLER_MIDDLEWARE": (),
+    # For the middleware set_local: names of PostgreSQL's settings, and the key of the context for each.
+    "SET_LOCAL": {},
     # Warn in the server log when a message has been ready for longer.
     "WAITING_WARNING": timedelta(minutes=1),
 }

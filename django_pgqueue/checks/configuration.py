@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 from django.db import connections, router
+from django.utils.module_loading import import_string
 
 from django_pgqueue import schedules
 from django_pgqueue.conf import DEFAULTS
@@ -27,6 +29,18 @@ COUNT: Rule = (
 FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
 ALIAS: Rule = ("a database alias or None", lambda value: value is None or isinstance(value, str))
 NOTIFY: Rule = ('"waiting", "always" or "never"', lambda value: value in ("waiting", "always", "never"))
+CALLABLES: Rule = (
+    "a list of dotted paths or callables",
+    lambda value: isinstance(value, list | tuple) and all(isinstance(item, str) or callable(item) for item in value),
+)
+KEYS: Rule = (
+    "a dict of names of PostgreSQL's settings and keys of the context",
+    lambda value: (
+        isinstance(value, dict)
+        and all(isinstance(text, str) and text for item in value.items() for text in item)
+        and all(re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name) for name in value)
+    ),
+)
 
 RULES: dict[str, Rule] = {
     "DATABASE": ALIAS,
@@ -35,6 +49,9 @@ RULES: dict[str, Rule] = {
     "HANDLER_TIMEOUT": RETENTION,
     "ARCHIVE_RETENTION": RETENTION,
     "DEAD_LETTER_RETENTION": RETENTION,
+    "ENQUEUE_CONTEXT": CALLABLES,
+    "HANDLER_MIDDLEWARE": CALLABLES,
+    "SET_LOCAL": KEYS,
     "SCHEDULE_RETENTION": RETENTION,
 }
 """What the settings take whose default does not tell."""
@@ -92,6 +109,8 @@ def check_settings() -> list[CheckMessage]:
                     id="pgqueue.E003",
                 )
             )
+    if not messages:
+        messages += check_imports(given)
     for name in ("DATABASE", "LISTEN_DATABASE"):
         if isinstance(given.get(name), str) and given[name] not in connections:
             messages.append(
@@ -101,6 +120,25 @@ def check_settings() -> list[CheckMessage]:
                     id="pgqueue.E004",
                 )
             )
+    return messages
+
+
+def check_imports(given: dict[str, Any]) -> list[CheckMessage]:
+    messages: list[CheckMessage] = []
+    for name in ("ENQUEUE_CONTEXT", "HANDLER_MIDDLEWARE"):
+        for path in filter(lambda item: isinstance(item, str), given.get(name, ())):
+            try:
+                problem = None if callable(import_string(path)) else "which cannot be called"
+            except Exception as error:  # whatever a module raises when it is imported
+                problem = f"which cannot be imported: {type(error).__name__}: {error}"
+            if problem:
+                messages.append(
+                    Error(
+                        f"DJANGO_PGQUEUE[{name!r}] names {path!r}, {problem}.",
+                        hint="Correct the dotted path, or the module.",
+                        id="pgqueue.E009",
+                    )
+                )
     return messages
 
 

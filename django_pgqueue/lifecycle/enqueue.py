@@ -15,6 +15,7 @@ from django_pgqueue.delivery import Enqueued, NewMessage
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import aware, duration, to_json
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.enqueue_context import in_context
 from django_pgqueue.signals import message_created
 from django_pgqueue.sql.call import call
 
@@ -63,6 +64,7 @@ def enqueue(
         handler=handler, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
         dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts, backoff=backoff, dedupe_key=dedupe_key,
     )  # fmt: skip
+    [message] = in_context([message])
     database = alias(using)
     enqueued = Enqueued(*call(database, ONE, (*bind(message), settings.AUTO_CREATE_CHANNELS))[0])
     if message_created.receivers:
@@ -73,7 +75,7 @@ def enqueue(
 def enqueue_many(messages: Iterable[NewMessage], *, using: str | None = None) -> list[Enqueued]:
     """Enqueue many messages in one statement: all or none. Answers come in the order of the messages; see
     :func:`enqueue`."""
-    listed = list(messages)
+    listed = in_context(list(messages))
     bound = [bind(message) for message in listed]
     if not bound:
         return []

@@ -14,11 +14,17 @@ class Buffer:
     """Between the producer and the slots. It holds what keeps the slots busy for a moment, by the pace of the handlers.
 
     ``wake``: called when there is room for more. ``together``: how many messages like this one its handler takes in
-    one call.
+    one call; ``alike``: whether one call may take both, if their handler is the same.
     """
 
     def __init__(
-        self, concurrency: int, batch: int, *, wake: Callable[[], None], together: Callable[[Delivery], int]
+        self,
+        concurrency: int,
+        batch: int,
+        *,
+        wake: Callable[[], None],
+        together: Callable[[Delivery], int],
+        alike: Callable[[Delivery, Delivery], bool] | None = None,
     ) -> None:
         self.concurrency = concurrency
         self.running = 0
@@ -26,6 +32,7 @@ class Buffer:
         self._pace = Pace(concurrency, batch)
         self._wake = wake
         self._together = together
+        self._alike = alike
         self._idle = 0
         self._waiting: deque[Delivery] = deque()
         self._changed = threading.Condition()
@@ -58,13 +65,17 @@ class Buffer:
             # No more than this slot's share: a batch must not leave the slots that have nothing to do without work.
             size = min(self._together(self._waiting[0]), -(-len(self._waiting) // (1 + self._idle)))
             taken = [self._waiting.popleft()]
-            while len(taken) < size and self._waiting[0].handler == taken[0].handler:
+            while len(taken) < size and self._goes_with(taken[0]):
                 taken.append(self._waiting.popleft())
             self.running += len(taken)
             room = self._room()
         if room:
             self._wake()
         return taken
+
+    def _goes_with(self, first: Delivery) -> bool:
+        following = self._waiting[0]
+        return following.handler == first.handler and (self._alike is None or self._alike(first, following))
 
     def finished(self, count: int, seconds: float) -> None:
         with self._changed:

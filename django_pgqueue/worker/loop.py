@@ -14,7 +14,6 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.database import recover, without_query_log
@@ -133,15 +132,19 @@ class AsyncRunner:
                 return None
             if self._dropped and self._was_dropped(delivery):
                 continue
-            handler = handlers.find(delivery.handler)
+            handler = self.runtime.middleware.find(delivery.handler)
             if handler is not None:
                 break
             self.runtime.put([unknown(delivery)])
         deliveries = [delivery]
-        while len(deliveries) < (handler.batch or 1) and self._waiting and self._waiting[0].handler == handler.name:
+        while len(deliveries) < (handler.batch or 1) and self._waiting and self._goes_with(delivery):
             deliveries.append(self._waiting.popleft())
         self._running += len(deliveries)
         return handler, deliveries
+
+    def _goes_with(self, first: Delivery) -> bool:
+        following, alike = self._waiting[0], self.runtime.middleware.alike
+        return following.handler == first.handler and (alike is None or alike(first, following))
 
     def waits(self, lane: Lane) -> None:
         """The lane's handler has to wait: others may start."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.atomic import Atomic
@@ -15,15 +14,18 @@ Limited = Callable[[Handler], Callable[[Any], Any]]
 
 
 class Performer:
-    def __init__(self, atomic: Atomic) -> None:
+    """``find``: the handler of a name, inside of the project's middleware."""
+
+    def __init__(self, atomic: Atomic, *, find: Callable[[str], Handler | None]) -> None:
         self._atomic = atomic
+        self._find = find
 
     def perform(self, deliveries: list[Delivery], limited: Limited) -> list[Execution]:
         """Run the handler for its deliveries, the function as ``limited`` gives it: with a timeout.
 
         Returns the outcomes that are still to be written down.
         """
-        handler = handlers.find(deliveries[0].handler)
+        handler = self._find(deliveries[0].handler)
         if handler is None:
             return [unknown(delivery) for delivery in deliveries]
         function, batch = limited(handler), handler.batch is not None

@@ -12,6 +12,7 @@ from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.deadlines import NEVER
 from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.role import Crashed
 
 
@@ -19,11 +20,12 @@ from django_pgqueue.worker.role import Crashed
 class Runtime:
     """``using``: alias of the queue's database. ``timeout``: of handlers that have none of their own.
 
-    ``board`` shows what runs. ``put`` takes outcomes; ``abandon`` takes deliveries of which there is none. ``expect``
+    ``middleware`` knows the handlers as they are to be run. ``board`` shows what runs. ``put`` takes outcomes; ``abandon`` takes deliveries of which there is none. ``expect``
     is told of deadlines. ``recycle`` is asked, with the reason, to replace this worker soon: something cannot be ended.
     """
 
     using: str
+    middleware: Middleware
     timeout: timedelta | None
     board: Board
     outage: Outage

@@ -22,6 +22,7 @@ from django_pgqueue.worker.lease_keeper import Keeper, LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.listener import Listener
 from django_pgqueue.worker.loop import AsyncRunner
+from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.perform import Performer
 from django_pgqueue.worker.producer import Producer
@@ -84,8 +85,10 @@ class Worker:
             using, keeper=self._keeper, ledger=self.ledger, outage=outage, on_settled=self._wake, crashed=crashed
         )
         self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=crashed)
+        middleware = Middleware.configured()
         runtime = Runtime(
             using=using,
+            middleware=middleware,
             timeout=options.timeout,
             board=self.board,
             outage=outage,
@@ -95,8 +98,10 @@ class Worker:
             recycle=self._unfit,
             crashed=crashed,
         )
-        self._buffer = Buffer(options.concurrency, options.batch, wake=self._wake, together=_together)
-        performer = Performer(Atomic(options, keeper=self._keeper, ledger=self.ledger))
+        self._buffer = Buffer(
+            options.concurrency, options.batch, wake=self._wake, together=_together, alike=middleware.alike
+        )
+        performer = Performer(Atomic(options, keeper=self._keeper, ledger=self.ledger), find=middleware.find)
         self._slots = Slots(self._buffer, perform=performer.perform, runtime=runtime)
         self._loop = AsyncRunner(options.async_concurrency, options.batch, wake=self._wake, runtime=runtime)
         self._dispatch = Dispatch(self._buffer, self._loop, keep=options.once or options.drain, put=self._completer.put)

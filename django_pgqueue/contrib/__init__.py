@@ -1,0 +1,1 @@
+"""Optional parts. Nothing of the package imports them: settings name them."""

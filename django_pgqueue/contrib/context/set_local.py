@@ -1,0 +1,152 @@
+"""Settings of PostgreSQL for each handler, by the context of its message: for row level security.
+
+The setting SET_LOCAL names them: ``{"app.tenant": "tenant"}``. Nothing is ever set for a session, so that nothing can
+be left for the next message, whatever happens, nor for another client of a transaction pooler:
+
+- In an ``atomic`` handler, they are set for its transaction, and set back before the message is settled.
+- In any other handler, each statement brings them along, and they end with it (``SELECT set_config(…, true); SELECT …``
+  in one round trip). That holds for sync and async code, in whatever thread it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from psycopg import ClientCursor
+from psycopg.sql import SQL, Composable, Literal
+
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerError
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+# The fence makes sure that the old value is read first.
+SET = """
+WITH old AS MATERIALIZED (
+    SELECT u.name, u.value, current_setting(u.name, true) AS before
+    FROM unnest(%s::text[], %s::text[]) AS u (name, value)
+)
+SELECT name, before, set_config(name, value, true) FROM old
+"""
+RESET = "SELECT set_config(u.name, u.value, true) FROM unnest(%s::text[], %s::text[]) AS u (name, value)"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """``done_on``: the connection whose transaction has them already."""
+
+    values: Mapping[str, str]
+    done_on: BaseDatabaseWrapper | None
+
+
+_wanted: ContextVar[Wanted | None] = ContextVar("pgqueue_set_local", default=None)
+
+
+class Restore:
+    """The middleware. Its settings are read when they are needed."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(settings.SET_LOCAL.values())
+
+    @contextmanager
+    def __call__(self, delivery: Delivery) -> Iterator[None]:
+        values = {name: text(name, key, delivery) for name, key in settings.SET_LOCAL.items()}
+        if not values:
+            yield
+            return
+        connection = connections[alias(None)]
+        if connection.in_atomic_block:
+            with wanted(values, done_on=connection), transaction_has(connection, values):
+                yield
+        else:
+            bring_along(connection=connection)
+            with wanted(values, done_on=None):
+                yield
+
+
+restore = Restore()
+
+
+def text(name: str, key: str, delivery: Delivery) -> str:
+    """The setting's value as PostgreSQL takes it. A message without one gets '' for a setting of the project's own.
+
+    Raises HandlerError if it has none for one of PostgreSQL's (``role``): the worker's own would give it more rights.
+    """
+    value = delivery.context.get(key)
+    if value is None and "." not in name:
+        raise HandlerError(
+            f"The message has no {key!r} in its headers, nor its channel {delivery.channel!r} in its context.",
+            hint=f"SET_LOCAL needs it for PostgreSQL's setting {name!r}.",
+        )
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@contextmanager
+def wanted(values: Mapping[str, str], *, done_on: BaseDatabaseWrapper | None) -> Iterator[None]:
+    before = _wanted.set(Wanted(values, done_on))
+    try:
+        yield
+    finally:
+        _wanted.reset(before)
+
+
+@contextmanager
+def transaction_has(connection: BaseDatabaseWrapper, values: Mapping[str, str]) -> Iterator[None]:
+    names = list(values)
+    before = [row[1] or "" for row in call(connection.alias, SET, [names, list(values.values())])]
+    yield
+    # After an exception the transaction is rolled back, and with it what was set.
+    call(connection.alias, RESET, [names, before])
+
+
+def bring_along(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    if connection.vendor == "postgresql" and statement_brings not in connection.execute_wrappers:
+        # First, because Django removes other wrappers from the end.
+        connection.execute_wrappers.insert(0, statement_brings)
+
+
+# Connections of other threads, and those that are made anew under the handler.
+connection_created.connect(bring_along)
+
+
+def statement_brings(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """A wrapper of Django's for each statement of a connection."""
+    now, connection = _wanted.get(), context["connection"]
+    if now is None or connection is now.done_on:
+        return execute(sql, params, many, context)
+    calls = SQL(", ").join(SQL("set_config({}, {}, true)").format(*map(Literal, item)) for item in now.values.items())
+    prefix = f"SELECT {calls.as_string(connection.connection)}"
+    cursor = context["cursor"].cursor
+    if many or not isinstance(cursor, ClientCursor):
+        return apart(prefix, connection, lambda: execute(sql, params, many, context))
+    if isinstance(sql, Composable):
+        sql = sql.as_string(connection.connection)
+    if params is not None:
+        prefix = prefix.replace("%", "%%")
+    answer = execute(f"{prefix}; {sql}", params, many, context)
+    cursor.nextset()
+    return answer
+
+
+def apart(prefix: str, connection: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
+    """For what cannot be one string of two statements: cursors of the server, parameters bound by the server."""
+    session = connection.connection
+    with connection.wrap_database_errors:
+        if not session.autocommit:
+            session.cursor().execute(prefix)
+            return execute()
+        with session.transaction():
+            session.cursor().execute(prefix)
+            return execute()
