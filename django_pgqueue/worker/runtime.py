@@ -18,9 +18,10 @@ from django_pgqueue.worker.role import Crashed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """``using``: alias of the queue's database. ``timeout``: of handlers that have none of their own.
+    """``using``: alias of the queue's database. ``timeout``: of handlers that have none of their own. ``middleware``
+    knows the handlers as they are to be run.
 
-    ``middleware`` knows the handlers as they are to be run. ``board`` shows what runs. ``put`` takes outcomes; ``abandon`` takes deliveries of which there is none. ``expect``
+    ``board`` shows what runs. ``put`` takes outcomes; ``abandon`` takes deliveries of which there is none. ``expect``
     is told of deadlines. ``recycle`` is asked, with the reason, to replace this worker soon: something cannot be ended.
     """
 
