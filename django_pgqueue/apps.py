@@ -6,7 +6,7 @@ from django.db import connections, router
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
-LOGGERS = ("django_pgqueue", "django_pgqueue.worker", "django_pgqueue.maintenance")
+LOGGERS = ("django_pgqueue", "django_pgqueue.database", "django_pgqueue.maintenance", "django_pgqueue.worker")
 
 
 class PgQueueConfig(AppConfig):
