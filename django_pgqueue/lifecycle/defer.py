@@ -28,8 +28,9 @@ def defer(
     skip_lost: bool = False,
     using: str | None = None,
 ) -> dict[int, Literal["deferred", "cancelled", "completed", "dead_lettered", "retried"]]:
-    """Deliver again at ``until`` (aware), after ``delay``, or at once; ``state`` (JSON) is saved for the next
-    delivery. Returns what became of each message: ``deferred``, or ``cancelled`` if somebody wants that.
+    """Deliver again at ``until`` (aware), after ``delay``, or at once, behind those that wait; ``state`` (JSON) is
+    saved for the next delivery. Returns what became of each message: ``deferred``, or ``cancelled`` if somebody wants
+    that.
 
     A deferral is progress: it does not use up an attempt. Raises LeaseLost. With ``skip_lost``, lost ones are left out,
     but what this very lease has settled before is returned with what became of it. Raises InvalidMessage.
@@ -48,7 +49,7 @@ def defer(
             ids,
             tokens,
             None if until is None else [aware(until, "until")] * len(settled),
-            None if delay is None else [duration(delay, "delay")] * len(settled),
+            [duration(delay or timedelta(0), "delay")] * len(settled) if until is None else None,
             None if keep else [to_json(state, "state")] * len(settled),
             keep,
             skip_lost,

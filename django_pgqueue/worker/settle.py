@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import assert_never
 
-from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.complete import complete
 from django_pgqueue.lifecycle.dead_letter import dead_letter
 from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.retry import retry
-from django_pgqueue.outcomes import KEEP, Cancelled, Complete, DeadLetter, Defer, Retry
+from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Retry
 from django_pgqueue.worker.executor import Execution
 
 
@@ -74,9 +73,3 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
             return dict.fromkeys(ended, "cancelled")
         case other:
             assert_never(other)
-
-
-def give_back(deliveries: list[Delivery], using: str) -> set[int]:
-    """Return messages that were not started: to be delivered again at once, their attempt does not count."""
-    ordered = sorted(deliveries, key=lambda delivery: delivery.id)
-    return set(defer(ordered, state=KEEP, skip_lost=True, using=using))

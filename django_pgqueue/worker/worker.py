@@ -11,6 +11,7 @@ from typing import Protocol
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.worker.atomic import Atomic
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
@@ -30,7 +31,6 @@ from django_pgqueue.worker.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.registration import Description, Registration, as_json
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.runtime import Runtime
-from django_pgqueue.worker.settle import give_back
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.slots import Slots
 from django_pgqueue.worker.supervisor.link import Link
@@ -254,7 +254,7 @@ class Worker:
             dedicate(self.options.using)
             self._outage.patiently(
                 "shutdown",
-                lambda: give_back(waiting, self.options.using),
+                lambda: give_back(waiting, using=self.options.using),
                 sleep=lambda seconds: time.sleep(seconds) or False,
             )
             logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})

@@ -83,6 +83,13 @@ def test_a_message_that_is_refused_all_the_same_is_a_dead_letter():
     assert places(delivery.id) == ["dead letters"]
 
 
+def test_without_words_of_its_handler_the_reason_of_who_cancelled_is_kept():
+    delivery, other = leased(), leased()
+    cancel(delivery.id, reason="withdrawn")
+    complete([delivery, other], cancelled=True)
+    assert (archived(delivery.id).result, archived(other.id).result) == ({"reason": "withdrawn"}, None)
+
+
 def test_its_handler_may_end_it_as_cancelled():
     delivery = leased()
     cancel(delivery.id, reason="withdrawn")

@@ -8,8 +8,9 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from django_pgqueue import channel_set, defer, dequeue, enqueue, retry, sweep
+from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, peek, retry, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.models import Message
 from tests.lifecycle.conftest import expire, live, pass_time, refused, sql, value
 
@@ -166,6 +167,32 @@ def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
 
 def test_nothing_is_nothing():
     assert defer([]) == {}
+
+
+def test_a_deferral_at_once_goes_behind_those_that_wait():
+    first, _second, _third = leased(3)
+    assert [peeked.id for peeked in peek(limit=9)] == []
+    waiting = enqueue("h")
+    defer(first)
+    assert [delivery.id for delivery in dequeue(limit=9)] == [waiting.id, first.id]
+
+
+def test_what_is_given_back_has_its_old_place():
+    """A worker that stops must not change the order of a channel."""
+    first, second, third = leased(3)
+    waiting = enqueue("h")
+    assert give_back([third, first]) == {first.id, third.id}
+    assert live(first.id, "attempts", "dequeue_at") == (0, first.dequeue_at)
+    assert [delivery.id for delivery in dequeue(limit=9)] == [first.id, third.id, waiting.id]
+    assert complete(second) == {second.id}
+
+
+def test_a_deferral_until_a_time_that_has_passed_is_one_at_once():
+    [delivery] = leased()
+    before = value("SELECT clock_timestamp()")
+    defer(delivery, until=timezone.now() - timedelta(hours=1))
+    assert live(delivery.id, "status") == Message.Status.READY
+    assert live(delivery.id, "dequeue_at") >= before
 
 
 def test_a_deferred_message_still_takes_room_on_its_channel():

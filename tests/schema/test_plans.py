@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -119,6 +119,14 @@ def held(session: Session, count: int = 3) -> list[Lease]:
     return leases
 
 
+class Waiting(NamedTuple):
+    id: int
+
+
+def waiting(session: Session) -> list[Waiting]:
+    return [Waiting(enqueue(session, "channel0000", delay="1 hour")) for _ in range(3)]
+
+
 def expired(session: Session) -> list[Lease]:
     leases = dequeue(session, 3, lease="1 microsecond")
     assert leases
@@ -139,6 +147,14 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
     "defer": (held, lambda s, leases: settle(s, leases, "defer")),
     "retry": (held, lambda s, leases: retry(s, leases)),
     "dead_letter": (held, lambda s, leases: settle(s, leases, "dead_letter", ["refused"] * len(leases))),
+    "complete once more": (
+        lambda s: [leases := held(s), settle(s, leases)][0],
+        lambda s, leases: settle(s, leases, "complete", None, True),
+    ),
+    "cancel": (
+        lambda s: [*waiting(s), *held(s)],
+        lambda s, found: s.execute("SELECT pgqueue_cancel(%s)", [[message.id for message in found]]),
+    ),
     "sweep": (expired, lambda s, _: s.execute("SELECT * FROM pgqueue_sweep()")),
     "tick": (held, lambda s, leases: tick(s, 2)),
     "tick with messages that are due": (
@@ -168,6 +184,7 @@ INDEXES = {
     "defer": {"pgqueue_message_pkey"},
     "retry": {"pgqueue_message_pkey"},
     "dead_letter": {"pgqueue_message_pkey"},
+    "cancel": {"pgqueue_message_pkey", "pgqueue_dead_letter_pkey"},
     "sweep": {"pgqueue_message_expiry", "pgqueue_message_pkey"},
     "tick with messages that are due": {"pgqueue_message_scheduled", "pgqueue_message_pkey"},
     "enqueue with a dedupe key": {"pgqueue_message_dedupe"},
@@ -225,6 +242,26 @@ def test_plans_do_not_trust_the_statistics_of_an_empty_queue(
 ) -> None:
     # Four channels may be scanned: their number does not change from one second to the next.
     check_scans(plans_of(queue, record_plans, verb), re.compile(GROWING.pattern.replace("channel|", "")))
+
+
+@pytest.mark.parametrize("verb", ["complete", "heartbeat", "defer", "retry", "dead_letter", "cancel"])
+def test_a_large_batch_looks_at_each_message_once_and_in_order(
+    queue: Session, record_plans: RecordPlans, verb: str
+) -> None:
+    enqueue_many(queue, ["channel0000"] * 200)
+    leases = held(queue, 200)
+    plans = record_plans(queue)
+    VERBS[verb][1](queue, leases)
+    found = [node for plan in plans for node in nodes(plan["Plan"])]
+
+    for plan in plans:
+        for node in nodes(plan["Plan"]):
+            # The handful of channels may be looked at for each message, the batch may not.
+            assert node.get("Rows Removed by Join Filter", 0) <= 200 * 10, plan["Query Text"]
+    for node in found:
+        if node.get("Alias") == "m" and "Scan" in node["Node Type"] and "lease_token" in node.get("Filter", ""):
+            assert (node["Node Type"], index_names([node])) == ("Index Scan", {"pgqueue_message_pkey"})
+            assert node["Rows Removed by Filter"] == 0
 
 
 def reads(plans: list[dict[str, Any]]) -> tuple[int, float]:

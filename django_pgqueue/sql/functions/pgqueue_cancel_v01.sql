@@ -24,8 +24,7 @@ BEGIN
         UPDATE pgqueue_message AS m
         SET cancelled_at = coalesce(m.cancelled_at, v_now),
             cancel_reason = coalesce(nullif(p_reason, ''), m.cancel_reason)
-        FROM (SELECT u.id FROM unnest(p_ids) AS u (id) ORDER BY u.id) AS s
-        WHERE m.id = ANY (p_ids) AND m.id = s.id
+        WHERE m.id = ANY (p_ids)
         RETURNING m.id, m.status
     )
     SELECT array_agg(w.id) FILTER (WHERE w.status <> 2), array_agg(w.id) FILTER (WHERE w.status = 2)

@@ -24,16 +24,10 @@ DECLARE
     v_done bigint[];
     v_limited bigint[];
 BEGIN
-    WITH asked AS (
-        SELECT u.id, u.token, u.reason, u.details
-        FROM unnest(p_ids, p_tokens, p_reasons, p_details) AS u (id, token, reason, details)
-        ORDER BY u.id
-    ),
-    settled AS (
+    WITH settled AS (
         DELETE FROM pgqueue_message AS m
-        USING asked AS a
-        WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
-        RETURNING m.*, a.reason, a.details
+        WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
+        RETURNING m.*, p_reasons[array_position(p_ids, m.id)] AS reason, p_details[array_position(p_ids, m.id)] AS details
     ),
     -- Left joins: a message must not vanish because somebody deleted its channel by hand.
     buried AS (

@@ -1,4 +1,5 @@
--- Gives leased messages back on purpose, to be delivered again at p_until, or after p_delay, or at once; p_states replaces the saved state.
+-- Gives leased messages back on purpose, to be delivered again at p_until or after p_delay; without either at once, in their old place.
+-- p_states replaces the saved state.
 -- A deferral is progress, not a failure: the attempt is given back, so a long chain of deferrals never runs out of attempts.
 -- Caller: the holder of the leases. What somebody wants cancelled goes to the archive instead.
 -- Returns id and outcome, deferred or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what this lease has
@@ -32,24 +33,28 @@ BEGIN
     IF EXISTS (SELECT FROM unnest(p_until) AS u WHERE NOT isfinite(u)) THEN
         RAISE EXCEPTION 'cannot defer until an infinite time' USING ERRCODE = 'PGQ07', HINT = 'Dead-letter the message, or pause its channel.';
     END IF;
-    WITH asked AS (
-        SELECT u.id, u.token, u.state, greatest(coalesce(u.until, v_now + coalesce(u.delay, '0')), v_now) AS dequeue_at
-        FROM unnest(p_ids, p_tokens, p_until, p_delays, p_states) AS u (id, token, until, delay, state)
-        ORDER BY u.id
-    ),
-    given_back AS (
+    WITH given_back AS (
         UPDATE pgqueue_message AS m
-        SET status = CASE WHEN m.cancelled_at IS NOT NULL THEN 2 WHEN a.dequeue_at > v_now THEN 3 ELSE 1 END,
-            dequeue_at = a.dequeue_at,
+        SET status = CASE
+                WHEN m.cancelled_at IS NOT NULL THEN 2
+                WHEN p_until[array_position(p_ids, m.id)] > v_now OR p_delays[array_position(p_ids, m.id)] > '0' THEN 3
+                ELSE 1
+            END,
+            dequeue_at = CASE
+                WHEN p_until[array_position(p_ids, m.id)] IS NULL AND p_delays[array_position(p_ids, m.id)] IS NULL THEN m.dequeue_at
+                ELSE greatest(v_now, p_until[array_position(p_ids, m.id)], v_now + p_delays[array_position(p_ids, m.id)])
+            END,
             attempts = m.attempts - CASE WHEN m.cancelled_at IS NULL THEN 1 ELSE 0 END,
-            state = CASE WHEN p_keep_state AND a.state IS NULL THEN m.state ELSE a.state END,
+            state = CASE
+                WHEN p_keep_state THEN coalesce(p_states[array_position(p_ids, m.id)], m.state)
+                ELSE p_states[array_position(p_ids, m.id)]
+            END,
             leased_at = CASE WHEN m.cancelled_at IS NOT NULL THEN m.leased_at END,
             lease_expires_at = CASE WHEN m.cancelled_at IS NOT NULL THEN m.lease_expires_at END,
             lease_token = CASE WHEN m.cancelled_at IS NOT NULL THEN m.lease_token END,
             worker = CASE WHEN m.cancelled_at IS NOT NULL THEN m.worker END,
             settled_token = m.lease_token
-        FROM asked AS a
-        WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
+        WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.id, m.channel_id, m.status
     )
     SELECT array_agg(g.id) FILTER (WHERE g.status <> 2), array_agg(g.channel_id) FILTER (WHERE g.status <> 2),

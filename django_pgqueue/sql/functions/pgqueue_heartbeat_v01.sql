@@ -29,8 +29,7 @@ BEGIN
     WITH held AS (
         UPDATE pgqueue_message AS m
         SET lease_expires_at = v_expires_at
-        FROM (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) AS u (id, token) ORDER BY u.id) AS s
-        WHERE m.id = ANY (p_ids) AND m.id = s.id AND m.lease_token = s.token
+        WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.id, m.cancelled_at IS NOT NULL AS cancelled
     )
     SELECT array_agg(h.id), array_agg(h.cancelled) INTO v_held, v_cancelled FROM held AS h;

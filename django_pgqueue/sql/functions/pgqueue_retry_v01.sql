@@ -33,19 +33,17 @@ DECLARE
     v_cancelled bigint[];
     v_found bigint[];
 BEGIN
-    WITH asked AS (
-        SELECT u.id, u.token, u.error, u.delay
-        FROM unnest(p_ids, p_tokens, p_errors, p_delays) AS u (id, token, error, delay)
-        ORDER BY u.id
-    ),
-    failed AS (
+    WITH failed AS (
         UPDATE pgqueue_message AS m
         SET errors = coalesce(m.errors, '[]')
-                || (jsonb_build_object('attempt', m.attempts, 'at', v_now, 'worker', m.worker) || coalesce(a.error, '{}')),
+                || (jsonb_build_object('attempt', m.attempts, 'at', v_now, 'worker', m.worker)
+                    || coalesce(p_errors[array_position(p_ids, m.id)], '{}')),
             status = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN 2 ELSE 3 END,
             dequeue_at = CASE
                 WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.dequeue_at
-                ELSE v_now + greatest(coalesce(a.delay, pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest)), '0')
+                ELSE v_now + greatest('0', coalesce(
+                    p_delays[array_position(p_ids, m.id)],
+                    pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest)))
             END,
             leased_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.leased_at END,
             lease_expires_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.lease_expires_at END,
@@ -56,8 +54,7 @@ BEGIN
             END,
             worker = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.worker END,
             settled_token = CASE WHEN p_swept THEN m.settled_token ELSE m.lease_token END
-        FROM asked AS a
-        WHERE m.id = ANY (p_ids) AND m.id = a.id AND m.lease_token = a.token
+        WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.id, m.channel_id, m.status, m.lease_token, m.cancelled_at IS NOT NULL AS cancelled
     )
     SELECT array_agg(f.id) FILTER (WHERE f.status = 3), array_agg(f.channel_id) FILTER (WHERE f.status = 3),

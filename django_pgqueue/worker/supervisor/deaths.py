@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
-from django_pgqueue.lifecycle.defer import defer
+from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.lifecycle.retry import retry
-from django_pgqueue.outcomes import KEEP
 from django_pgqueue.worker.board import Running
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
@@ -98,7 +97,7 @@ class Undertaker:
             retry(failed, errors=errors, reason=inheritance.reason, skip_lost=True, using=self._using) if failed else ()
         )
         if innocent:
-            settled |= dict.fromkeys(defer(innocent, state=KEEP, skip_lost=True, using=self._using), "given_back")
+            settled |= dict.fromkeys(give_back(innocent, using=self._using), "given_back")
         self._keeper.release([*failed, *innocent])
         return settled
 
