@@ -10,19 +10,16 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 BEGIN
-    WITH left_channel AS (
-        SELECT u.channel_id, count(*) AS messages
-        FROM unnest(p_channel_ids) AS u (channel_id)
-        GROUP BY u.channel_id
-    ),
-    freed AS (
+    WITH freed AS (
         INSERT INTO pgqueue_arrival (queue, channel_id, kind)
-        SELECT c.queue, c.id, 0 FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
-        WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
+        SELECT c.queue, c.id, 0 FROM pgqueue_channel AS c WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
     )
     INSERT INTO pgqueue_departure (channel_id, messages)
-    SELECT c.id, d.messages FROM left_channel AS d JOIN pgqueue_channel AS c ON c.id = d.channel_id
-    WHERE c.id = ANY (p_channel_ids) AND c.max_size IS NOT NULL AND p_gone;
+    SELECT d.channel_id, d.messages
+    FROM (SELECT u.channel_id, count(*) AS messages FROM unnest(p_channel_ids) AS u (channel_id) GROUP BY u.channel_id) AS d
+    -- OFFSET: each channel is looked up by its key, not all of them compared with each.
+    CROSS JOIN LATERAL (SELECT FROM pgqueue_channel AS c WHERE c.id = d.channel_id AND c.max_size IS NOT NULL OFFSET 0) AS c
+    WHERE p_gone;
     PERFORM pgqueue_wake(q.queue)
     FROM (SELECT DISTINCT c.queue FROM pgqueue_channel AS c WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL) AS q;
 END;
