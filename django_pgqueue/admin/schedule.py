@@ -97,7 +97,7 @@ class StateFilter(admin.SimpleListFilter):
 @admin.register(Schedule)
 class ScheduleAdmin(QueueAdmin):
     form = ScheduleForm
-    list_display = ["name_shown", "when", "handler", "state", "next_shown", "last_fired_at"]
+    list_display = ["name_shown", "when", "next_shown", "state", "handler", "last_fired_at"]
     list_filter = [StateFilter, QueueFilter]
     list_per_page = 50
     search_fields = ["name", "handler"]
