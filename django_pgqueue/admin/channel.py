@@ -18,6 +18,8 @@ from django_pgqueue.admin.base import LeanChangeList, QueueAdmin
 from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
@@ -41,6 +43,9 @@ class ChannelForm(forms.ModelForm):
                 field.validators = [v for v in field.validators if not isinstance(v, MinValueValidator)]
                 field.validators.append(MinValueValidator(1))
                 field.widget.attrs["min"] = 1
+        if context := self.fields.get("context"):
+            # What was changed is told by the channel, not by a hidden field of the page.
+            context.show_hidden_initial = False
         if weight := self.fields.get("weight"):
             weight.validators.append(MaxValueValidator(1000))
             weight.widget.attrs["max"] = 1000
@@ -50,6 +55,18 @@ class ChannelForm(forms.ModelForm):
         if interval is not None and interval.total_seconds() <= 0:
             raise forms.ValidationError(_("Give a time longer than zero, or leave it empty for no limit."))
         return interval
+
+    def clean_context(self) -> dict[str, Any]:
+        context = self.cleaned_data["context"]
+        if context is None:
+            return {}
+        if not isinstance(context, dict):
+            raise forms.ValidationError(_('Give a JSON object, as {"tenant": "acme"}.'))
+        try:
+            to_json(context, "context")
+        except InvalidMessage as error:
+            raise forms.ValidationError(str(error)) from error
+        return context
 
 
 class ChannelChangeList(LeanChangeList):
@@ -78,6 +95,7 @@ class ChannelAdmin(QueueAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Channel | None = None) -> Any:
         fieldsets = [(None, {"fields": ["queue", "name"]}), (_("Limits"), {"fields": self.limits})]
+        fieldsets.append((_("Context"), {"fields": ["context"]}))
         if obj is not None:
             now = ["live_messages", "paused_at", "pause_reason", "released_at", "created_at"]
             fieldsets.append((_("Now"), {"fields": now}))

@@ -18,6 +18,7 @@ LIMITS = {
     "release_interval": "",
     "release_burst": "1",
     "weight": "1",
+    "context": "{}",
 }
 
 
@@ -74,6 +75,23 @@ def test_a_channel_is_added(admin_client: Client) -> None:
     added = Channel.objects.get(queue="mail", name="ACME 🚀")
     assert (added.release_interval, added.release_burst) == (timedelta(seconds=10), 3)
     assert enqueue("mail.send", queue="mail", channel="ACME 🚀").created
+
+
+@pytest.mark.parametrize(("given", "kept"), [('{"tenant": "acme"}', {"tenant": "acme"}), ("", {}), ("{}", {})])
+def test_the_context_is_edited_and_comes_with_the_next_delivery(
+    admin_client: Client, channel: Channel, given: str, kept: dict[str, str]
+) -> None:
+    enqueue("mail.send", channel="tenant")
+    assert save(admin_client, channel, context=given) == []
+    [delivery] = dequeue()
+    assert delivery.channel_context == kept
+
+
+@pytest.mark.parametrize("given", ["[1]", '"acme"', "{", '{"a": NaN}', '{"a": "\\u0000"}', "7"])
+def test_a_context_that_no_message_could_bring_is_refused(admin_client: Client, channel: Channel, given: str) -> None:
+    [complaint] = save(admin_client, channel, context=given)
+    assert complaint.startswith("context: ")
+    assert Channel.objects.get(pk=channel.pk).context == {}
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "nul\0", "tenant"])
