@@ -46,6 +46,7 @@ def test_we_drain_a_backlog(field: Field):
     figures = drain(field, field.peers[0])
     assert figures.value > 0
     assert figures.remarks["WAL bytes per message"] > 0
+    assert figures.remarks["client CPU µs per message"] > 0
 
 
 @pytest.mark.parametrize("peer", [PGQUEUER, PROCRASTINATE], ids=lambda peer: peer.name)

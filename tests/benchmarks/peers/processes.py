@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
+from tests.benchmarks.machine import TICKS
 from tests.benchmarks.measure import Run
 
 from .environments import PROGRAMS, clean
@@ -60,6 +61,14 @@ class Started:
             raise RuntimeError(f"{self} took longer than {timeout:.0f} s:\n{self.tail()}") from None
         if code:
             raise RuntimeError(f"{self} failed with {code}:\n{self.tail()}")
+
+    def cpu_seconds(self) -> float:
+        """Of this process and its descendants that live."""
+        spent = 0
+        for pid in (self.process.pid, *(child for child, _ in descendants(self.process.pid))):
+            with suppress(OSError):
+                spent += sum(map(int, _stat(pid)[11:13]))
+        return spent / TICKS
 
     def kill(self) -> None:
         """SIGKILL to this process alone; its children are remembered, to be ended later."""
@@ -160,7 +169,12 @@ def descendants(pid: int) -> set[Identity]:
 
 def identity(pid: int) -> Identity:
     """Process id and start time: the number alone may be somebody else's by now. Raises OSError when it has ended."""
-    return pid, int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19])
+    return pid, int(_stat(pid)[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name, which may hold blanks."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
 
 
 def kill(process: Identity) -> None:

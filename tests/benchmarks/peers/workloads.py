@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median, quantiles
 
@@ -88,7 +88,11 @@ def drain(field: Field, peer: Peer, settings: Settings) -> Figures:
     with _running(field, field.filled(peer), peer) as (run, opened):
         workers = opened.workers(settings)
         wait_for(lambda: run.sample().completed > 0, 60, workers)
-        return watch(run, field.scale.messages, field.scale.cap, SAMPLE_EVERY)
+        first, before = run.sample(), _cpu_seconds(workers)
+        figures = watch(run, field.scale.messages, field.scale.cap, SAMPLE_EVERY)
+        last, after = run.sample(), _cpu_seconds(workers)
+        spent = (after - before) / max(last.completed - first.completed, 1) * 1e6
+        return replace(figures, remarks={**figures.remarks, "client CPU µs per message": spent})
 
 
 def sustained(field: Field, peer: Peer, settings: Settings) -> Figures:
@@ -104,7 +108,7 @@ def sustained(field: Field, peer: Peer, settings: Settings) -> Figures:
         for started in [*workers, producer]:
             started.check()
         figures = rates(first, last)
-        return Figures(figures.value, remarks={"left behind": last.enqueued - last.completed, **figures.remarks})
+        return replace(figures, remarks={"left behind": last.enqueued - last.completed, **figures.remarks})
 
 
 def latency(field: Field, peer: Peer, settings: Settings) -> Figures:
@@ -169,6 +173,10 @@ def _waits(opened: Bench, workers: list[Started], plan: Plan, expected: int) -> 
     for mark in marks["started"]:
         first.setdefault(mark.key, mark.at)
     return [(first[key] - sent[key]) * 1e3 for key in sorted(first)]
+
+
+def _cpu_seconds(workers: list[Started]) -> float:
+    return sum(worker.cpu_seconds() for worker in workers)
 
 
 def _percentiles(waits: list[float]) -> tuple[float, float, float]:
