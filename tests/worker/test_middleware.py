@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
-from django_pgqueue import Complete, Delivery, handlers
+from django_pgqueue import Complete, Delivery, enqueue, handlers
 from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.worker.executor import execute, execute_batch
 from django_pgqueue.worker.middleware import Middleware, surround, surround_async
+from tests.worker.conftest import marks as marks_of
+from tests.worker.conftest import script, sql, where
 from tests.worker.test_executor import DELIVERY
 
 seen: list[str] = []
@@ -252,6 +258,55 @@ class TestAlike:
 
         reader.reads = ()
         assert Middleware([reader]).alike is None
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12 and newer
+def test_a_child_of_a_fork_does_not_leave_through_the_middleware(drain: Any, register: Any) -> None:
+    def marks(delivery: Delivery) -> Iterator[None]:
+        yield
+        sql("INSERT INTO scripted_mark (name) VALUES ('left')")
+
+    def forks(delivery: Delivery) -> None:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+
+    register("forks", forks)
+    with override_settings(DJANGO_PGQUEUE={"HANDLER_MIDDLEWARE": [marks]}):
+        message = script(handler="forks")
+        assert drain() == {"completed": 1}
+    assert where(message) == "completed"
+    assert marks_of("left") == 1
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_the_timeout_of_a_handler_holds_for_its_middleware(drain: Any, register: Any, atomic: bool) -> None:
+    def hangs(delivery: Delivery) -> Iterator[None]:
+        for _ in range(10_000):
+            time.sleep(0.01)
+        yield
+
+    register("quick", lambda delivery: None, timeout=timedelta(seconds=0.2), atomic=atomic)
+    with override_settings(DJANGO_PGQUEUE={"HANDLER_MIDDLEWARE": [hangs]}):
+        message = script(handler="quick", max_attempts=1)
+        assert drain() == {"dead_lettered": 1}
+    assert where(message) == "dead: timed_out"
+
+
+def test_middleware_is_inside_of_the_transaction_of_an_atomic_handler(drain: Any, register: Any) -> None:
+    def writes(delivery: Delivery) -> Iterator[None]:
+        sql("INSERT INTO scripted_mark (name) VALUES ('in')")
+        yield
+        sql("INSERT INTO scripted_mark (name) VALUES ('out')")
+        if delivery.payload == "fail":
+            raise LookupError("cannot restore")
+
+    register("atomic", lambda delivery: None, atomic=True)
+    with override_settings(DJANGO_PGQUEUE={"HANDLER_MIDDLEWARE": [writes]}):
+        enqueue("atomic", "fail", max_attempts=1)
+        enqueue("atomic", "ok")
+        assert drain() == {"completed": 1, "dead_lettered": 1}
+    assert (marks_of("in"), marks_of("out")) == (1, 1)
 
 
 def test_both_ways_keep_the_name_of_the_handler() -> None:
