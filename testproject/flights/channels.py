@@ -1,4 +1,4 @@
-"""A channel for each carrier, some of them with limits; and one for what the passengers are told."""
+"""A channel for each carrier, some of them with limits; and two for what goes on beside them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django_pgqueue import channel_pause, channel_resume, channel_set
 QUEUE: Final = "flights"
 OFFICE: Final = "office"
 PASSENGERS: Final = "passengers"
+TOWER: Final = "tower"
 
 ONE_AT_A_TIME: Final = "F9"
 RATED: Final = "AS"
@@ -40,4 +41,5 @@ def open_channels(carriers: Iterable[str]) -> None:
             channel_set(carrier, QUEUE, **LIMITS[carrier])
         if carrier == PAUSED:
             channel_pause(carrier, QUEUE, reason="the demo resumes it when the others are through")
-    channel_set(PASSENGERS, OFFICE)
+    for name in (PASSENGERS, TOWER):
+        channel_set(name, OFFICE)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from django_pgqueue import Complete, DeadLetter, Delivery, NewMessage, enqueue_many, handler
-from flights.channels import OFFICE, PASSENGERS, QUEUE
+from django_pgqueue import Complete, DeadLetter, Delivery, NewMessage, enqueue_many, handler, schedule
+from flights.channels import OFFICE, PASSENGERS, QUEUE, TOWER
 from flights.models import AircraftLog, Departure, RouteStatistics
 
 # Minutes.
@@ -58,6 +58,13 @@ def apologise(delivery: Delivery) -> Complete:
     if delivery.attempt == 1 and departure % UNLUCKY == 0:
         raise ConnectionError("the mail server does not answer")
     return Complete(result=f"the passengers of departure {departure} have been told")
+
+
+@schedule(timedelta(seconds=1), name=TOWER, channel=TOWER, enabled=False)
+@handler("flights.tower", queue=OFFICE)
+def report(delivery: Delivery) -> Complete:
+    """How many have departed: a line of the archive for each second that the demo works."""
+    return Complete(result={"departed": AircraftLog.objects.count()})
 
 
 def count(flown: Iterable[Departure]) -> None:

@@ -29,6 +29,8 @@ def test_a_slice_of_the_flights_matches_the_file(manage: Manage) -> None:
     assert demo.stdout.count("match\n") == 5
     assert "1 leased at once" in demo.stdout
     assert "HA is paused: 1 of its messages wait, all others are done" in demo.stdout
+    assert "reports, the last one of" in demo.stdout
+    assert "ticks that fired twice: none" in demo.stdout
     assert "18 sent, 7 of them at the second attempt or later" in demo.stdout
     assert 'kept with the message: "ConnectionError: the mail server does not answer"' in demo.stdout
     assert "messages/s through one worker process" in demo.stdout

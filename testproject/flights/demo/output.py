@@ -10,7 +10,7 @@ from django.core.management.base import OutputWrapper
 from django.core.management.color import Style
 
 from flights.demo.check import Check
-from flights.demo.report import CarrierReport, LimitReport, Retries
+from flights.demo.report import CarrierReport, LimitReport, Retries, TowerReports
 from flights.loading import Rollback
 
 SHOWN = 3
@@ -61,6 +61,11 @@ class Output:
         self.line(f"{number(mails.sent)} sent, {number(mails.retried)} of them at the second attempt or later")
         if mails.error:
             self.line(f'kept with the message: "{mails.error}"')
+
+    def tower(self, reports: TowerReports) -> None:
+        self.line(f"{number(reports.fired)} reports, the last one of {number(reports.departed)} departures;")
+        verdict = self.style.SUCCESS("none") if not reports.twice else self.style.ERROR(number(reports.twice))
+        self.line(f"ticks that fired twice: {verdict}")
 
     def throughput(self, messages: int, span: timedelta, workers: int) -> None:
         rate = messages / max(span.total_seconds(), 0.001)

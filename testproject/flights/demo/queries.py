@@ -67,3 +67,9 @@ SELECT count(*),
 FROM pgqueue_archived_message
 WHERE queue = %(office)s AND channel = %(channel)s AND outcome = 'completed'
 """
+
+TOWER = """
+SELECT count(*), coalesce(max((result ->> 'departed')::bigint), 0), count(*) - count(DISTINCT headers ->> 'tick_at')
+FROM pgqueue_archived_message
+WHERE queue = %(office)s AND channel = %(channel)s AND outcome = 'completed'
+"""

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db import connection
 
-from flights.channels import LIMITS, OFFICE, ONE_AT_A_TIME, PASSENGERS, PAUSED, QUEUE, RATED, WEIGHTED
+from flights.channels import LIMITS, OFFICE, ONE_AT_A_TIME, PASSENGERS, PAUSED, QUEUE, RATED, TOWER, WEIGHTED
 from flights.demo import queries
 
 UNWEIGHTED = "UA"
@@ -52,6 +52,15 @@ class Retries:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class TowerReports:
+    """``departed``: what the last one counted. ``twice``: ticks with more than one message."""
+
+    fired: int
+    departed: int
+    twice: int
+
+
 def carriers() -> list[CarrierReport]:
     with connection.cursor() as cursor:
         cursor.execute(queries.CARRIERS, {"queue": QUEUE})
@@ -66,6 +75,10 @@ def throughput() -> tuple[int, timedelta]:
 
 def retries() -> Retries:
     return Retries(*_row(queries.RETRIES, office=OFFICE, channel=PASSENGERS))
+
+
+def tower() -> TowerReports:
+    return TowerReports(*_row(queries.TOWER, office=OFFICE, channel=TOWER))
 
 
 def limits(reports: Iterable[CarrierReport]) -> list[LimitReport]:

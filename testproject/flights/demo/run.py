@@ -10,8 +10,9 @@ from itertools import chain, islice
 from django.db import connection
 
 from django_pgqueue import channel_resume
+from django_pgqueue.models import Schedule
 from flights import source
-from flights.channels import PAUSED, QUEUE, open_channels
+from flights.channels import PAUSED, QUEUE, TOWER, open_channels
 from flights.demo import check, report, work
 from flights.demo.output import Output, number
 from flights.demo.progress import Progress
@@ -66,11 +67,23 @@ def enqueue(out: Output, flights: int) -> tuple[Counter[str], bool]:
     return loader.enqueued, clean
 
 
+@contextmanager
+def scheduled() -> Iterator[None]:
+    """While the demo works, the tower reports every second."""
+    schedule = Schedule.objects.filter(name=TOWER)
+    schedule.update(enabled=True)
+    try:
+        yield
+    finally:
+        schedule.update(enabled=False)
+
+
 def work_off(out: Output, messages: int, workers: int, concurrency: int) -> None:
     """Let real workers do what there is to do; the paused carrier comes last."""
     out.line(" ".join(work.command(concurrency)) + (f"   ({workers} of them)" if workers > 1 else ""))
     progress = Progress(out.stdout, messages)
-    work.drain(workers, concurrency, lambda left: progress.show(messages - left))
+    with scheduled():
+        work.drain(workers, concurrency, lambda left: progress.show(messages - left))
     progress.finish(messages - work.left())
     if held := work.held_back():
         done = work.left() == held
@@ -89,6 +102,8 @@ def tell(out: Output, enqueued: Counter[str], workers: int) -> bool:
     out.throughput(*report.throughput(), workers)
     out.title("Retries: the mails to the passengers of late departures")
     out.retries(report.retries())
+    out.title("Schedule: the tower reports every second")
+    out.tower(report.tower())
     limits = report.limits(carriers)
     if limits:
         out.title("Limits")
