@@ -4,7 +4,16 @@ from django_pgqueue.admin.archived_message import ArchivedMessageAdmin
 from django_pgqueue.admin.channel import ChannelAdmin
 from django_pgqueue.admin.dead_letter import DeadLetterAdmin
 from django_pgqueue.admin.message import MessageAdmin
+from django_pgqueue.admin.queue import QueueAdmin
 from django_pgqueue.admin.schedule import ScheduleAdmin
 from django_pgqueue.admin.worker import WorkerAdmin
 
-__all__ = ["ArchivedMessageAdmin", "ChannelAdmin", "DeadLetterAdmin", "MessageAdmin", "ScheduleAdmin", "WorkerAdmin"]
+__all__ = [
+    "ArchivedMessageAdmin",
+    "ChannelAdmin",
+    "DeadLetterAdmin",
+    "MessageAdmin",
+    "QueueAdmin",
+    "ScheduleAdmin",
+    "WorkerAdmin",
+]

@@ -28,7 +28,7 @@ class LeanChangeList(ChangeList):
         return super().get_queryset(request, exclude_parameters).defer(*self.model_admin.big_columns)
 
 
-class QueueAdmin(admin.ModelAdmin):
+class BaseAdmin(admin.ModelAdmin):
     paginator = CappedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
@@ -77,6 +77,9 @@ class QueueAdmin(admin.ModelAdmin):
     def log(self, request: HttpRequest, objects: Iterable[models.Model], text: str) -> None:
         LogEntry.objects.log_actions(request.user.pk, list(objects), CHANGE, text)
 
+    def tell(self, request: HttpRequest, text: str, count: int) -> None:
+        self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)
+
     def apply(
         self, request: HttpRequest, objects: Iterable[models.Model], act: Callable[[Any], str], *, using: str
     ) -> list[models.Model]:
@@ -93,7 +96,7 @@ class QueueAdmin(admin.ModelAdmin):
         return done
 
 
-class ReadOnlyAdmin(QueueAdmin):
+class ReadOnlyAdmin(BaseAdmin):
     """The functions alone write these tables."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

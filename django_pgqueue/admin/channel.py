@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import LeanChangeList, QueueAdmin
+from django_pgqueue.admin.base import BaseAdmin, LeanChangeList
 from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
@@ -80,7 +80,7 @@ class ChannelChangeList(LeanChangeList):
 
 
 @admin.register(Channel)
-class ChannelAdmin(QueueAdmin):
+class ChannelAdmin(BaseAdmin):
     form = ChannelForm
     list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]
@@ -129,9 +129,7 @@ class ChannelAdmin(QueueAdmin):
         if channel.released_at:
             return rendering.badge(_("released"), "late")
         if channel.paused_at:
-            reason = channel.pause_reason
-            clipped = reason if len(reason) <= 80 else f"{reason[:80]}…"
-            return format_html('{} <span class="quiet">{}</span>', rendering.badge(_("paused"), "late"), clipped)
+            return rendering.paused(channel.pause_reason)
         return rendering.badge(_("open"), "good")
 
     def count(self, channel: Channel, status: int, number: int) -> str:
@@ -271,6 +269,3 @@ class ChannelAdmin(QueueAdmin):
         done = self.apply(request, queryset.filter(released_at=None), act, using=queryset.db)
         self.tell(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))
         return None
-
-    def tell(self, request: HttpRequest, text: str, count: int) -> None:
-        self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin.base import QueueAdmin
+from django_pgqueue.admin.base import BaseAdmin
 from django_pgqueue.admin.paginator import capped_count
 
 SHOWN = 20
@@ -28,12 +28,19 @@ class ReasonForm(forms.Form):
     )
 
 
+class OptionalReasonForm(ReasonForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].required = False
+        self.fields["reason"].help_text = _("Kept in the archive.")
+
+
 def is_confirmed(request: HttpRequest) -> bool:
     return request.method == "POST" and request.POST.get("confirmed") == "yes"
 
 
 def confirm(
-    model_admin: QueueAdmin,
+    model_admin: BaseAdmin,
     request: HttpRequest,
     queryset: QuerySet[Any],
     *,

@@ -154,3 +154,8 @@ def name(text: object) -> str:
 
 def badge(text: object, kind: str) -> str:
     return format_html('<span class="pgqueue-badge pgqueue-{}">{}</span>', kind, text)
+
+
+def paused(reason: str) -> str:
+    clipped = reason if len(reason) <= 80 else f"{reason[:80]}…"
+    return format_html('{} <span class="quiet">{}</span>', badge(_("paused"), "late"), clipped)

@@ -18,7 +18,7 @@ from django.utils.translation import ngettext
 
 from django_pgqueue import handlers
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import QueueAdmin
+from django_pgqueue.admin.base import BaseAdmin
 from django_pgqueue.admin.confirmation import confirm, is_confirmed
 from django_pgqueue.admin.filters import QueueFilter
 from django_pgqueue.exceptions import InvalidSchedule
@@ -95,7 +95,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(QueueAdmin):
+class ScheduleAdmin(BaseAdmin):
     form = ScheduleForm
     list_display = ["name_shown", "when", "next_shown", "state", "handler", "last_fired_at"]
     list_filter = [StateFilter, QueueFilter]

@@ -1,4 +1,4 @@
-"""Workers, as they last described themselves."""
+"""Workers, as they last described themselves. They can be paused."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
-from django.http import HttpRequest
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
 from django_pgqueue.conf import settings
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
+
+KINDS = {Worker.State.STARTING: "late", Worker.State.RUNNING: "good", Worker.State.STOPPING: "late"}
 
 
 class AliveFilter(admin.SimpleListFilter):
@@ -39,10 +45,13 @@ class WorkerAdmin(ReadOnlyAdmin):
     list_display = [
         "name_shown",
         "alive",
+        "state_now",
         "hostname",
         "pid",
         "queues_shown",
         "concurrency",
+        "running_count",
+        "memory",
         "version",
         "started_at",
         "heartbeat",
@@ -50,16 +59,24 @@ class WorkerAdmin(ReadOnlyAdmin):
     list_filter = [AliveFilter]
     search_fields = ["name"]
     sortable_by = ["name_shown", "started_at"]
+    actions = ["pause", "resume"]
     fields = [
         "name",
         "alive",
+        "state_now",
+        "supervisor",
         "hostname",
         "pid",
         "queues_shown",
         "concurrency",
+        "running_shown",
+        "totals_shown",
+        "memory",
         "version",
         "started_at",
         "heartbeat_at",
+        "paused_at",
+        "pause_reason",
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
@@ -79,6 +96,65 @@ class WorkerAdmin(ReadOnlyAdmin):
     def queues_shown(self, worker: Worker) -> str:
         queues = worker.queues if isinstance(worker.queues, list) else [worker.queues]
         return ", ".join(str(queue) for queue in queues)
+
+    @admin.display(description=_("state"))
+    def state_now(self, worker: Worker) -> str:
+        if worker.paused_at:
+            return rendering.paused(worker.pause_reason)
+        return rendering.badge(worker.get_state_display(), KINDS.get(worker.state, "bad"))
+
+    @admin.display(description=_("running"))
+    def running_count(self, worker: Worker) -> int:
+        return len(worker.running)
+
+    @admin.display(description=_("running"))
+    def running_shown(self, worker: Worker) -> str:
+        return rendering.pretty_json(worker.running)
+
+    @admin.display(description=_("totals"))
+    def totals_shown(self, worker: Worker) -> str:
+        return rendering.pretty_json(worker.totals)
+
+    @admin.display(description=_("memory"))
+    def memory(self, worker: Worker) -> str:
+        return "-" if worker.memory_bytes is None else filesizeformat(worker.memory_bytes)
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.pause_worker")
+
+    @admin.action(description=_("Pause selected workers"), permissions=["pause"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Worker]) -> HttpResponse | None:
+        form = ReasonForm(request.POST if is_confirmed(request) else None)
+        if not form.is_valid():
+            return confirm(
+                self,
+                request,
+                queryset,
+                action="pause",
+                title=_("Pause workers"),
+                consequence=_("They take no more messages until you resume them, and end what they have."),
+                button=_("Pause"),
+                form=form,
+            )
+        reason = form.cleaned_data["reason"]
+
+        def act(worker: Worker) -> str:
+            row = Worker.objects.using(queryset.db).filter(pk=worker.pk)
+            row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
+            return _("Paused: %s") % reason
+
+        done = self.apply(request, queryset, act, using=queryset.db)
+        self.tell(request, ngettext("%d worker is paused.", "%d workers are paused.", len(done)), len(done))
+        return None
+
+    @admin.action(description=_("Resume selected workers"), permissions=["pause"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Worker]) -> None:
+        def act(worker: Worker) -> str:
+            Worker.objects.using(queryset.db).filter(pk=worker.pk).update(paused_at=None, pause_reason="")
+            return _("Resumed.")
+
+        done = self.apply(request, queryset.exclude(paused_at=None), act, using=queryset.db)
+        self.tell(request, ngettext("%d worker is resumed.", "%d workers are resumed.", len(done)), len(done))
 
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, worker: Worker) -> str:

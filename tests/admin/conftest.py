@@ -18,7 +18,7 @@ from django.urls import reverse
 from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
 from django_pgqueue.models import DeadLetter
 
-MODELS = ("channel", "message", "archivedmessage", "deadletter", "worker", "schedule")
+MODELS = ("queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule")
 VIEW = tuple(f"view_{model}" for model in MODELS)
 # Tables that Django does not manage: its flush after a transactional test leaves them as they are.
 RUNTIME = "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure"

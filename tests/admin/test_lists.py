@@ -17,7 +17,7 @@ from django_pgqueue import NewMessage, channel_pause, channel_set, dequeue, enqu
 from django_pgqueue.admin.filters import ActiveChannelFilter
 from django_pgqueue.admin.live_counts import live_counts
 from django_pgqueue.admin.paginator import CappedCount, CappedPaginator
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Schedule, Worker
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, Worker
 from tests.admin.conftest import MODELS, address, make_dead
 
 Pages = Callable[..., str]
@@ -45,6 +45,8 @@ def fill(count: int) -> None:
         Worker(name=f"w{pk}", hostname="h", pid=1, queues=["mail"], concurrency=1, version="1") for pk in ids
     )
     Schedule.objects.bulk_create(Schedule(name=f"s{pk}", handler="h", cron="@daily") for pk in ids)
+    queues = ["default", "mail", *(f"q{pk}" for pk in ids)]
+    Queue.objects.bulk_create((Queue(name=name) for name in queues), ignore_conflicts=True)
 
 
 def queries_of(client: Client, model: str, **query: object) -> list[str]:

@@ -7,29 +7,27 @@ from collections.abc import Callable
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
+from django.utils import timezone
 
 from django_pgqueue import channel_pause, enqueue, pop
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Schedule, Worker
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, Worker
 from tests.admin.conftest import MODELS, VIEW, act, address, make_dead
 
-ACTIONS = [
-    ("channel", "pause"),
-    ("channel", "resume"),
-    ("channel", "purge"),
-    ("channel", "release"),
-    ("deadletter", "redrive"),
-    ("schedule", "run_now"),
-    ("schedule", "disable"),
-]
 ALLOWED = {
-    "pause": "pause_channel",
-    "resume": "pause_channel",
-    "purge": "purge_channel",
-    "release": "change_channel",
-    "redrive": "redrive_deadletter",
-    "run_now": "run_schedule",
-    "disable": "change_schedule",
+    ("channel", "pause"): "pause_channel",
+    ("channel", "resume"): "pause_channel",
+    ("channel", "purge"): "purge_channel",
+    ("channel", "release"): "change_channel",
+    ("deadletter", "redrive"): "redrive_deadletter",
+    ("message", "cancel"): "cancel_message",
+    ("queue", "pause"): "pause_queue",
+    ("queue", "resume"): "pause_queue",
+    ("worker", "pause"): "pause_worker",
+    ("worker", "resume"): "pause_worker",
+    ("schedule", "run_now"): "run_schedule",
+    ("schedule", "disable"): "change_schedule",
 }
+ACTIONS = list(ALLOWED)
 
 
 @pytest.fixture
@@ -39,8 +37,12 @@ def one_of_each() -> dict[str, int]:
     pop("default", 1)
     [letter] = make_dead()
     channel_pause("default", reason="paused before")
-    worker = Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1")
+    paused = {"paused_at": timezone.now(), "pause_reason": "paused before"}
+    worker = Worker.objects.create(
+        name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1", **paused
+    )
     return {
+        "queue": Queue.objects.create(name="default", **paused).pk,
         "channel": Channel.objects.get(name="default").pk,
         "message": enqueue("mail.send", {"n": 2}).id,
         "archivedmessage": ArchivedMessage.objects.get().pk,
@@ -51,7 +53,7 @@ def one_of_each() -> dict[str, int]:
 
 
 def everything() -> list[object]:
-    models = (Channel, Message, ArchivedMessage, DeadLetter, Worker, Schedule)
+    models = (Queue, Channel, Message, ArchivedMessage, DeadLetter, Worker, Schedule)
     return [list(model.objects.order_by("pk").values()) for model in models]
 
 
@@ -100,11 +102,11 @@ def test_a_viewer_can_change_nothing(viewer: Client, one_of_each: dict[str, int]
 def test_an_action_needs_its_own_permission(
     model: str, action: str, staff: Callable[..., Client], one_of_each: dict[str, int]
 ) -> None:
-    others = {codename for codename in ALLOWED.values() if codename != ALLOWED[action]}
+    others = {codename for codename in ALLOWED.values() if codename != ALLOWED[model, action]}
     before = everything()
     act(staff(*VIEW, *others), model, action, one_of_each[model], confirmed="yes", reason="x")
     assert everything() == before
-    act(staff(*VIEW, ALLOWED[action]), model, action, one_of_each[model], confirmed="yes", reason="x")
+    act(staff(*VIEW, ALLOWED[model, action]), model, action, one_of_each[model], confirmed="yes", reason="x")
     assert everything() != before
 
 
