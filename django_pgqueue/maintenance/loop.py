@@ -67,6 +67,8 @@ class MaintenanceLoop:
                 step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * random.uniform(
                     0.9, 1.1
                 )
+                if getattr(counts, "more", False):
+                    step.due_at = 0.0
                 if getattr(counts, "promoted", 0) or getattr(counts, "fired", 0):
                     self._on_promoted()
                 self._report(step, counts)

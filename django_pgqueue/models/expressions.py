@@ -10,6 +10,13 @@ class ClockTimestamp(models.Func):
     output_field = models.DateTimeField()
 
 
+class StatementTimestamp(models.Func):
+    """The database clock when the statement began: unlike ClockTimestamp it is one moment, so an index can be asked."""
+
+    function = "statement_timestamp"
+    output_field = models.DateTimeField()
+
+
 class Negated(models.Func):
     """``- expression``, so that the highest priority comes first in an ascending index."""
 

@@ -112,6 +112,28 @@ def test_a_channel_that_others_fill_holds_up_no_other_schedule(
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 2
 
 
+def test_a_run_by_hand_that_is_not_committed_holds_up_no_other_schedule(
+    session: Session, business: psycopg.Connection, schedule: int
+) -> None:
+    """Without overlap, both have the same dedupe key."""
+    one(session, DUE, "busy")
+    session.execute("UPDATE pgqueue_schedule SET overlap = false, next_fire_at = '2000-01-01' WHERE name = 'busy'")
+    business.execute("SELECT pgqueue_schedule_run('busy')")
+    thread = threading.Thread(target=scheduler)
+    thread.start()
+    thread.join(20)
+    stuck = thread.is_alive()
+    business.commit()
+    thread.join(20)
+    assert not stuck
+    fired = column(session, "SELECT headers ->> 'schedule' FROM pgqueue_message ORDER BY 1")
+    assert fired == ["busy", "nightly"]
+    scheduler()
+    assert set(column(session, "SELECT outcome FROM pgqueue_schedule_tick WHERE schedule = 'busy'")) == {
+        "created", "duplicate",
+    }  # fmt: skip
+
+
 def test_editing_waits_for_no_scheduler_and_the_next_plan_is_the_new_one(session: Session, schedule: int) -> None:
     scheduler()
     Schedule.objects.filter(pk=schedule).update(every=timedelta(hours=5))

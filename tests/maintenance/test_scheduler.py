@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
 
 from django_pgqueue import channel_pause, channel_release, channel_set, dequeue, handler, schedule_run
 from django_pgqueue.backoff import Exponential
+from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler, due
 from django_pgqueue.models import Message, Schedule, ScheduleTick
 from tests.maintenance.conftest import made, make, pass_time, plan
@@ -236,4 +239,33 @@ def test_what_waits_longest_comes_first():
     for name, ago in {"young": 5, "old": 500, "middle": 50}.items():
         make(name)
         plan(name, seconds=ago)
-    assert [schedule.name for schedule in due("default")] == ["old", "middle", "young"]
+    make("new")
+    assert [schedule.name for schedule in due("default")] == ["old", "middle", "young", "new"]
+
+
+def test_when_many_are_due_the_loop_comes_back_at_once():
+    Schedule.objects.bulk_create(
+        Schedule(name=f"s{n}", handler="h", every=timedelta(hours=1), next_fire_at=clock()) for n in range(150)
+    )
+    loop = MaintenanceLoop("default")
+    assert loop.run_due() == 0.0
+    assert len(made()) == 100
+    assert loop.run_due() > 0
+    assert len(made()) == 150
+
+
+@pytest.mark.auto_explain
+def test_looking_for_what_is_due_costs_the_same_however_many_wait(record_plans: Callable[..., list[dict[str, Any]]]):
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgqueue_schedule (name, handler, cron, next_fire_at)"
+            " SELECT 's' || n, 'h', '@daily', clock_timestamp() + n * interval '1 minute'"
+            " FROM generate_series(1, 5000) AS n"
+        )
+        cursor.execute("ANALYZE pgqueue_schedule")
+    plans = record_plans(connection.connection)
+    assert due("default") == []
+    scans = [plan["Plan"]["Plans"][0] for plan in plans if "pgqueue_schedule" in plan["Query Text"]]
+    assert len(scans) == 2
+    for scan in scans:
+        assert scan.get("Rows Removed by Filter", 0) == 0, scan
