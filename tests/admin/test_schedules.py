@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import channel_release, channel_set, handler, handlers
 from django_pgqueue.maintenance.scheduler import Scheduler
@@ -98,7 +100,11 @@ def test_an_edit_writes_what_was_edited_and_plans_anew(admin_client: Client) -> 
     schedule = make(time_zone="Europe/Berlin", payload={"all": True})
     planned = datetime(2030, 1, 1, tzinfo=UTC)
     Schedule.objects.update(next_fire_at=planned, last_fired_at=planned)
-    assert save(admin_client, schedule, cron="30 2 * * *", priority="4") == []
+    with CaptureQueriesContext(connection) as captured:
+        assert save(admin_client, schedule, cron="30 2 * * *", priority="4") == []
+    [update] = [entry["sql"] for entry in captured if entry["sql"].startswith('UPDATE "pgqueue_schedule"')]
+    assert '"priority" = 4' in update
+    assert "fire_at" not in update
     assert Schedule.objects.get().next_fire_at == planned
     assert save(admin_client, schedule, cron="45 2 * * *", priority="4") == []
     schedule.refresh_from_db()
