@@ -50,7 +50,7 @@ class Producer:
         self._turn = 0
         self._announced_until = 0.0
         self._stopped = False
-        self._paused = False
+        self._paused = self._pause_wanted = False
         self._wake = threading.Event()
         self._thread = Role("producer", self._run, crashed=crashed)
 
@@ -59,11 +59,8 @@ class Producer:
 
     def pause(self, paused: bool) -> None:
         """Take nothing new, until further notice; what is here is done."""
-        if paused != self._paused:
-            self._paused = paused
-            words = "paused" if paused else "resumed"
-            extra = {"event": f"worker_{words}", "worker": self._options.name}
-            logger.info("worker %s is %s", self._options.name, words, extra=extra)
+        if paused != self._pause_wanted:
+            self._pause_wanted = paused
             self._wake.set()
 
     def start(self) -> None:
@@ -85,6 +82,8 @@ class Producer:
         # Cleared before the look: what arrives after it, wakes us.
         self._wake.clear()
         quiet = self._held() == 0
+        if self._pause_wanted != self._paused:
+            self._say_paused()
         if self._paused:
             self._wake.wait(self._poll)
             return 0
@@ -101,6 +100,12 @@ class Producer:
         else:
             self._wake.wait(self._poll)
         return found
+
+    def _say_paused(self) -> None:
+        """Not before it is true: a dequeue that was under way has ended."""
+        self._paused = self._pause_wanted
+        extra = {"event": "worker_paused" if self._paused else "worker_resumed", "worker": self._options.name}
+        logger.info("worker %s is %s", self._options.name, "paused" if self._paused else "resumed", extra=extra)
 
     def look(self, room: int) -> int:
         """Dequeue up to ``room`` messages, from each queue in turn."""

@@ -28,6 +28,8 @@ class Shutdown:
         self.reason = ""
         self._on_second = on_second
         self._signals = 0
+        self._hangup = False
+        self._terminal = has_terminal()
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
@@ -54,10 +56,17 @@ class Shutdown:
             self.sleep()
         return self.reason
 
-    def install(self) -> None:
-        """Catch the signals; in the main thread only, elsewhere there are none."""
+    def install(self, *, hangup: bool = False) -> None:
+        """Catch the signals; in the main thread only, elsewhere there are none. ``hangup``: SIGHUP too."""
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._signalled) for number in SIGNALS}
+            if hangup:
+                self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hung_up)
+
+    def take_hangup(self) -> bool:
+        """Was there a SIGHUP since the last time?"""
+        hangup, self._hangup = self._hangup, False
+        return hangup
 
     def restore(self) -> None:
         for number, handler in self._previous.items():
@@ -78,3 +87,19 @@ class Shutdown:
             self._on_second()
             os._exit(128 + number)
         self.request(name)
+
+    def _hung_up(self, number: int, frame: FrameType | None) -> None:
+        if self._terminal and not has_terminal():
+            self.request("the terminal is gone")
+        else:
+            self._hangup = True
+            self.nudge()
+
+
+def has_terminal() -> bool:
+    """Is there a terminal that this process belongs to?"""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

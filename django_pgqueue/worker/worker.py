@@ -36,6 +36,7 @@ from django_pgqueue.worker.slots import Slots
 from django_pgqueue.worker.supervisor.link import Link
 from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
 from django_pgqueue.worker.supervisor.subordinate import Inbox, Reports
+from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -43,6 +44,7 @@ logger = logging.getLogger("django_pgqueue.worker")
 SETTLE_TIMEOUT = 10.0
 # Of a lease: without a supervisor nobody extends it, and this process must be gone before it is over.
 LAST_PART = 0.8
+VITALS_INTERVAL = 1.0
 
 
 def _together(delivery: Delivery) -> int:
@@ -71,11 +73,14 @@ class Worker:
         companion: Callable[[Callable[[], None]], Companion] | None = None,
         link: Link | None = None,
         board: Board | None = None,
+        vitals: Vitals | None = None,
     ) -> None:
         self.options = options
         self.board = board or Board()
         self.ledger = Ledger(options.using, options.name)
         self.shutdown = Shutdown()
+        self._vitals = vitals or Vitals()
+        self._registration: Registration | None = None
         self._crashes: list[str] = []
         self._outage = Outage(options.using, options.name)
         using, outage, crashed = options.using, self._outage, self._crashed
@@ -131,7 +136,7 @@ class Worker:
 
     def _alone(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
         options, outage, crashed = self.options, self._outage, self._crashed
-        registration = Registration(
+        registration = self._registration = Registration(
             options,
             describe=lambda: [self.describe()],
             on_paused=lambda names: self._producer.pause(options.name in names),
@@ -168,9 +173,14 @@ class Worker:
         keep_alive()
         try:
             self._start()
-            reason = self.shutdown.wait()
-            clean = self._stop(reason)
+            self._vitals.start(self.health)
+            while not self.shutdown.reason:
+                self.shutdown.sleep(VITALS_INTERVAL)
+                self._vitals.beat()
+            self._vitals.stopping()
+            clean = self._stop(self.shutdown.reason)
         finally:
+            self._vitals.stop()
             self.shutdown.restore()
             self.shutdown.close()
         return clean and not self._crashes
@@ -195,6 +205,14 @@ class Worker:
             totals=self.ledger.totals(),
             memory_bytes=memory_bytes(),
         )
+
+    def health(self) -> Health:
+        """Of one that runs alone."""
+        silence = 0.0 if self._registration is None else time.monotonic() - self._registration.written_at
+        problems = ["the database does not answer"] if silence > LONGEST_SILENCE else []
+        about = self.describe()
+        worker = {"name": about.name, "pid": about.pid, "state": about.state, "running": len(about.running)}
+        return Health(about.state, problems, [worker])
 
     def _start(self) -> None:
         options = self.options

@@ -97,6 +97,17 @@ def test_the_lines_for_pg_cron_are_those_that_the_command_prints() -> None:
     assert statements.strip() in told
 
 
+def test_every_event_of_the_log_is_there() -> None:
+    sources = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    logged = set(re.findall(r'"event": "([a-z_]+)"', sources))
+    logged |= set(re.findall(r'"event": "[a-z_]+" if .+? else "([a-z_]+)"', sources))
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", page("docs/reference/logging.md"), re.MULTILINE)
+    told = {word for row in rows for word in re.findall(r"`([a-z_]+)`", row)}
+
+    assert logged
+    assert logged <= told
+
+
 def test_every_check_is_there() -> None:
     sources = "".join(path.read_text() for path in (PACKAGE / "checks").glob("*.py"))
     ids = set(re.findall(r'"(pgqueue\.[EW]\d+)"', sources))

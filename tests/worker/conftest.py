@@ -104,6 +104,11 @@ def register() -> Iterator[Callable[..., None]]:
         handlers.unregister(name)
 
 
+def under(processes: int) -> list[str]:
+    # Watching files costs time that the tests need.
+    return [f"--processes={processes}", *(["--no-reload"] if processes else [])]
+
+
 class Process:
     """`manage.py runqueueworker` with the scripted handlers; all in one process, unless `processes` says otherwise."""
 
@@ -111,7 +116,7 @@ class Process:
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", f"--processes={processes}", *arguments],
+            [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *under(processes), *arguments],
             env={**environment, "DJANGO_SETTINGS_MODULE": "tests.worker.settings", "PYTHONPATH": path},
             cwd=REPOSITORY,
             stdout=self.output,

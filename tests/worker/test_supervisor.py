@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from django.utils import timezone
 
-from django_pgqueue.models import Message, Worker
-from tests.worker.conftest import Process, effects, eventually, mark, script, scripts, where
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message, Worker
+from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, where
 
 Spawn = Callable[..., Process]
 
 
 def pids() -> list[int]:
-    """Of the children, as their rows say."""
+    """Of the children that are at work, as their rows say."""
     return sorted(Worker.objects.filter(state="running").values_list("pid", flat=True))
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def test_two_processes_drain_a_backlog_and_all_end(spawn: Spawn) -> None:
@@ -42,14 +55,203 @@ def test_a_signal_stops_all_processes_and_nothing_is_lost(spawn: Spawn, number: 
     assert not Worker.objects.exists()
 
 
+def test_leases_live_until_the_last_process_has_ended(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "go"])
+    worker = spawn("--lease", "0.6", processes=1)
+    eventually(lambda: effects())
+    worker.signal(signal.SIGTERM)
+    eventually(lambda: "stopping" in worker.log)
+    before = Message.objects.get(id=message).lease_expires_at
+    eventually(lambda: Message.objects.get(id=message).lease_expires_at > before + timedelta(seconds=1))
+    mark("go")
+    assert worker.wait() == 0
+    assert where(message) == "completed"
+
+
+def test_what_does_not_end_in_time_is_given_back_at_the_end(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "never"])
+    worker = spawn("--shutdown-timeout", "0.3", "--lease", "600", processes=1)
+    eventually(lambda: effects())
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 1
+    assert where(message) == "live: ready"
+    # To be stopped is no failure of its own.
+    assert Message.objects.get(id=message).attempts == 0
+
+
+def test_a_second_signal_ends_all_processes_at_once(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "never"])
+    worker = spawn(processes=2)
+    eventually(lambda: effects())
+    children = eventually(lambda: len(pids()) == 2 and pids())
+    worker.signal(signal.SIGTERM)
+    eventually(lambda: "stopping" in worker.log)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(5) == 128 + signal.SIGTERM
+    eventually(lambda: all(gone(child) for child in children))
+    assert where(message) == "live: leased"
+
+
 def test_a_killed_child_is_replaced_and_its_messages_are_redelivered_at_once(spawn: Spawn) -> None:
     running = script(["effect"], ["first", ["await", "never"]])
-    worker = spawn("--lease", "600", "--concurrency", "1", processes=1)
+    spawned = spawn("--lease", "600", "--concurrency", "1", processes=1)
     eventually(lambda: effects())
     [child] = eventually(pids)
     os.kill(child, signal.SIGKILL)
     eventually(lambda: where(running) == "completed")
     assert effects() == [(running, 1), (running, 2)]
-    assert "died: SIGKILL" in worker.log
-    [another] = eventually(pids)
-    assert another != child
+    [error] = ArchivedMessage.objects.get(id=running).errors
+    assert error["type"] == "WorkerDied"
+    assert "SIGKILL" in error["message"]
+    assert "died: SIGKILL" in spawned.log
+    eventually(lambda: pids() not in ([], [child]))
+
+
+def test_messages_that_a_dead_process_had_not_started_keep_their_attempt(spawn: Spawn) -> None:
+    script(["mark", "running"], ["await", "never"])
+    waiting = scripts(5, ["effect"])
+    spawn("--lease", "600", "--concurrency", "1", "--once", "--batch", "6", processes=1)
+    eventually(lambda: marks("running"))
+    [child] = eventually(pids)
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: Message.objects.filter(id__in=waiting, status=Message.Status.READY, attempts=0).count() == 5)
+
+
+@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic"])
+def test_nothing_is_lost_when_processes_are_killed_under_load(spawn: Spawn, handler: str) -> None:
+    messages = scripts(600, ["effect"], ["sleep", 0.002], handler=handler, max_attempts=50)
+    spawn("--lease", "600", processes=2)
+    for done in (100, 250, 400):
+        eventually(lambda done=done: ArchivedMessage.objects.count() > done)
+        os.kill(eventually(pids)[0], signal.SIGKILL)
+    eventually(lambda: not Message.objects.exists(), timeout=60)
+    assert {where(message) for message in messages} == {"completed"}
+    done = [message for message, _ in effects()]
+    assert set(done) == set(messages)
+    if handler == "scripted.atomic":
+        assert len(done) == len(messages), "atomic effects are exactly once"
+
+
+def test_children_of_a_killed_supervisor_end_what_they_run_and_go(spawn: Spawn) -> None:
+    running, waiting = script(["effect"], ["await", "go"]), script(["effect"])
+    worker = spawn("--lease", "20", "--concurrency", "1", "--once", "--batch", "2", processes=1)
+    eventually(lambda: effects())
+    [child] = eventually(pids)
+    worker.signal(signal.SIGKILL)
+    eventually(lambda: where(waiting) == "live: ready")
+    assert not gone(child)
+    mark("go")
+    eventually(lambda: where(running) == "completed")
+    eventually(lambda: gone(child))
+
+
+def test_children_of_a_killed_supervisor_are_gone_before_their_leases(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "never"])
+    worker = spawn("--lease", "3", processes=1)
+    eventually(lambda: effects())
+    [child] = eventually(pids)
+    worker.signal(signal.SIGKILL)
+    eventually(lambda: gone(child))
+    assert where(message) == "live: leased"
+
+
+def test_a_handler_that_holds_the_gil_keeps_its_lease(spawn: Spawn) -> None:
+    message = script(["mark", "running"], ["hold the GIL", 4], ["effect"])
+    spawn("--lease", "1", processes=1)
+    another = spawn("--lease", "1", processes=1)
+    eventually(lambda: where(message) == "completed")
+    assert effects() == [(message, 1)]
+    assert marks("running") == 1
+    assert "lease" not in another.log.replace("lease 0:00:01", "")
+
+
+def test_what_waits_behind_a_handler_that_holds_the_gil_is_given_to_others(spawn: Spawn) -> None:
+    script(["mark", "running"], ["hold the GIL", 30])
+    waiting = scripts(3, ["effect"])
+    stuck = spawn("--lease", "1", "--concurrency", "1", "--once", "--batch", "4", processes=1)
+    eventually(lambda: marks("running"))
+    spawn("--lease", "1", processes=1)
+    eventually(lambda: len(effects()) == 3)
+    assert {where(message) for message in waiting} <= {"completed", "live: leased"}
+    assert "giving back 3 message(s)" in stuck.log
+
+
+def test_a_handler_that_crashes_the_process_ends_as_poison_and_the_others_go_on(spawn: Spawn) -> None:
+    poison = script(["segfault"], max_attempts=2)
+    others = scripts(100, ["effect"], ["sleep", 0.01], max_attempts=50)
+    worker = spawn("--lease", "600", "--concurrency", "2", processes=2)
+    eventually(lambda: where(poison) == "dead: poison", timeout=30)
+    eventually(lambda: not Message.objects.exists(), timeout=30)
+    assert {where(message) for message in others} == {"completed"}
+    [first, second] = DeadLetter.objects.get(id=poison).errors
+    assert "SIGSEGV" in first["message"]
+    assert "SIGSEGV" in second["message"]
+    # Where it crashed, for whoever reads the log.
+    assert "Fatal Python error: Segmentation fault" in worker.log
+    assert "string_at" in worker.log
+
+
+def test_a_process_whose_code_does_not_load_is_started_again_more_and_more_seldom(
+    spawn: Spawn, environment: dict[str, str], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    environment = {**environment, "BROKEN": str(broken)}
+    worker = Process(environment, processes=1)
+    try:
+        [child] = eventually(pids)
+        broken.touch()
+        os.kill(child, signal.SIGKILL)
+        eventually(lambda: worker.log.count("the next process starts in") >= 3, timeout=30)
+        assert "the settings are broken" in worker.log
+        # 0.5 s, 1 s, 2 s: no more than so many starts.
+        assert worker.log.count("started") <= 2 + 5
+        broken.unlink()
+        message = script(["effect"])
+        eventually(lambda: where(message) == "completed", timeout=30)
+    finally:
+        worker.close()
+
+
+def test_once_gives_up_when_its_process_dies(spawn: Spawn) -> None:
+    script(["segfault"])
+    assert spawn("--once", processes=1).wait() == 1
+
+
+def test_the_rows_say_what_the_processes_do(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "go"])
+    worker = spawn("--queue", "default", "--concurrency", "3", processes=2)
+    busy = eventually(lambda: Worker.objects.exclude(running=[]).first())
+    assert [entry["id"] for entry in busy.running] == [message]
+    rows = eventually(lambda: Worker.objects.filter(state="running").count() == 2 and Worker.objects.all())
+    assert {row.pid for row in rows} == set(worker.children)
+    assert {row.supervisor.split(":")[1] for row in rows} == {str(worker.popen.pid)}
+    assert {row.concurrency for row in rows} == {3}
+    mark("go")
+    eventually(lambda: Worker.objects.filter(totals__completed=1).exists())
+    assert all(row.memory_bytes > 1_000_000 for row in Worker.objects.exclude(totals={}))
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert not Worker.objects.exists()
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_worker_that_is_paused_in_the_database_takes_nothing_new(spawn: Spawn, processes: int) -> None:
+    worker = spawn(processes=processes)
+    eventually(lambda: Worker.objects.filter(state="running").exists())
+    Worker.objects.update(paused_at=timezone.now())
+    eventually(lambda: "is paused" in worker.log)
+    message = script(["effect"])
+    time.sleep(0.5)
+    assert where(message) == "live: ready"
+    Worker.objects.update(paused_at=None)
+    eventually(lambda: where(message) == "completed")
+
+
+@pytest.mark.usefixtures("queue")
+def test_processes_that_would_work_on_another_database_refuse() -> None:
+    message = script(["effect"])
+    # The settings of this process were changed: the tests have a database of their own.
+    with pytest.raises(SystemExit) as ended:
+        call_command("runqueueworker", "--drain", "--no-reload", skip_checks=True)
+    assert ended.value.code == 1
+    assert where(message) == "live: ready"

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
@@ -18,6 +20,7 @@ from django_pgqueue.worker.logs import configure_logging
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
 from django_pgqueue.worker.supervisor.supervisor import Supervisor
+from django_pgqueue.worker.vitals import Vitals
 from django_pgqueue.worker.worker import Worker
 
 
@@ -33,6 +36,13 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 positive = at_least(1)
+
+
+def address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65_535:
+        raise ArgumentTypeError(f"{text} is not a port, nor host:port")
+    return host.strip("[]"), int(port)
 
 
 def seconds(*, zero: bool = False) -> Callable[[str], timedelta]:
@@ -53,10 +63,6 @@ class Command(BaseCommand):
         parser.add_argument(
             "--queue", action="append", dest="queues", metavar="NAME", help="repeatable (default: default)"
         )
-        parser.add_argument(
-            "--processes", type=at_least(0), default=1, metavar="N",
-            help="processes that run handlers, under this one; 0: this one runs them (default: %(default)s)",
-        )  # fmt: skip
         parser.add_argument(
             "--concurrency",
             type=positive,
@@ -87,7 +93,32 @@ class Command(BaseCommand):
             "--shutdown-timeout", type=seconds(zero=True), default=timedelta(seconds=30),
             help="seconds that running handlers get to end (default: 30)",
         )  # fmt: skip
+        self._add_process_arguments(parser)
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+
+    def _add_process_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--processes", type=at_least(0), default=1, metavar="N",
+            help="processes that run handlers, under this one; 0: this one runs them (default: %(default)s)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--max-messages", type=positive, metavar="N", help="replace a process after so many messages"
+        )
+        parser.add_argument(
+            "--max-age", type=seconds(), metavar="SECONDS", help="replace a process after so many seconds"
+        )
+        parser.add_argument(
+            "--max-memory", type=positive, metavar="MB", help="replace a process that occupies so many megabytes"
+        )
+        parser.add_argument(
+            "--reload", action=BooleanOptionalAction, help="replace the processes when a file changes (default: DEBUG)"
+        )
+        parser.add_argument(
+            "--probe-port", type=address, metavar="[HOST:]PORT", help="answer /livez and /readyz by HTTP"
+        )
+        parser.add_argument(
+            "--heartbeat-file", type=Path, metavar="FILE", help="refresh this file as long as the worker is alive"
+        )
 
     def handle(self, *, verbosity: int, **given: Any) -> None:
         using = alias(given["database"])
@@ -111,17 +142,37 @@ class Command(BaseCommand):
             notify="always" if notify == "always" else "waiting",
             once=given["once"],
             drain=given["drain"],
+            max_messages=given["max_messages"],
+            max_age=given["max_age"],
+            max_memory=given["max_memory"] and given["max_memory"] << 20,
         )
 
         def maintenance(wake: Callable[[], None]) -> MaintenanceLoop:
             return MaintenanceLoop(using, on_promoted=wake)
 
-        if given["processes"]:
-            clean = Supervisor(orders(options, verbosity), given["processes"], companion=maintenance).run()
+        processes, reload = given["processes"], given["reload"]
+        if reload and not processes:
+            raise CommandError("--reload replaces processes: it needs --processes 1 at least.")
+        vitals = make_vitals(given["probe_port"], given["heartbeat_file"])
+        if processes:
+            reload = django_settings.DEBUG if reload is None else reload
+            parent = Supervisor(
+                orders(options, verbosity), processes, companion=maintenance, reload=reload, vitals=vitals
+            )
+            clean = parent.run()
         else:
-            clean = Worker(options, companion=maintenance).run()
+            clean = Worker(options, companion=maintenance, vitals=vitals).run()
         if not clean:
             sys.exit(1)
+
+
+def make_vitals(address: tuple[str, int] | None, file: Path | None) -> Vitals:
+    if file is not None and not file.absolute().parent.is_dir():
+        raise CommandError(f"The folder of --heartbeat-file {file} does not exist.")
+    try:
+        return Vitals(address=address, file=file)
+    except OSError as error:
+        raise CommandError(f"--probe-port: cannot listen on {address}: {error}") from error
 
 
 def orders(options: WorkerOptions, verbosity: int) -> Orders:

@@ -4,60 +4,52 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Any
+from queue import Empty, SimpleQueue
 
 from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.lifecycle.retry import retry
-from django_pgqueue.worker.board import Running
+from django_pgqueue.models import Message
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.supervisor.link import Held
+from django_pgqueue.worker.supervisor.link import Held, held
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "undertaker"
+# Seconds. The last dequeue of a killed process may be committed after its end.
+LOOK_AGAIN = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Inheritance:
-    """Messages that somebody else shall have.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """What a child leaves behind.
 
-    ``failed`` are retried, under their policy, with ``error``; ``reason``: of the dead letter when their attempts are
-    used up. ``innocent`` are given back, and their attempt does not count.
+    The messages ``failed`` are retried, under their policy: with ``error``, its type and text, and with ``reason`` for
+    the dead letter when their attempts are used up. The others are given back, and their attempt does not count.
+    ``leases``: all of them; None: whatever the database says.
     """
 
-    failed: list[Held]
-    innocent: list[Held]
-    error: dict[str, Any]
-    reason: str
+    worker: str
+    failed: frozenset[int] = frozenset()
+    error: tuple[str, str] = ("", "")
+    reason: str = ""
+    leases: list[Held] | None = None
 
 
-def after_death(held: list[Held], running: list[Running], *, worker: str, end: str) -> Inheritance:
+def after_death(worker: str, *, running: frozenset[int], end: str) -> Estate:
     """It died by itself: each message that it ran may be the cause."""
-    suspects = {entry.id for entry in running}
-    error = {"type": "WorkerDied", "message": f"The process of the worker {worker} ended while this ran: {end}."}
-    return divide(held, suspects, error, "poison")
+    error = ("WorkerDied", f"The process of the worker {worker} ended while this ran: {end}.")
+    return Estate(worker=worker, failed=running, error=error, reason="poison")
 
 
-def after_execution(held: list[Held], guilty: frozenset[int], *, worker: str, why: str) -> Inheritance:
-    """The supervisor killed it, because of messages that ran past their deadline or for no fault of any."""
-    error = {"type": "HandlerTimeout", "message": f"The process of the worker {worker} was killed: {why}."}
-    return divide(held, set(guilty), error, "timed_out")
-
-
-def divide(held: list[Held], failed: set[int], error: dict[str, Any], reason: str) -> Inheritance:
-    # In the order of ids, which is the lock order.
-    ordered = sorted(held)
-    return Inheritance(
-        failed=[lease for lease in ordered if lease.id in failed],
-        innocent=[lease for lease in ordered if lease.id not in failed],
-        error=error,
-        reason=reason,
-    )
+def after_execution(worker: str, *, guilty: frozenset[int], why: str) -> Estate:
+    """The supervisor ended it, because of messages that ran past their deadline, or for no fault of any."""
+    error = ("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.")
+    return Estate(worker=worker, failed=guilty, error=error, reason="timed_out")
 
 
 class Undertaker:
@@ -70,55 +62,89 @@ class Undertaker:
         self._keeper = keeper
         self._outage = outage
         self._on_settled = on_settled
-        self._inheritances: SimpleQueue[Inheritance | None] = SimpleQueue()
+        self._estates: SimpleQueue[Estate | None] = SimpleQueue()
+        # To be looked at again, and when.
+        self._again: list[tuple[float, Estate]] = []
+        self._stopping = False
         self._gave_up = threading.Event()
         self._thread = Role(ROLE, self._run, crashed=crashed)
 
-    def put(self, inheritance: Inheritance) -> None:
-        if inheritance.failed or inheritance.innocent:
-            self._inheritances.put(inheritance)
+    def put(self, estate: Estate) -> None:
+        self._estates.put(estate)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
         """Write down what is there; returns whether it succeeded in time."""
-        self._inheritances.put(None)
+        self._estates.put(None)
         self._thread.join(timeout)
         self._gave_up.set()
         return not self._thread.is_alive()
 
-    def run_once(self, inheritance: Inheritance) -> dict[int, str]:
-        """Returns what became of each message that was still ours."""
-        failed, innocent = inheritance.failed, inheritance.innocent
-        self._keeper.settling([*failed, *innocent])
-        errors = [inheritance.error] * len(failed)
-        settled = dict(
-            retry(failed, errors=errors, reason=inheritance.reason, skip_lost=True, using=self._using) if failed else ()
+    def run_once(self, estate: Estate) -> dict[int, str]:
+        """Returns what became of each message that was still the child's."""
+        leases = self._leases(estate.worker) if estate.leases is None else estate.leases
+        # In the order of ids, which is the lock order.
+        failed = sorted(lease for lease in leases if lease.id in estate.failed)
+        innocent = sorted(lease for lease in leases if lease.id not in estate.failed)
+        self._keeper.settling(leases)
+        kind, text = estate.error
+        errors = [{"type": kind, "message": text}] * len(failed)
+        settled: dict[int, str] = dict(
+            retry(failed, errors=errors, reason=estate.reason, skip_lost=True, using=self._using)
         )
-        if innocent:
-            settled |= dict.fromkeys(give_back(innocent, using=self._using), "given_back")
-        self._keeper.release([*failed, *innocent])
+        settled |= dict.fromkeys(give_back(innocent, using=self._using), "given_back")
+        self._keeper.release(leases if estate.leases is not None else self._kept(estate.worker))
         return settled
+
+    def _leases(self, worker: str) -> list[Held]:
+        """The database knows what the child had no time to say."""
+        leased = Message.objects.using(self._using).filter(status=Message.Status.LEASED, worker=worker)
+        return held([(message, token.hex) for message, token in leased.values_list("id", "lease_token")], worker)
+
+    def _kept(self, worker: str) -> list[Held]:
+        return [lease for lease in self._keeper.held() if lease.worker == worker]
 
     def _run(self) -> None:
         dedicate(self._using)
-        while (inheritance := self._inheritances.get()) is not None:
+        while (estate := self._next()) is not None:
             settled = self._outage.patiently(
-                ROLE, lambda inheritance=inheritance: self.run_once(inheritance), sleep=self._gave_up.wait
+                ROLE, lambda estate=estate: self.run_once(estate), sleep=self._gave_up.wait
             )
-            self._report(inheritance, settled or {})
-            self._on_settled()
+            if settled:
+                self._report(estate, settled)
+                self._on_settled()
 
-    def _report(self, inheritance: Inheritance, settled: dict[int, str]) -> None:
-        for lease in inheritance.failed:
-            event = settled.get(lease.id)
-            if event is not None:
-                level = logging.ERROR if event == "dead_lettered" else logging.WARNING
+    def _next(self) -> Estate | None:
+        """The next estate, or one whose time has come to be looked at again; None at the end."""
+        while True:
+            due = self._again[0][0] - time.monotonic() if self._again else None
+            if due is not None and (due <= 0 or self._stopping):
+                return self._again.pop(0)[1]
+            if self._stopping:
+                return None
+            try:
+                estate = self._estates.get(timeout=due)
+            except Empty:
+                continue
+            if estate is None:
+                self._stopping = True
+            else:
+                if estate.leases is None:
+                    self._again.append((time.monotonic() + LOOK_AGAIN, estate))
+                return estate
+
+    def _report(self, estate: Estate, settled: dict[int, str]) -> None:
+        for message in sorted(estate.failed & settled.keys()):
+            event = settled[message]
+            if event in ("retried", "dead_lettered"):
                 logger.log(
-                    level, "%s: #%d, %s: %s", event, lease.id, inheritance.error["type"], inheritance.error["message"],
-                    extra={"event": event, "message_id": lease.id, "worker": lease.worker},
+                    logging.ERROR if event == "dead_lettered" else logging.WARNING,
+                    "%s: #%d, %s: %s", event, message, *estate.error,
+                    extra={"event": event, "message_id": message, "worker": estate.worker},
                 )  # fmt: skip
         given_back = sum(event == "given_back" for event in settled.values())
         if given_back:
-            logger.info("gave %d message(s) back that were not started", given_back, extra={"event": "given_back"})
+            extra = {"event": "given_back", "worker": estate.worker}
+            logger.info("gave %d message(s) back that were not started", given_back, extra=extra)

@@ -5,19 +5,34 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 
+class Token(str):
+    """Hexadecimal digits that do for a UUID: to make one of each would cost the supervisor the most."""
+
+    __slots__ = ()
+
+    @property
+    def hex(self) -> str:
+        return self
+
+
 class Held(NamedTuple):
-    """A lease as the supervisor knows it; for the lease keeper it does for a delivery. ``token``: hexadecimal digits.
+    """A lease as the supervisor knows it; for the lease keeper it does for a delivery.
 
     ``worker``: name of the child that has the message.
     """
 
     id: int
-    token: str
+    token: Token
     worker: str
+
+
+def held(leases: Iterable[tuple[int, str]], worker: str) -> list[Held]:
+    return [Held(message, Token(token), worker) for message, token in leases]
 
 
 class Link:

@@ -30,6 +30,17 @@ class Post:
     def manned(self) -> bool:
         return self.holder is not None and self.holder.ready
 
+    @property
+    def changing(self) -> bool:
+        return self.successor is not None or (self.holder is not None and bool(self.holder.recycle_reason))
+
+    @property
+    def failures(self) -> int:
+        return self._restarts.failures
+
+    def has(self, child: Child) -> bool:
+        return child is self.holder or child is self.successor
+
     def fill(self, *, may_replace: bool) -> None:
         """Start what is missing. ``may_replace``: no other post is about to replace its holder."""
         if self.finished:
@@ -47,24 +58,25 @@ class Post:
         elif self.holder.recycle_reason and due and may_replace:
             self.successor = self._spawn()
 
-    def lost(self, child: Child) -> float:
-        """The child has ended, whatever for. Returns the seconds until the next one may start."""
+    def vacate(self, child: Child) -> float:
+        """Its child has ended, whatever for. Returns the seconds until the next one may start."""
         if child is self.holder:
             self.holder = None
-        elif child is self.successor:
-            self.successor = None
         else:
-            return 0.0
+            self.successor = None
         now = time.monotonic()
         delay = self._restarts.delay(lived=now - child.started_at, was_ready=child.ready)
         self._start_at = now + delay
         return delay
 
-    def hurry(self) -> None:
-        """Something has changed: what failed to start may start now."""
+    def replace(self, reason: str) -> None:
+        """Something has changed: a new child shall take over. What failed to start may start now."""
         self._restarts.forget()
         self._start_at = 0.0
-
-    @property
-    def failures(self) -> int:
-        return self._restarts.failures
+        if self.successor is not None:
+            # It may have read what was there before the change. It holds nothing yet.
+            self._stop(self.successor, reason)
+            self.successor.kill()
+            self.successor = None
+        if self.holder is not None:
+            self.holder.recycle_reason = reason

@@ -52,6 +52,8 @@ class Child:
         self.ready = False
         self.report: Description | None = None
         self.paused = False
+        # Others have been given what it had not started.
+        self.relieved = False
         self.recycle_reason = ""
         # Why, and since when, it has been asked to stop; and by when it must have ended.
         self.stop_reason = ""
@@ -68,6 +70,15 @@ class Child:
         self.send(replace(orders, options=replace(orders.options, name=self.name)))
         self._reader.start()
         self._writer.start()
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """For its lines in the log."""
+        return {"worker": self.name, "pid": self.pid}
+
+    @property
+    def state(self) -> str:
+        return "stopping" if self.stop_reason else "running" if self.ready else "starting"
 
     def send(self, *frame: Any) -> None:
         """Never blocks: a child may be stopped, or hold its GIL."""
@@ -108,11 +119,10 @@ class Child:
 
     def describe(self, supervisor: str) -> Description:
         """By its last report; what it runs is seen even when it hangs."""
-        state = "stopping" if self.stop_reason else "running" if self.ready else "starting"
         return Description(
             name=self.name,
             pid=self.pid,
-            state=state,
+            state=self.state,
             supervisor=supervisor,
             running=as_json(self.board.running()),
             totals=self.report.totals if self.report else {},

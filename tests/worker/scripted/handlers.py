@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -49,6 +50,11 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
                     return play(delivery, arguments)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "hold the GIL":
+                seconds = arguments[0]
+                ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+            case "segfault":
+                ctypes.string_at(0)
             case "exit":
                 raise SystemExit(*arguments)
             case "fail":

@@ -1,0 +1,93 @@
+"""Processes that make way for fresh ones: by what they did, by a signal, by a changed file."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from django_pgqueue.models import Message, Worker
+from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, where
+from tests.worker.scripted import handlers as scripted
+
+Spawn = Callable[..., Process]
+
+
+def pids() -> set[int]:
+    return set(Worker.objects.filter(state="running").values_list("pid", flat=True))
+
+
+@pytest.mark.parametrize(
+    "option", [["--max-messages", "10"], ["--max-age", "0.5"], ["--max-memory", "1"]], ids=lambda option: option[0]
+)
+def test_a_process_that_has_done_enough_is_replaced(spawn: Spawn, option: list[str]) -> None:
+    first = scripts(20, ["effect"])
+    worker = spawn(*option, processes=1)
+    eventually(lambda: worker.log.count("is to be replaced") >= 1)
+    eventually(lambda: worker.log.count("ended: exit status 0") >= 1)
+    second = scripts(20, ["effect"])
+    eventually(lambda: not Message.objects.exists())
+    assert sorted(effects()) == [(message, 1) for message in first + second]
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
+def test_a_worker_without_processes_ends_when_it_has_done_enough(spawn: Spawn) -> None:
+    scripts(10, ["effect"])
+    worker = spawn("--max-messages", "10")
+    assert worker.wait() == 0
+    assert "recycling: 10 messages are done" in worker.log
+
+
+def test_a_hangup_replaces_all_processes_and_ends_what_they_run(spawn: Spawn) -> None:
+    running = script(["mark", "running"], ["await", "go"])
+    worker = spawn("--lease", "600", processes=2)
+    old = eventually(lambda: len(pids()) == 2 and pids())
+    eventually(lambda: marks("running"))
+    worker.signal(signal.SIGHUP)
+    new = eventually(lambda: len(pids()) == 2 and not pids() & old and pids(), timeout=30)
+    assert where(running) == "live: leased"
+    message = script(["effect"])
+    eventually(lambda: where(message) == "completed")
+    mark("go")
+    eventually(lambda: where(running) == "completed")
+    assert marks("running") == 1
+    eventually(lambda: set(worker.children) == new)
+
+
+def test_new_code_that_does_not_load_leaves_the_old_processes_at_work(
+    spawn: Spawn, environment: dict[str, str], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    worker = Process({**environment, "BROKEN": str(broken)}, processes=1)
+    try:
+        old = eventually(pids)
+        broken.touch()
+        worker.signal(signal.SIGHUP)
+        eventually(lambda: "died: exit status 1" in worker.log)
+        message = script(["effect"])
+        eventually(lambda: where(message) == "completed")
+        assert pids() == old
+        broken.unlink()
+        # What failed before is tried at once when somebody asks for it.
+        worker.signal(signal.SIGHUP)
+        eventually(lambda: pids() and not pids() & old, timeout=30)
+    finally:
+        worker.close()
+
+
+def test_a_file_that_changes_replaces_the_processes(spawn: Spawn) -> None:
+    worker = spawn("--reload", processes=1)
+    old = eventually(pids)
+    # The first look of the file watch must be over: every second it looks again.
+    eventually(lambda: touched_is_noticed(worker), timeout=30)
+    assert "handlers.py has changed" in worker.log
+    eventually(lambda: pids() and not pids() & old, timeout=30)
+
+
+def touched_is_noticed(worker: Process) -> bool:
+    os.utime(scripted.__file__)
+    return "replacing all processes" in worker.log
