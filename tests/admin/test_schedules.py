@@ -35,7 +35,9 @@ FORM = {
 
 
 @pytest.fixture(autouse=True)
-def _handler() -> Iterator[None]:
+def _handler(db: None) -> Iterator[None]:
+    """And none of the demo's schedules."""
+    Schedule.objects.all().delete()
     handler("reports.make")(lambda delivery: None)
     yield
     handlers.unregister("reports.make")
@@ -58,11 +60,11 @@ def save(client: Client, schedule: Schedule | None = None, **values: str) -> lis
 @pytest.mark.parametrize("when", [{"cron": "30 2 * * *"}, {"every": "00:10:00"}])
 def test_a_schedule_is_made_by_hand(admin_client: Client, when: dict[str, str]) -> None:
     assert save(admin_client, **when) == []
-    schedule = Schedule.objects.get()
+    schedule = Schedule.objects.get(name="nightly")
     assert (schedule.handler, schedule.payload, schedule.declared_in) == ("reports.make", {"all": True}, "")
     assert (schedule.cron, schedule.every) in {("30 2 * * *", None), (None, timedelta(minutes=10))}
     Scheduler().run_once("default")
-    assert Schedule.objects.get().next_fire_at > datetime.now(UTC)
+    assert Schedule.objects.get(name="nightly").next_fire_at > datetime.now(UTC)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def test_nothing_goes_without_a_retention(settings):
 
 
 def test_schedules_go_that_were_removed_from_code_long_ago():
+    Schedule.objects.all().delete()
     now = a_moment_of_the_database()
     for name, removed_at in {
         "long ago": now - timedelta(days=8), "just now": now - timedelta(days=1), "there": None,

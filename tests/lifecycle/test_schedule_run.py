@@ -12,6 +12,11 @@ from django_pgqueue.models import Schedule, ScheduleTick
 from tests.lifecycle.conftest import a_moment_of_the_database, refused, rolled_back, sql
 
 
+@pytest.fixture(autouse=True)
+def _none_of_the_demo(db: None) -> None:
+    Schedule.objects.all().delete()
+
+
 def make(**values: object) -> None:
     Schedule.objects.create(**{"name": "nightly", "handler": "reports.make", "cron": "30 2 * * *"} | values)
 
