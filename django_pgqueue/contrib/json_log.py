@@ -1,0 +1,26 @@
+"""Log records as JSON, one a line, with the keys of docs/reference/logging.md."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+# What each record has; the rest came as ``extra``.
+STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """For ``LOGGING``. Tracebacks are those that were redacted already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= {key: value for key, value in vars(record).items() if key not in STANDARD}
+        if record.exc_info or record.exc_text:
+            entry["exception"] = record.exc_text or self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
