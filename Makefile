@@ -27,7 +27,7 @@ test: $(READY)  ## the whole test suite, on a throw-away server
 bench: $(READY)  ## the benchmarks
 	$(PYTHON) -m tests.benchmarks
 
-bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; more than an hour)
+bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about two hours)
 	$(PYTHON) -m tests.benchmarks peers
 
 lint: $(READY)  ## style, import rules, missing migrations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def present(peers: list[Peer]) -> tuple[Peer, ...]:
 
 
 def run(chosen: argparse.Namespace, peers: tuple[Peer, ...], facts: dict[str, str]) -> list[Outcome]:
-    """One workload after the other; the report is written after each, because all of it takes more than an hour."""
+    """One workload after the other; the report is written after each, because all of it takes hours."""
     versions = {peer.name: peer.environment.version() for peer in peers}
     labels = {f"{peer.name}, {name}": found.label for peer in peers for name, found in peer.settings.items()}
     labels[f"{OURS}, child"] = "default, a child killed"
@@ -89,6 +90,8 @@ def main(given: list[str]) -> None:
     peers = present([peer for peer in everyone if peer.name in (*chosen.peers, OURS)])
     if chosen.install:
         return
+    # As Ctrl-C does: the workers and the server are ended, not left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     facts = machine.facts()
     facts["command"] = shlex.join(["python", "-m", "tests.benchmarks", "peers", *given])
     outcomes = run(chosen, peers, facts)
