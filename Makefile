@@ -24,6 +24,9 @@ test: $(READY)  ## the whole test suite, on a throw-away server
 	$(if $(SQL_TESTS),$(PYTHON) -m pytest --pg=other $(SQL_TESTS))
 	$(PYTHON) -m pytest
 
+tools:  ## programs that some tests need beside Python: PgBouncer, libfaketime
+	@.ci/tools
+
 bench: $(READY)  ## the benchmarks
 	$(PYTHON) -m tests.benchmarks
 
@@ -58,4 +61,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test bench bench-peers lint psql stop clean
+.PHONY: help demo admin test tools bench bench-peers lint psql stop clean

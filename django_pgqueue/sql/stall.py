@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-logger = logging.getLogger("django_pgqueue.database")
+logger = logging.getLogger("django_pgqueue.worker")
 
 # Seconds. What takes so long is lost, nearly always; what is only slow gets twice the time at each new try.
 LIMIT = 10.0

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 from collections.abc import Callable
+from uuid import uuid4
 
 import psycopg
 from django.db import DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.sql.stall import expect_answers
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
 
+logger = logging.getLogger("django_pgqueue.worker")
+
 # Seconds without a notification after which it asks whether the server is still there.
 CHECK_INTERVAL = 5.0
+# Seconds within which a notification must come through a pooler; and until it tries again whether one does.
+ECHO_LIMIT = 3.0
+DEAF_INTERVAL = 60.0
 
 
 class Listener:
@@ -41,6 +49,7 @@ class Listener:
         self._outage = outage
         self._wake = wake
         self._stopped = False
+        self._deaf = False
         self._stop_reader, self._stop_writer = os.pipe()
         self._thread = Role("listener", self._run, crashed=crashed)
 
@@ -58,22 +67,59 @@ class Listener:
     def _run(self) -> None:
         failures = 0
         while not self._stopped:
-            connection = without_pool(connections[self._alias])
-            connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{self._worker}"[:63]
-            expect_answers(connection)
+            connection = self._make_connection()
             try:
                 connection.connect()
-                connection.connection.execute("LISTEN pgqueue")
+                session = connection.connection
+                pooled = session.execute("SELECT pg_backend_pid()").fetchone() != (session.info.backend_pid,)
+                session.execute("LISTEN pgqueue")
                 failures = 0
                 self._outage.ended(LISTENER)
                 self._wake()
-                self._hear(connection.connection)
+                if pooled and not self._hears(session):
+                    self._say_deaf()
+                    session.execute("UNLISTEN pgqueue")
+                    connection.close()
+                    self._sleep(DEAF_INTERVAL)
+                else:
+                    self._deaf = False
+                    self._hear(session)
             except (psycopg.Error, DatabaseError, OSError) as error:
                 self._outage.failed(LISTENER, error, failures)
                 self._sleep(pause(failures))
                 failures += 1
             finally:
                 connection.close()
+
+    def _make_connection(self) -> BaseDatabaseWrapper:
+        connection = without_pool(connections[self._alias])
+        connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{self._worker}"[:63]
+        expect_answers(connection)
+        return connection
+
+    def _hears(self, session: psycopg.Connection) -> bool:
+        """Behind a transaction pooler LISTEN succeeds, and nothing comes: the session belonged to us for a moment.
+
+        Whether a pooler gives us a session of our own, a notification from another one tells.
+        """
+        token = uuid4().hex
+        other = self._make_connection()
+        try:
+            other.connect()
+            other.connection.execute("SELECT pg_notify('pgqueue', %s)", [token])
+        finally:
+            other.close()
+        return any(heard.payload == token for heard in session.notifies(timeout=ECHO_LIMIT))
+
+    def _say_deaf(self) -> None:
+        if not self._deaf:
+            logger.warning(
+                "notifications do not come through to the database alias %r, so this worker polls. Is there a "
+                'transaction pooler in between? Set LISTEN_DATABASE to a direct connection, or NOTIFY to "never".',
+                self._alias,
+                extra={"event": "listener_deaf", "worker": self._worker},
+            )
+        self._deaf = True
 
     def _hear(self, session: psycopg.Connection) -> None:
         while not self._stopped:

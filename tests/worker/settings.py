@@ -4,10 +4,17 @@ import os
 from pathlib import Path
 
 from testproject.settings import *  # noqa: F403
-from testproject.settings import INSTALLED_APPS
+from testproject.settings import DATABASES, INSTALLED_APPS
+
+from django_pgqueue.embedded import parse_url
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.scripted"]
 
 # A test breaks the code under the feet of the worker.
 if Path(os.environ.get("BROKEN", "/nonexistent")).exists():
     raise ImportError("the settings are broken")
+
+# A direct connection, for a worker behind a pooler.
+if url := os.environ.get("LISTEN_URL"):
+    DATABASES = {**DATABASES, "direct": parse_url(url)}
+    DJANGO_PGQUEUE = {"LISTEN_DATABASE": "direct"}
