@@ -19,6 +19,7 @@ from django_pgqueue import (
     dequeue,
     enqueue,
     enqueue_many,
+    pop,
     purge,
     retry,
     sweep,
@@ -495,6 +496,24 @@ def test_inside_a_transaction_nobody_waits():
     began = time.monotonic()
     assert dequeue(wait=20) == []
     assert time.monotonic() - began < 5
+
+
+def test_a_delivery_brings_the_context_of_its_channel():
+    channel_set("acme")
+    Channel.objects.filter(name="acme").update(context={"tenant": 7, "region": "eu"})
+    enqueue("h", channel="acme", headers={"region": "us"})
+    enqueue("h")
+    by_channel = {delivery.channel: delivery for delivery in dequeue(limit=2)}
+    assert by_channel["acme"].channel_context == {"tenant": 7, "region": "eu"}
+    assert by_channel["acme"].context == {"tenant": 7, "region": "us"}
+    assert (by_channel["default"].channel_context, by_channel["default"].context) == ({}, {})
+
+
+def test_a_popped_message_brings_it_too():
+    Channel.objects.filter(name="default").update(context={"tenant": 7})
+    enqueue("h")
+    [delivery] = pop()
+    assert delivery.context == {"tenant": 7}
 
 
 def test_it_is_a_function_of_the_database_too():
