@@ -86,6 +86,10 @@ class HandlerTimeout(PgQueueError):
         super().__init__(message, hint=hint)
 
 
+class WorkerDied(PgQueueError):
+    """The process that ran the handler ended before the handler did."""
+
+
 class HandlerError(PgQueueError):
     """A handler did what no handler may do, for example returned something that is not an outcome."""
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any
 
-from django.utils.module_loading import autodiscover_modules
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
 
+from django_pgqueue.backoff import Constant, Exponential, Policy
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import UnknownHandler
 
 Function = Callable[[Delivery], Any] | Callable[[list[Delivery]], Any]
+# The pause after a failure, by the attempt, counted from 1, and what was raised; None: the message's back-off.
+Pauses = Callable[[int, BaseException], timedelta | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +31,21 @@ class Handler:
     atomic: bool = False
     queue: str = "default"
     max_attempts: int | None = None
-    backoff: timedelta | None = None
+    backoff: Policy | None = None
     batch: int | None = None
     timeout: timedelta | None = None
+    concurrency: int | None = None
+    process: bool = False
+    pauses: Pauses | None = None
     asynchronous: bool = False
 
 
 _registry: dict[str, Handler] = {}
+
+broken: dict[str, str] = {}
+"""Modules of handlers that cannot be imported, and why."""
+
+logger = logging.getLogger("django_pgqueue")
 
 
 def handler(
@@ -40,9 +54,11 @@ def handler(
     atomic: bool = False,
     queue: str = "default",
     max_attempts: int | None = None,
-    backoff: timedelta | None = None,
+    backoff: Policy | Pauses | None = None,
     batch: int | None = None,
     timeout: timedelta | None = None,
+    concurrency: int | None = None,
+    process: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
@@ -51,8 +67,9 @@ def handler(
 
     ``atomic``: the function and the settlement of its message run in one transaction on the queue's database; a lost
     lease rolls all of it back. What is returned commits together with what was written; what is raised, and Retry in
-    any case, rolls it back. ``queue``, ``max_attempts``, ``backoff`` (base of the exponential back-off): defaults for
-    messages that are enqueued for this handler.
+    any case, rolls it back. ``queue``, ``max_attempts``, ``backoff``: defaults for messages that are enqueued for this
+    handler. ``backoff`` is the base of the exponential one, a policy, or a function of the attempt and the exception,
+    which the worker asks after each failure; whoever it cannot ask (the worker died) takes the message's policy.
 
     ``batch``: the function takes a list of up to so many deliveries, in one transaction if it is ``atomic``. It answers
     with nothing (all are done) or a dict of outcomes by message id. When it raises, or one message of an atomic batch
@@ -62,11 +79,25 @@ def handler(
     ``timeout`` (default: setting HANDLER_TIMEOUT): HandlerTimeout is raised in a function that runs longer, and its
     message is retried, or dead-lettered as ``timed_out``. An ``async def`` function runs in the event loop of the
     worker, beside many others; it is cancelled at its timeout. It cannot be ``atomic``.
+
+    ``concurrency``: most calls at the same time in one worker process. ``process``: run in a process of its own, for
+    work that keeps the processor busy or may crash; not with ``atomic``, ``batch`` or ``async def``.
     """
-    if batch is not None and batch < 1:
-        raise ValueError(f"batch of the handler {name!r} is {batch}: it must be at least 1.")
+    for option, value in (("batch", batch), ("concurrency", concurrency)):
+        if value is not None and value < 1:
+            raise ValueError(f"{option} of the handler {name!r} is {value}: it must be at least 1.")
     if timeout is not None and timeout <= timedelta(0):
         raise ValueError(f"timeout of the handler {name!r} is {timeout}: it must be longer than zero.")
+    if process and (atomic or batch):
+        raise ValueError(
+            f"The handler {name!r} has process=True, and atomic or batch: a process has neither the worker's "
+            "transaction nor more than one message."
+        )
+    policy = backoff if backoff is None or isinstance(backoff, timedelta | Constant | Exponential) else None
+    if backoff is not None and policy is None and not callable(backoff):
+        raise ValueError(
+            f"backoff of the handler {name!r} is {backoff!r}: it takes a timedelta, a policy or a function."
+        )
 
     def register(function: Function) -> Function:
         known = _registry.get(name)
@@ -76,14 +107,15 @@ def handler(
                 f"{function.__module__}.{function.__qualname__}. Rename one."
             )
         asynchronous = iscoroutinefunction(function)
-        if asynchronous and atomic:
-            raise ValueError(
-                f"The handler {name!r} is async and atomic: Django's transactions belong to one thread. Make it sync, "
-                "or settle in a sync function that is called through sync_to_async."
-            )
+        if asynchronous and (atomic or process):
+            other, why = ("atomic", "Django's transactions belong to one thread") if atomic else (
+                "has process=True", "a process runs one message at a time"
+            )  # fmt: skip
+            raise ValueError(f"The handler {name!r} is async and {other}: {why}. Make it a plain function.")
         _registry[name] = Handler(
-            name, function, atomic, queue, max_attempts, backoff, batch, timeout=timeout, asynchronous=asynchronous
-        )
+            name, function, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process,
+            pauses=backoff if policy is None else None, asynchronous=asynchronous,
+        )  # fmt: skip
         return function
 
     return register
@@ -123,5 +155,25 @@ def unregister(name: str) -> None:
 
 
 def autodiscover() -> None:
-    """Import ``handlers.py`` of every installed app."""
-    autodiscover_modules("handlers")
+    """Import ``handlers.py`` of every installed app. One that fails takes its own handlers away and no others."""
+    for config in apps.get_app_configs():
+        if module_has_submodule(config.module, "handlers"):
+            discover(f"{config.name}.handlers")
+
+
+def discover(module: str) -> None:
+    before = dict(_registry)
+    try:
+        import_module(module)
+    except (Exception, SystemExit) as error:
+        # Those that were registered before it failed would miss what comes after them.
+        _registry.clear()
+        _registry.update(before)
+        if module not in broken:
+            logger.exception(
+                "%s cannot be imported: its handlers are missing, and their messages wait", module,
+                extra={"event": "import_failed", "handlers_module": module},
+            )  # fmt: skip
+        broken[module] = f"{type(error).__name__}: {error}"
+    else:
+        broken.pop(module, None)

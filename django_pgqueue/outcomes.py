@@ -7,6 +7,9 @@ from typing import Any, Final
 
 
 class _Keep:
+    def __reduce__(self) -> str:
+        return "KEEP"
+
     def __repr__(self) -> str:
         return "KEEP"
 
@@ -19,6 +22,9 @@ class Outcome(Exception):
     """Base of the outcomes; an exception, so that code deep inside a handler can end it."""
 
     __match_args__: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[type[Outcome], tuple[Any, ...]]:
+        return type(self), tuple(getattr(self, name) for name in self.__match_args__)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__match_args__)})"

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_many, handler, handlers
+from django_pgqueue.backoff import Constant
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.models import Message
 
@@ -41,6 +42,19 @@ def test_defaults_are_modest():
     handler("tests.greet")(lambda delivery: None)
     found = handlers.get("tests.greet")
     assert (found.atomic, found.queue, found.max_attempts, found.backoff) == (False, "default", None, None)
+
+
+def test_a_backoff_may_be_a_policy_or_a_function():
+    def pauses(attempt, error):
+        return timedelta(seconds=attempt)
+
+    handler("tests.constant", backoff=Constant(timedelta(minutes=1)))(lambda delivery: None)
+    handler("tests.function", backoff=pauses)(lambda delivery: None)
+    constant, function = handlers.get("tests.constant"), handlers.get("tests.function")
+    assert (constant.backoff, constant.pauses) == (Constant(timedelta(minutes=1)), None)
+    assert (function.backoff, function.pauses) == (None, pauses)
+    with pytest.raises(ValueError, match="backoff of the handler"):
+        handler("tests.greet", backoff=5)
 
 
 def test_an_unknown_name_is_refused_and_the_error_says_what_to_do():

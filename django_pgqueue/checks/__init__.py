@@ -12,7 +12,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Tags, register
 from django.db import Error as DatabaseProblem
 
-from django_pgqueue.checks import configuration, functions, server, tables, triggers
+from django_pgqueue.checks import configuration, functions, imports, server, tables, triggers
 from django_pgqueue.checks.migrated import is_migrated
 from django_pgqueue.lifecycle.database import alias
 
@@ -27,6 +27,11 @@ def is_asked(app_configs: Sequence[Any] | None) -> bool:
 @register()
 def check_configuration(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     return configuration.check() if is_asked(app_configs) else []
+
+
+@register()
+def check_imports(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    return imports.check() if is_asked(app_configs) else []
 
 
 @register(Tags.database)

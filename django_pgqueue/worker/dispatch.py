@@ -11,12 +11,15 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.outcomes import Defer
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.loop import AsyncRunner
 
 # Seconds for which no more is taken than both sides have room for, after more than that had to go back; it doubles as
 # long as there was nothing for the other side.
 CAREFUL = 0.5
 MOST_CAREFUL = 10.0
+# Messages that wait for a handler with a limit, in a worker that is to work everything off.
+MOST_PARKED = 1000
 # Archives a message that somebody wants cancelled, with that one's reason; gives back any other.
 NOT_STARTED = Defer()
 # For somebody else, or for us, when there is room.
@@ -32,10 +35,17 @@ class Dispatch:
     """
 
     def __init__(
-        self, buffer: Buffer, loop: AsyncRunner, *, keep: bool, put: Callable[[list[Execution]], None]
+        self,
+        buffer: Buffer,
+        loop: AsyncRunner,
+        *,
+        limits: Limits,
+        keep: bool,
+        put: Callable[[list[Execution]], None],
     ) -> None:
         self._buffer = buffer
         self._loop = loop
+        self._limits = limits
         self._keep = keep
         self._put = put
         self._careful = CAREFUL
@@ -46,17 +56,25 @@ class Dispatch:
         return self._buffer.running + self._loop.running
 
     def room(self) -> int:
+        if self._limits.parked() >= MOST_PARKED:
+            return 0
         kinds = handlers.kinds()
         if True not in kinds:
             return self._buffer.room()
         if False not in kinds:
             return self._loop.room()
-        rooms = (self._buffer.room(), self._loop.room())
+        sides = (self._buffer, self._loop)
         if self._keep:
-            return max(rooms) if self._buffer.most() and self._loop.most() else 0
-        return min(rooms) if time.monotonic() < self._careful_until else max(rooms)
+            return max(side.room() for side in sides) if all(side.most() for side in sides) else 0
+        if time.monotonic() < self._careful_until and (busy := [side for side in sides if side.busy()]):
+            return min(side.room() for side in busy)
+        return max(side.room() for side in sides)
 
     def put(self, deliveries: list[Delivery]) -> None:
+        deliveries, back = self._limits.split(deliveries)
+        for seconds, surplus in back.items():
+            later = Defer(delay=timedelta(seconds=seconds))
+            self._put([Execution(delivery, later) for delivery in surplus])
         asynchronous = [delivery for delivery in deliveries if is_async(delivery)]
         if len(asynchronous) == len(deliveries):
             self._give(self._loop, deliveries)
@@ -73,11 +91,18 @@ class Dispatch:
         if surplus := deliveries[most:]:
             self._careful_until = time.monotonic() + self._careful
             self._careful = min(MOST_CAREFUL, 2 * self._careful)
+            for delivery in surplus:
+                self._limits.gone(delivery)
             self._put([Execution(delivery, LATER) for delivery in surplus])
 
     def drop(self, lost: Delivery) -> bool:
         """Forget a message that is not ours any more. Returns whether it was still waiting."""
-        return self._buffer.drop(lost) or self._loop.drop(lost)
+        if self._limits.drop(lost):
+            return True
+        waited = self._buffer.drop(lost) or self._loop.drop(lost)
+        if waited:
+            self._limits.gone(lost)
+        return waited
 
     def cancel(self, delivery: Delivery) -> None:
         """Somebody wants the message cancelled. What runs is told; what waits is not started."""
@@ -89,7 +114,7 @@ class Dispatch:
 
     def close(self) -> list[Delivery]:
         """Start nothing more; returns what was not started."""
-        return [*self._buffer.close(), *self._loop.close()]
+        return [*self._buffer.close(), *self._loop.close(), *self._limits.clear()]
 
     def wait_until_idle(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout

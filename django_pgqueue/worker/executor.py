@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
+from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
+from django_pgqueue.handlers import Pauses
 from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
 from django_pgqueue.worker.failure import describe
 
 COMPLETE = Complete()
+# Until somebody has mended the module, or a worker of another release takes the message.
+WAIT = Defer(delay=timedelta(seconds=15))
+
+logger = logging.getLogger("django_pgqueue.worker")
 
 
 @dataclass(slots=True)
@@ -32,83 +40,116 @@ class Execution:
     seconds: float = 0.0
 
 
-def run(function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool) -> list[Execution]:
+def run(
+    function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool, pauses: Pauses | None = None
+) -> list[Execution]:
     """Run the function for the deliveries: in one call, if it takes a ``batch``, or for the one delivery."""
     if batch:
-        return execute_batch(function, deliveries)
-    return [execute(function, delivery) for delivery in deliveries]
+        return execute_batch(function, deliveries, pauses)
+    return [execute(function, delivery, pauses) for delivery in deliveries]
 
 
-def execute(function: Callable[[Delivery], Any], delivery: Delivery) -> Execution:
-    """Run the handler's function. Never raises: even SystemExit is the message's failure."""
+def execute(function: Callable[[Delivery], Any], delivery: Delivery, pauses: Pauses | None = None) -> Execution:
+    """Run the handler's function. Never raises: even SystemExit is the message's failure.
+
+    ``pauses``: how long until the next attempt, see :func:`django_pgqueue.handlers.handler`.
+    """
     started = time.monotonic()
     try:
         answer = function(delivery)
     except BaseException as error:
-        return ended(delivery, error, time.monotonic() - started)
-    return answered(delivery, answer, time.monotonic() - started)
+        return ended(delivery, error, time.monotonic() - started, pauses)
+    return answered(delivery, answer, time.monotonic() - started, pauses)
 
 
 async def execute_async(
     function: Callable[[Delivery], Awaitable[Any]],
     delivery: Delivery,
     explain: Callable[[BaseException], BaseException],
+    pauses: Pauses | None = None,
 ) -> Execution:
     """As :func:`execute`. ``explain``: what an exception means, for whoever cancels the task knows why."""
     started = time.monotonic()
     try:
         answer = await function(delivery)
     except BaseException as error:
-        return ended(delivery, explain(error), time.monotonic() - started)
-    return answered(delivery, answer, time.monotonic() - started)
+        return ended(delivery, explain(error), time.monotonic() - started, pauses)
+    return answered(delivery, answer, time.monotonic() - started, pauses)
 
 
-def execute_batch(function: Callable[[list[Delivery]], Any], deliveries: list[Delivery]) -> list[Execution]:
+def execute_batch(
+    function: Callable[[list[Delivery]], Any], deliveries: list[Delivery], pauses: Pauses | None = None
+) -> list[Execution]:
     """Run the function of a handler with ``batch``. What it raises is the outcome of each message."""
     started = time.monotonic()
     try:
         answers = function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, error, time.monotonic() - started)
-    return answered_together(deliveries, answers, time.monotonic() - started)
+        return ended_together(deliveries, error, time.monotonic() - started, pauses)
+    return answered_together(deliveries, answers, time.monotonic() - started, pauses)
 
 
 async def execute_batch_async(
     function: Callable[[list[Delivery]], Awaitable[Any]],
     deliveries: list[Delivery],
     explain: Callable[[BaseException], BaseException],
+    pauses: Pauses | None = None,
 ) -> list[Execution]:
     started = time.monotonic()
     try:
         answers = await function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, explain(error), time.monotonic() - started)
-    return answered_together(deliveries, answers, time.monotonic() - started)
+        return ended_together(deliveries, explain(error), time.monotonic() - started, pauses)
+    return answered_together(deliveries, answers, time.monotonic() - started, pauses)
 
 
-def answered(delivery: Delivery, answer: Any, seconds: float) -> Execution:
+def answered(delivery: Delivery, answer: Any, seconds: float, pauses: Pauses | None) -> Execution:
     if answer is None:
         return Execution(delivery, COMPLETE, seconds=seconds)
-    return judge(delivery, answer, seconds=seconds)
+    return paused(judge(delivery, answer, seconds=seconds), answer, pauses)
 
 
-def ended(delivery: Delivery, error: BaseException, seconds: float) -> Execution:
+def ended(delivery: Delivery, error: BaseException, seconds: float, pauses: Pauses | None) -> Execution:
     if isinstance(error, Outcome):
-        return judge(delivery, error, raised=True, seconds=seconds)
-    return failed(delivery, error, seconds=seconds)
+        return paused(judge(delivery, error, raised=True, seconds=seconds), error, pauses)
+    return paused(failed(delivery, error, seconds=seconds), error, pauses)
 
 
-def answered_together(deliveries: list[Delivery], answers: Any, seconds: float) -> list[Execution]:
+def answered_together(
+    deliveries: list[Delivery], answers: Any, seconds: float, pauses: Pauses | None
+) -> list[Execution]:
     each = seconds / len(deliveries)
     if answers is None:
         return [Execution(delivery, COMPLETE, seconds=each) for delivery in deliveries]
     if not isinstance(answers, Mapping) or not answers.keys() <= {delivery.id for delivery in deliveries}:
         return [failed(delivery, nonsense(delivery, answers, batch=True), seconds=each) for delivery in deliveries]
-    return [answered(delivery, answers.get(delivery.id), each) for delivery in deliveries]
+    return [answered(delivery, answers.get(delivery.id), each, pauses) for delivery in deliveries]
 
 
-def ended_together(deliveries: list[Delivery], error: BaseException, seconds: float) -> list[Execution]:
-    return [ended(delivery, error, seconds / len(deliveries)) for delivery in deliveries]
+def ended_together(
+    deliveries: list[Delivery], error: BaseException, seconds: float, pauses: Pauses | None
+) -> list[Execution]:
+    return [ended(delivery, error, seconds / len(deliveries), pauses) for delivery in deliveries]
+
+
+def paused(execution: Execution, error: Any, pauses: Pauses | None) -> Execution:
+    """The handler's own pause, if it failed and said none."""
+    outcome, delivery = execution.outcome, execution.delivery
+    if pauses is None or not isinstance(outcome, Retry) or outcome.after is not None:
+        return execution
+    if not isinstance(error, BaseException):
+        error = outcome
+    try:
+        after = pauses(delivery.attempt, error)
+        if after is not None and not (isinstance(after, timedelta) and after >= timedelta(0)):
+            raise TypeError(f"it returned {after!r}, which is not a timedelta of zero or more")
+    except Exception:
+        logger.exception(
+            "the backoff function of %s failed for #%d: its message's back-off is taken", delivery.handler, delivery.id,
+            extra={"event": "backoff_failed", "message_id": delivery.id, "queue": delivery.queue},
+        )  # fmt: skip
+        return execution
+    return replace(execution, outcome=Retry(after, outcome.error))
 
 
 def judge(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
@@ -132,8 +173,10 @@ def stuck(delivery: Delivery) -> Execution:
     return failed(delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when told to."))
 
 
-def unknown(delivery: Delivery) -> Execution:
-    """Of a message whose handler this worker does not have."""
+def missing(delivery: Delivery) -> Execution:
+    """Of a message whose handler this worker does not have: it waits if that is because of a broken module."""
+    if handlers.broken:
+        return Execution(delivery, WAIT)
     hint = "Define it in handlers.py of an installed app, and restart the workers."
     error = UnknownHandler(f"No handler is called {delivery.handler!r} in this worker.", hint=hint)
     return failed(delivery, error, reason="rejected")

@@ -33,8 +33,8 @@ class Runner(Protocol):
 
     def next(self) -> tuple[Handler, list[Delivery]] | None: ...
     def waits(self, lane: Lane) -> None: ...
-    def finished(self, executions: list[Execution]) -> None: ...
-    def given_up(self, lane: Lane, deliveries: list[Delivery]) -> None: ...
+    def finished(self, handler: Handler, executions: list[Execution]) -> None: ...
+    def given_up(self, lane: Lane, handler: Handler, deliveries: list[Delivery]) -> None: ...
     def left(self, lane: Lane) -> None: ...
     def call(self, function: Callable[..., None], *arguments: Any) -> None: ...
 
@@ -77,7 +77,7 @@ class Lane:
                 executions = await self._run(*chosen)
                 if not self._end():
                     break
-                runner.finished(executions)
+                runner.finished(chosen[0], executions)
                 # What was cancelled is not fit for another message, nor is what will be at its next wait.
                 if self.task.cancelling():
                     break
@@ -89,14 +89,16 @@ class Lane:
 
     async def _run(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
         if handler.batch is None:
-            return [await self._isolated(execute_async(handler.function, deliveries[0], self._explain))]
-        together = execute_batch_async(handler.function, deliveries, self._explain)
+            return [await self._isolated(execute_async(handler.function, deliveries[0], self._explain, handler.pauses))]
+        together = execute_batch_async(handler.function, deliveries, self._explain, handler.pauses)
         executions = await self._isolated(together)
         if len(deliveries) > 1 and any(execution.raised for execution in executions):
             return [
                 execution
                 for delivery in deliveries
-                for execution in await self._isolated(execute_batch_async(handler.function, [delivery], self._explain))
+                for execution in await self._isolated(
+                    execute_batch_async(handler.function, [delivery], self._explain, handler.pauses)
+                )
             ]
         return executions
 
@@ -159,7 +161,7 @@ class Lane:
             self.task.cancel()
 
     def give_up(self) -> None:
-        verdict, deliveries, places = self._verdict, self.deliveries, self._places
+        verdict, handler, deliveries, places = self._verdict, self._handler, self.deliveries, self._places
         if self.deadline > time.monotonic():
             return
         try:
@@ -167,7 +169,7 @@ class Lane:
         except IndexError:
             return
         self._runner.runtime.board.end(places)
-        self._runner.given_up(self, deliveries)
+        self._runner.given_up(self, handler, deliveries)
 
 
 class Rest:

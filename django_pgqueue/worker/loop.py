@@ -17,8 +17,9 @@ from django.db import connections
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.database import recover, without_query_log
-from django_pgqueue.worker.executor import Execution, stuck, unknown
+from django_pgqueue.worker.executor import Execution, missing, stuck
 from django_pgqueue.worker.lane import Lane
+from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.pace import Pace
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.runtime import Runtime
@@ -37,11 +38,14 @@ class AsyncRunner:
     The producer puts and other threads ask; everything else happens in the thread of the loop.
     """
 
-    def __init__(self, concurrency: int, batch: int, *, wake: Callable[[], None], runtime: Runtime) -> None:
+    def __init__(
+        self, concurrency: int, batch: int, *, limits: Limits, wake: Callable[[], None], runtime: Runtime
+    ) -> None:
         self.concurrency = concurrency
         self.runtime = runtime
         self.context = copy_context()
         self.closed = False
+        self._limits = limits
         self._pace = Pace(concurrency, batch)
         self._wake = wake
         self._waiting: deque[Delivery] = deque()
@@ -67,6 +71,9 @@ class AsyncRunner:
 
     def room(self) -> int:
         return self._pace.room(len(self._waiting), self.running)
+
+    def busy(self) -> bool:
+        return bool(self.running or self._waiting)
 
     def most(self) -> int:
         return self._pace.most(len(self._waiting), self.running)
@@ -133,9 +140,10 @@ class AsyncRunner:
             if self._dropped and self._was_dropped(delivery):
                 continue
             handler = self.runtime.middleware.find(delivery.handler)
-            if handler is not None:
+            if handler is None:
+                self.runtime.put([missing(delivery)])
+            elif handler.concurrency is None or self._limits.start(handler, delivery):
                 break
-            self.runtime.put([unknown(delivery)])
         deliveries = [delivery]
         while len(deliveries) < (handler.batch or 1) and self._waiting and self._goes_with(delivery):
             deliveries.append(self._waiting.popleft())
@@ -152,13 +160,15 @@ class AsyncRunner:
         if self._waiting:
             self._start_lane()
 
-    def finished(self, executions: list[Execution]) -> None:
+    def finished(self, handler: Handler, executions: list[Execution]) -> None:
+        if handler.concurrency is not None:
+            self._follow(handler, len(executions), sum(execution.seconds for execution in executions))
         if not self._finished:
             self._loop.call_soon(self._flush)
         self._finished += executions
         self._running -= len(executions)
 
-    def given_up(self, lane: Lane, deliveries: list[Delivery]) -> None:
+    def given_up(self, lane: Lane, handler: Handler, deliveries: list[Delivery]) -> None:
         """From the thread of the deadlines: the loop may be blocked."""
         ids = ", ".join(f"#{delivery.id}" for delivery in deliveries)
         logger.error(
@@ -167,8 +177,15 @@ class AsyncRunner:
         )  # fmt: skip
         self._given_up += len(deliveries)
         self._lanes.discard(lane)
+        self._follow(handler, len(deliveries), self.runtime.timeout_of(handler))
         self.runtime.put([stuck(delivery) for delivery in deliveries])
         self.runtime.recycle("an async handler hangs")
+
+    def _follow(self, handler: Handler, count: int, seconds: float) -> None:
+        """A call is over: others of a handler with a limit may start."""
+        if following := self._limits.end(handler, count, seconds):
+            self._waiting.extendleft(reversed(following))
+            self.call(self._start_lane)
 
     def left(self, lane: Lane) -> None:
         self._lanes.discard(lane)

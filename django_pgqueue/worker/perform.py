@@ -8,30 +8,38 @@ from typing import Any
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.atomic import Atomic
-from django_pgqueue.worker.executor import Execution, run, unknown
+from django_pgqueue.worker.executor import Execution, missing, run
+from django_pgqueue.worker.process_slot import ProcessSlots
 
 Limited = Callable[[Handler], Callable[[Any], Any]]
 
 
 class Performer:
-    """``find``: the handler of a name, inside of the project's middleware."""
+    """``processes``: for handlers that want one. ``find``: the handler of a name, inside of the middleware."""
 
-    def __init__(self, atomic: Atomic, *, find: Callable[[str], Handler | None]) -> None:
+    def __init__(self, atomic: Atomic, processes: ProcessSlots, *, find: Callable[[str], Handler | None]) -> None:
         self._atomic = atomic
+        self._processes = processes
         self._find = find
 
-    def perform(self, deliveries: list[Delivery], limited: Limited) -> list[Execution]:
-        """Run the handler for its deliveries, the function as ``limited`` gives it: with a timeout.
+    def close(self) -> None:
+        """End what the calling thread has started."""
+        self._processes.close()
+
+    def perform(self, deliveries: list[Delivery], limited: Limited, timeout: float) -> list[Execution]:
+        """Run the handler for its deliveries, the function as ``limited`` gives it: with a ``timeout`` (seconds).
 
         Returns the outcomes that are still to be written down.
         """
         handler = self._find(deliveries[0].handler)
         if handler is None:
-            return [unknown(delivery) for delivery in deliveries]
+            return [missing(delivery) for delivery in deliveries]
+        if handler.process:
+            return [self._processes.run(delivery, timeout) for delivery in deliveries]
         function, batch = limited(handler), handler.batch is not None
 
         def work(deliveries: list[Delivery]) -> list[Execution]:
-            return run(function, deliveries, batch=batch)
+            return run(function, deliveries, batch=batch, pauses=handler.pauses)
 
         if handler.atomic:
             return self._atomic.run(work, deliveries)

@@ -14,8 +14,8 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import recover, without_query_log
-from django_pgqueue.worker.executor import Execution, stuck
-from django_pgqueue.worker.perform import Limited
+from django_pgqueue.worker.executor import stuck
+from django_pgqueue.worker.perform import Performer
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.runtime import Runtime
 from django_pgqueue.worker.thread_run import ThreadRun
@@ -24,18 +24,13 @@ ROLE = "slot"
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-Perform = Callable[[list[Delivery], Limited], list[Execution]]
-
 
 class Slots:
-    """``perform``: see :class:`django_pgqueue.worker.perform.Performer`.
+    """While the queue's database is away, nothing is started: it would only use up attempts."""
 
-    While the queue's database is away, nothing is started: it would only use up attempts.
-    """
-
-    def __init__(self, buffer: Buffer, *, perform: Perform, runtime: Runtime) -> None:
+    def __init__(self, buffer: Buffer, *, performer: Performer, runtime: Runtime) -> None:
         self._buffer = buffer
-        self._perform = perform
+        self._performer = performer
         self._runtime = runtime
         self._slots = [self._slot(number) for number in range(1, buffer.concurrency + 1)]
 
@@ -56,7 +51,7 @@ class Slots:
                 yield run
 
     def _slot(self, number: int) -> Slot:
-        return Slot(number, self._buffer, perform=self._perform, runtime=self._runtime, replace=self._replace)
+        return Slot(number, self._buffer, performer=self._performer, runtime=self._runtime, replace=self._replace)
 
     def _replace(self, slot: Slot, deliveries: list[Delivery]) -> None:
         """The slot hangs for good in the handler of the deliveries: settle them, and go on with another thread."""
@@ -81,7 +76,7 @@ class Slot:
         number: int,
         buffer: Buffer,
         *,
-        perform: Perform,
+        performer: Performer,
         runtime: Runtime,
         replace: Callable[[Slot, list[Delivery]], None],
     ) -> None:
@@ -89,22 +84,28 @@ class Slot:
         self.thread = Role(f"slot-{number}", self._run, crashed=runtime.crashed)
         self.current: ThreadRun | None = None
         self._buffer = buffer
-        self._perform = perform
+        self._performer = performer
         self._runtime = runtime
         self._replace = replace
         self._deliveries: list[Delivery] = []
         self._places: list[int] = []
-        self._started = 0.0
+        self._started = self._timeout = 0.0
         # One ticket: whoever takes it, says what becomes of the deliveries.
         self._verdict: list[None] = []
 
     def _run(self) -> None:
         for connection in connections.all():
             without_query_log(connection)
+        try:
+            self._serve()
+        finally:
+            self._performer.close()
+
+    def _serve(self) -> None:
         while (deliveries := self._next()) is not None:
             self._begin(deliveries)
             try:
-                executions = self._perform(deliveries, self._limited)
+                executions = self._performer.perform(deliveries, self._limited, self._timeout)
             except BaseException:  # a slot that dies silently would be missing until the next restart
                 ids = [delivery.id for delivery in deliveries]
                 logger.exception("a slot failed; the leases of %s will expire", ids, extra={"event": "slot_failed"})
@@ -114,15 +115,15 @@ class Slot:
                 return
             self._runtime.put(executions)
             recover(self._runtime.using, ROLE, self._runtime.outage, sleep=self._sleep)
-            self._buffer.finished(len(deliveries), time.monotonic() - self._started)
+            self._buffer.finished(deliveries, time.monotonic() - self._started)
 
     def _begin(self, deliveries: list[Delivery]) -> None:
         self._started = time.monotonic()
         self._deliveries = deliveries
         # A batch that fails is handled again, one by one.
         calls = 1 if len(deliveries) == 1 else 1 + len(deliveries)
-        timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
-        self._places = self._runtime.board.begin(deliveries, self._started + calls * timeout)
+        self._timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
+        self._places = self._runtime.board.begin(deliveries, self._started + calls * self._timeout)
         self._verdict.append(None)
 
     def _end(self) -> bool:
@@ -151,7 +152,7 @@ class Slot:
         if not self._end():
             return
         self._replace(self, self._deliveries)
-        self._buffer.finished(len(self._deliveries), time.monotonic() - self._started)
+        self._buffer.finished(self._deliveries, time.monotonic() - self._started)
 
     def _next(self) -> list[Delivery] | None:
         while not self._runtime.outage.wait_until_over(0.5) and not self._buffer.closed:

@@ -21,11 +21,13 @@ from django_pgqueue.worker.deadlines import Deadlines, Run
 from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.lease_keeper import Keeper, LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
+from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.listener import Listener
 from django_pgqueue.worker.loop import AsyncRunner
 from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.perform import Performer
+from django_pgqueue.worker.process_slot import ProcessSlots
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.registration import Description, Registration, as_json
@@ -45,11 +47,6 @@ SETTLE_TIMEOUT = 10.0
 # Of a lease: without a supervisor nobody extends it, and this process must be gone before it is over.
 LAST_PART = 0.8
 VITALS_INTERVAL = 1.0
-
-
-def _together(delivery: Delivery) -> int:
-    handler = handlers.find(delivery.handler)
-    return 1 if handler is None else handler.batch or 1
 
 
 class Companion(Protocol):
@@ -103,13 +100,19 @@ class Worker:
             recycle=self._unfit,
             crashed=crashed,
         )
+        keep = options.once or options.drain
+        limits = Limits(keep=keep)
         self._buffer = Buffer(
-            options.concurrency, options.batch, wake=self._wake, together=_together, alike=middleware.alike
+            options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike
         )
-        performer = Performer(Atomic(options, keeper=self._keeper, ledger=self.ledger), find=middleware.find)
-        self._slots = Slots(self._buffer, perform=performer.perform, runtime=runtime)
-        self._loop = AsyncRunner(options.async_concurrency, options.batch, wake=self._wake, runtime=runtime)
-        self._dispatch = Dispatch(self._buffer, self._loop, keep=options.once or options.drain, put=self._completer.put)
+        performer = Performer(
+            Atomic(options, keeper=self._keeper, ledger=self.ledger), ProcessSlots(options), find=middleware.find
+        )
+        self._slots = Slots(self._buffer, performer=performer, runtime=runtime)
+        self._loop = AsyncRunner(
+            options.async_concurrency, options.batch, limits=limits, wake=self._wake, runtime=runtime
+        )
+        self._dispatch = Dispatch(self._buffer, self._loop, limits=limits, keep=keep, put=self._completer.put)
         self._producer = Producer(
             options,
             buffer=self._dispatch,

@@ -8,7 +8,7 @@ from testproject.settings import DATABASES, INSTALLED_APPS
 
 from django_pgqueue.embedded import parse_url
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.scripted"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.scripted", *os.environ.get("EXTRA_APPS", "").split()]
 
 # A test breaks the code under the feet of the worker.
 if Path(os.environ.get("BROKEN", "/nonexistent")).exists():

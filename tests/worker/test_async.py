@@ -190,6 +190,21 @@ def test_both_kinds_of_handlers_are_served_by_one_worker(drain: Drain, register:
     assert drain() == {"completed": 200}
 
 
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_kind_that_has_nothing_to_do_does_not_hold_the_other_back(
+    start: Start, register: Register, drains: bool
+) -> None:
+    async def quick(delivery: Delivery) -> None: ...
+
+    register("quick", quick)
+    scripts(500, handler="quick")
+    start(drain=drains, batch=50)
+    eventually(lambda: ArchivedMessage.objects.count() == 500)
+    # One moment for each dequeue; a few small ones at first.
+    dequeues = ArchivedMessage.objects.values("leased_at").distinct().count()
+    assert dequeues <= 25
+
+
 def test_slow_threads_do_not_keep_async_messages_waiting(start: Start, register: Register) -> None:
     async def quick(delivery: Delivery) -> None: ...
 

@@ -10,7 +10,7 @@ import pytest
 
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.executor import execute, run, unknown
+from django_pgqueue.worker.executor import execute, missing, run
 from django_pgqueue.worker.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,7 +103,7 @@ def test_an_async_handler_is_named_without_a_warning_of_a_forgotten_await() -> N
 
 
 def test_an_unknown_handler_will_be_rejected() -> None:
-    execution = unknown(DELIVERY)
+    execution = missing(DELIVERY)
     assert isinstance(execution.outcome, Retry)
     assert execution.reason == "rejected"
     assert "No handler is called 'h'" in execution.error["message"]
@@ -138,3 +138,32 @@ class TestBatch:
         executions = run(raising(ValueError("no")), self.deliveries, batch=True)
         assert [execution.error["message"] for execution in executions] == ["no", "no"]
         assert all(execution.raised for execution in executions)
+
+
+class TestBackoff:
+    """The pause that the handler's own function names."""
+
+    def test_it_is_asked_with_the_attempt_and_what_was_raised(self) -> None:
+        def pauses(attempt: int, error: BaseException) -> timedelta:
+            assert isinstance(error, ConnectionError)
+            return timedelta(minutes=attempt)
+
+        delivery = replace(DELIVERY, attempt=3)
+        assert execute(raising(ConnectionError()), delivery, pauses).outcome.after == timedelta(minutes=3)
+
+    def test_a_retry_that_names_its_own_pause_wins(self) -> None:
+        assert execute(raising(Retry(timedelta(1))), DELIVERY, lambda *_: timedelta(2)).outcome.after == timedelta(1)
+        assert execute(raising(Retry(error="x")), DELIVERY, lambda *_: timedelta(2)).outcome.after == timedelta(2)
+        assert execute(lambda delivery: Retry(), DELIVERY, lambda *_: timedelta(2)).outcome.after == timedelta(2)
+
+    def test_none_leaves_it_to_the_message(self) -> None:
+        assert execute(raising(ValueError()), DELIVERY, lambda *_: None).outcome.after is None
+
+    @pytest.mark.parametrize("answer", [5, "soon", timedelta(-1)])
+    def test_nonsense_leaves_it_to_the_message_and_is_said(self, answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+        execution = execute(raising(ValueError("no")), DELIVERY, lambda *_: answer)
+        assert (execution.outcome.after, execution.error["message"]) == (None, "no")
+        assert [record.event for record in caplog.records] == ["backoff_failed"]
+
+    def test_other_outcomes_are_left_alone(self) -> None:
+        assert isinstance(execute(lambda delivery: Defer(), DELIVERY, lambda *_: timedelta(2)).outcome, Defer)

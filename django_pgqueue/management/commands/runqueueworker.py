@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
 from django_pgqueue import handlers
+from django_pgqueue.checks import imports
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.maintenance.loop import MaintenanceLoop
@@ -119,6 +120,10 @@ class Command(BaseCommand):
         parser.add_argument(
             "--heartbeat-file", type=Path, metavar="FILE", help="refresh this file as long as the worker is alive"
         )
+
+    def check(self, *args: Any, **kwargs: Any) -> None:
+        with imports.tolerated():
+            super().check(*args, **kwargs)
 
     def handle(self, *, verbosity: int, **given: Any) -> None:
         using = alias(given["database"])

@@ -69,6 +69,13 @@ class Link:
         except (EOFError, OSError):
             return None
 
+    def poll(self, timeout: float) -> bool:
+        """Whether there is something to receive, the other end's end included, within so many seconds."""
+        try:
+            return self._connection.poll(timeout)
+        except OSError:
+            return True
+
     def cut(self) -> None:
         """Nothing more comes. What is there already may still be received, by whoever waits for it."""
         peer = socket.socket(fileno=os.dup(self._connection.fileno()))

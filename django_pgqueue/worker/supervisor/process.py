@@ -157,9 +157,14 @@ class Child:
 
 
 def command(link: int, board: int) -> list[str]:
+    return [*interpreter(), "-m", "django_pgqueue.worker.child", str(link), str(board)]
+
+
+def interpreter() -> list[str]:
+    """This one, with its options."""
     flags = [f"-W{option}" for option in sys.warnoptions]
     flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
-    return [sys.executable, *flags, "-m", "django_pgqueue.worker.child", str(link), str(board)]
+    return [sys.executable, *flags]
 
 
 def environment() -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection
 
-from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry, handler
+from django_pgqueue import Cancelled, Complete, DeadLetter, Defer, Delivery, Retry, handler
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS scripted_effect (
@@ -55,6 +55,15 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
                 ctypes.PyDLL(None).usleep(int(seconds * 1e6))
             case "segfault":
                 ctypes.string_at(0)
+            case "fork":
+                # Both come back from here.
+                os.fork()
+            case "pid":
+                return Complete(os.getpid())
+            case "until cancelled":
+                while not delivery.cancelled:
+                    time.sleep(0.01)
+                raise Cancelled(f"at attempt {delivery.attempt}")
             case "exit":
                 raise SystemExit(*arguments)
             case "fail":
@@ -101,3 +110,13 @@ def scripted_atomic(delivery: Delivery) -> Any:
 def scripted_batch(deliveries: list[Delivery]) -> Any:
     sql("INSERT INTO scripted_mark (name) VALUES (%s)", f"batch of {len(deliveries)}")
     return {delivery.id: play(delivery, delivery.payload or []) for delivery in deliveries}
+
+
+@handler("scripted.process", process=True)
+def scripted_process(delivery: Delivery) -> Any:
+    return play(delivery, delivery.payload or [])
+
+
+@handler("scripted.process.short", process=True, timeout=timedelta(seconds=1))
+def scripted_process_short(delivery: Delivery) -> Any:
+    return play(delivery, delivery.payload or [])

@@ -1,0 +1,115 @@
+"""The process of a handler with ``process=True``: ``python -m django_pgqueue.worker.process_child LINK``.
+
+Imports nothing of Django before it knows where to find it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from django_pgqueue.worker.supervisor.link import Link
+from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
+
+if TYPE_CHECKING:
+    from django_pgqueue.delivery import Delivery
+    from django_pgqueue.worker.executor import Execution
+    from django_pgqueue.worker.middleware import Middleware
+
+
+class Inbox:
+    """Reads the link. When it is cut, the worker is gone, and so is this process: nobody would hear its answer."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._deliveries: SimpleQueue[Delivery] = SimpleQueue()
+        self._current: Delivery | None = None
+        threading.Thread(target=self._read, name="pgqueue-inbox", daemon=True).start()
+
+    def get(self) -> Delivery:
+        return self._deliveries.get()
+
+    def _read(self) -> None:
+        while (frame := self._link.receive()) is not None:
+            match frame:
+                case ("run", delivery):
+                    self._current = delivery
+                    self._deliveries.put(delivery)
+                case ("cancelled",) if self._current is not None:
+                    object.__setattr__(self._current, "cancelled", True)
+        os._exit(0)
+
+
+def main(link: Link) -> None:
+    faulthandler.enable()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    orders = link.receive()
+    if orders is None or not prepare(orders[0], link):
+        return
+    from django_pgqueue.worker.middleware import Middleware
+
+    middleware = Middleware.configured()
+    inbox = Inbox(link)
+    link.send("ready")
+    while True:
+        serve(link, inbox.get(), middleware)
+
+
+def prepare(orders: Orders, link: Link) -> bool:
+    orders.take_path()
+
+    import django
+
+    django.setup()
+
+    from django.db import connections
+
+    from django_pgqueue.worker.logs import configure_logging
+
+    configure_logging(orders.verbosity)
+    if whereabouts(connections[orders.options.using].settings_dict) == orders.database:
+        return True
+    name = orders.database["NAME"]
+    link.send("refused", f"its settings lead to another database than the worker's, which is {name!r}")
+    return False
+
+
+def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
+    from django_pgqueue.worker.database import tidy
+    from django_pgqueue.worker.thread_run import leave_if_forked
+
+    process = os.getpid()
+    execution = run(delivery, middleware)
+    leave_if_forked(process)
+    link.send("done", portable(execution))
+    tidy()
+
+
+def run(delivery: Delivery, middleware: Middleware) -> Execution:
+    from django_pgqueue.worker.executor import execute, missing
+
+    handler = middleware.find(delivery.handler)
+    return missing(delivery) if handler is None else execute(handler.function, delivery, handler.pauses)
+
+
+def portable(execution: Execution) -> Execution:
+    """It, if it can be sent; else that it cannot."""
+    from django_pgqueue.exceptions import HandlerError
+    from django_pgqueue.worker.executor import failed
+
+    try:
+        pickle.dumps(execution)
+    except Exception as error:
+        problem = HandlerError(f"The outcome cannot leave the process of the handler: {error}")
+        return failed(execution.delivery, problem, seconds=execution.seconds)
+    return execution
+
+
+if __name__ == "__main__":
+    main(Link(int(sys.argv[1])))
