@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message, Worker
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.supervisor.restarts import Restarts
+from django_pgqueue.worker.supervisor.watch import Verdict, judge
 from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, where
 
 Spawn = Callable[..., Process]
@@ -174,6 +179,53 @@ def test_what_waits_behind_a_handler_that_holds_the_gil_is_given_to_others(spawn
     eventually(lambda: len(effects()) == 3)
     assert {where(message) for message in waiting} <= {"completed", "live: leased"}
     assert "giving back 3 message(s)" in stuck.log
+
+
+@pytest.mark.parametrize("stuck", [["hold the GIL", 60], ["stop"]], ids=str)
+def test_a_process_that_cannot_even_give_up_what_is_overdue_is_killed(spawn: Spawn, stuck: list[object]) -> None:
+    innocent = script(["mark", "running"], ["first", ["await", "never"]])
+    worker = spawn("--lease", "600", processes=1)
+    eventually(lambda: marks("running"))
+    guilty = script(["first", stuck], ["effect"], handler="scripted.limited")
+    eventually(lambda: where(guilty) == "completed", timeout=60)
+    [error] = ArchivedMessage.objects.get(id=guilty).errors
+    assert error["type"] == "HandlerTimeout"
+    assert f"past the deadline of #{guilty}" in error["message"]
+    # It was not its fault.
+    eventually(lambda: marks("running") == 2)
+    assert Message.objects.get(id=innocent).attempts == 1
+    assert "killing process" in worker.log
+
+
+def test_a_process_that_is_stopped_while_it_runs_nothing_is_replaced() -> None:
+    """In less than the minute that it takes: by what is known of the child."""
+    child = SimpleNamespace(board=Board(), end_by=math.inf, ready=True, heard_at=100.0)
+    assert judge(child, 160.0, grace=5) is None
+    assert judge(child, 160.1, grace=5) == Verdict("it says nothing for 60 s, and runs nothing")
+    child.board.begin([SimpleNamespace(id=7)], deadline=190.0)
+    assert judge(child, 200.0, grace=5) is None
+    assert judge(child, 200.1, grace=5) == Verdict("it runs past the deadline of #7", frozenset({7}))
+
+
+def test_a_process_that_does_not_start_or_stop_is_killed() -> None:
+    starting = SimpleNamespace(board=Board(), end_by=math.inf, ready=False, started_at=100.0)
+    assert judge(starting, 220.0, grace=5) is None
+    assert judge(starting, 220.1, grace=5) == Verdict("it was not ready after 120 s")
+    stopping = SimpleNamespace(board=Board(), end_by=100.0, ready=True, heard_at=100.0, stop_reason="SIGTERM")
+    assert judge(stopping, 100.0, grace=5) is None
+    assert judge(stopping, 100.1, grace=5) == Verdict("it did not stop in time (SIGTERM)")
+
+
+def test_pauses_between_starts_grow_as_the_deaths_need_it() -> None:
+    loads_nothing, is_killed = Restarts(), Restarts()
+    starts = [loads_nothing.delay(lived=1, was_ready=False) for _ in range(8)]
+    assert starts == sorted(starts)
+    assert 0.4 <= starts[0] <= 0.5
+    assert 24 <= starts[-1] <= 30
+    works = [is_killed.delay(lived=1, was_ready=True) for _ in range(8)]
+    assert works[0] == 0
+    assert 0.8 <= works[-1] <= 1
+    assert is_killed.delay(lived=61, was_ready=True) == 0
 
 
 def test_a_handler_that_crashes_the_process_ends_as_poison_and_the_others_go_on(spawn: Spawn) -> None:

@@ -53,6 +53,10 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
             case "hold the GIL":
                 seconds = arguments[0]
                 ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+            case "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+                # The signal goes to the process: this thread may run on for a moment.
+                time.sleep(60)
             case "segfault":
                 ctypes.string_at(0)
             case "fork":
@@ -98,6 +102,11 @@ def apart(statement: str, *parameters: Any) -> int:
 
 @handler("scripted")
 def scripted(delivery: Delivery) -> Any:
+    return play(delivery, delivery.payload or [])
+
+
+@handler("scripted.limited", timeout=timedelta(seconds=0.5))
+def scripted_limited(delivery: Delivery) -> Any:
     return play(delivery, delivery.payload or [])
 
 
