@@ -64,10 +64,11 @@ def from_folder(folder: Path) -> Design:
     return Design(folder.name, folder, from_file(folder / "install.sql"))
 
 
-def manage(cluster: Cluster, database: str, *command: str) -> subprocess.Popen[str]:
-    """Start a management command of the benchmark's project, in a process of its own."""
+def manage(cluster: Cluster, database: str, *command: str, **variables: str) -> subprocess.Popen[str]:
+    """Start a management command of the benchmark's project, in a process of its own; with environment variables."""
     environment = {
         **os.environ,
+        **variables,
         "DATABASE_URL": cluster.url(database),
         "DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings",
         "PYTHONPATH": str(ROOT),

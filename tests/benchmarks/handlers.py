@@ -1,5 +1,8 @@
 """Handlers that do nothing: what is left is the cost of the queue and of the worker."""
 
+import os
+import time
+
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import handler
 
@@ -14,3 +17,12 @@ def atomic_noop(delivery: Delivery) -> None: ...
 
 @handler("benchmark.async_noop")
 async def async_noop(delivery: Delivery) -> None: ...
+
+
+@handler("benchmark.stamp")
+def stamp(delivery: Delivery) -> None:
+    """Writes down when it started. A line is short enough to be written in one piece."""
+    now = time.monotonic_ns()
+    file = os.open(os.environ["PGQUEUE_STAMPS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(file, f"{delivery.id} {now}\n".encode())
+    os.close(file)

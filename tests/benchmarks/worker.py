@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from subprocess import Popen
 
 from .cluster import Cluster
 from .design import PGQUEUE, manage
-from .measure import Figures, fresh, watch
+from .measure import Figures, Run, fresh, watch
 
 CHANNELS = 16
 CONCURRENCY = 4
@@ -30,7 +32,19 @@ def drain_by_worker(cluster: Cluster, *, messages: int, handler: str) -> Figures
         return figures
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+@contextmanager
+def worker(run: Run, *options: str, **variables: str) -> Iterator[None]:
+    """A `runqueueworker` on the run's database, as long as it is measured."""
+    process = manage(run.cluster, run.database, "runqueueworker", "--verbosity", "0", *options, **variables)
+    try:
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"runqueueworker failed:\n{process.communicate()[1][-3000:]}")
+    finally:
+        _end(process)
+
+
+def _end(process: Popen[str]) -> None:
     if process.poll() is None:
         process.terminate()
         process.communicate()

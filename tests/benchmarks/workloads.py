@@ -10,6 +10,7 @@ from . import bulk
 from .cluster import Cluster
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, RAW_FLOOR, Design
+from .latency import idle_latency, sustained
 from .measure import drain, mixed, single
 from .pinned import OFFERED, pinned
 from .worker import drain_by_worker
@@ -179,6 +180,40 @@ def _worker(plan: Plan) -> list[Contest]:
     ]
 
 
+def _latency(plan: Plan) -> list[Contest]:
+    messages = int(plan.seconds * 10)
+    run = partial(idle_latency, plan.cluster)
+    return [
+        Contest(
+            f"idle system, {messages:,} messages one after the other: median from commit to handler start",
+            "µs",
+            "waiting",
+            {
+                "waiting": partial(run, messages=messages, options=()),
+                "waiting, one process": partial(run, messages=messages, options=("--processes", "0")),
+                "always": partial(run, messages=messages, options=("--notify", "always")),
+                # It waits for the next poll, half a second on average.
+                "never": partial(run, messages=messages // 4, options=("--notify", "never")),
+            },
+            (Target("waiting", at_most=2_000, absolute=True),),
+        )
+    ]
+
+
+def _notify(plan: Plan) -> list[Contest]:
+    return [
+        Contest(
+            "8 producers one by one, one worker with 8 slots, handler without work, by NOTIFY",
+            "completed/s",
+            "waiting",
+            {
+                mode: partial(sustained, plan.cluster, seconds=plan.seconds, options=("--notify", mode))
+                for mode in ("waiting", "always", "never")
+            },
+        )
+    ]
+
+
 WORKLOADS: dict[str, Callable[[Plan], list[Contest]]] = {
     "mixed": _mixed,
     "mixed-batch": _mixed_batch,
@@ -188,4 +223,6 @@ WORKLOADS: dict[str, Callable[[Plan], list[Contest]]] = {
     "bulk": _bulk,
     "pinned": _pinned,
     "worker": _worker,
+    "latency": _latency,
+    "notify": _notify,
 }

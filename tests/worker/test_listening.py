@@ -14,6 +14,7 @@ from django_pgqueue import Delivery, channel_set
 from django_pgqueue.models import Message
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.role import Role
@@ -51,7 +52,7 @@ def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect:
     found: list[Delivery] = []
     producer = Producer(
         WorkerOptions(using="default", listen="default", poll_interval=NEVER),
-        buffer=Buffer(1, 1, wake=lambda: None, together=lambda delivery: 1),
+        buffer=Buffer(1, 1, limits=Limits(keep=False), wake=lambda: None),
         hold=lambda deliveries, since: found.extend(deliveries),
         held=lambda: 0,
         done=lambda: None,
