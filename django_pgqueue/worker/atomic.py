@@ -12,10 +12,11 @@ from collections.abc import Callable
 from django.db import Error, connections, transaction
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.exceptions import LeaseLost, PartitionMissing
+from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import Retry
+from django_pgqueue.worker.database import end_transactions
 from django_pgqueue.worker.executor import Execution, failed
 from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.ledger import Ledger
@@ -81,6 +82,12 @@ class Atomic:
             # Robust: a hook that raises must not look like a failed commit, nor keep the other hooks from running.
             connection = connections[self._using]
             connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in connection.run_on_commit]
+        if connection.in_atomic_block:
+            end_transactions()
+            raise HandlerError(
+                "The handler opened a transaction or savepoint and did not end it: nothing could be committed.",
+                hint="Use transaction.atomic() as a context manager or decorator.",
+            )
         return executions, settled
 
     def _repaired(self, repairs: int) -> bool:

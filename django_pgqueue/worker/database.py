@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from django.db import Error, InterfaceError, InternalError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.sql.stall import expect_answers
@@ -82,10 +84,34 @@ def tidy() -> None:
             logger.debug("a broken connection did not close", exc_info=True)
 
 
+def end_transactions() -> None:
+    """Roll back what a handler has left open: the next one's writes would go into it, and be lost with it."""
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
+            continue
+        logger.warning(
+            "a handler left a transaction open on %r: it is rolled back", connection.alias,
+            extra={"event": "transaction_left_open"},
+        )  # fmt: skip
+        # As connect() does. Inside of an atomic block, Django would not connect again.
+        connection.in_atomic_block = connection.needs_rollback = False
+        connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
+        with suppress(Error):
+            connection.close()
+
+
+def is_open(connection: BaseDatabaseWrapper) -> bool:
+    """Is a transaction open that Django knows nothing of?"""
+    if connection.vendor != "postgresql" or not connection.settings_dict["AUTOCOMMIT"]:
+        return False
+    return connection.connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
 def recover(using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]) -> None:
     """Tidy up after a message. If the connection broke under it, see whether the server is there before the next."""
     connection = connections[using]
     suspicious = connection.errors_occurred
+    end_transactions()
     tidy()
     if suspicious and connection.connection is None:
         outage.patiently(role, connection.ensure_connection, sleep=sleep)

@@ -7,6 +7,7 @@ As soon as a handler waits, another lane takes over, so that as many are under w
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
@@ -18,8 +19,9 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
-from django_pgqueue.worker.executor import Execution, execute_async, execute_batch_async
+from django_pgqueue.worker.executor import Execution, execute_async, execute_batch_async, failed
 from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.thread_run import leave_if_forked
 
 # Seconds for which a lane may go on before others get a turn: those whose wait is over, and new messages.
 TURN = 0.005
@@ -43,6 +45,7 @@ class Lane:
     """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.deadlines.Run`."""
 
     __slots__ = (
+        "_closed",
         "_handler",
         "_places",
         "_runner",
@@ -57,6 +60,7 @@ class Lane:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self.task: asyncio.Task[None] | None = None
+        self._closed = False
         self.deadline = float("inf")
         self.interrupted = False
         self.cancelled = False
@@ -74,12 +78,16 @@ class Lane:
             until = time.monotonic() + TURN
             while (chosen := runner.next()) is not None:
                 started = self._begin(*chosen)
-                executions = await self._run(*chosen)
+                try:
+                    executions = await self._run(*chosen)
+                except BaseException as error:  # a future that ends with GeneratorExit closes whoever awaits it
+                    executions = [failed(delivery, error) for delivery in chosen[1]]
+                    self._closed = True
                 if not self._end():
                     break
                 runner.finished(chosen[0], executions)
                 # What was cancelled is not fit for another message, nor is what will be at its next wait.
-                if self.task.cancelling():
+                if self.task.cancelling() or self._closed:
                     break
                 if started > until:
                     await asyncio.sleep(0)
@@ -105,12 +113,14 @@ class Lane:
     async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """The coroutine's value. Its context variables are its own."""
         context = self._runner.context.copy()
+        process = os.getpid()
         try:
             awaited = context.run(coroutine.send, None)
         except StopIteration as stop:
+            leave_if_forked(process)
             return stop.value
         self._runner.waits(self)
-        return await Rest(coroutine, context, awaited)
+        return await Rest(coroutine, context, awaited, process)
 
     def _begin(self, handler: Handler, deliveries: list[Delivery]) -> float:
         runtime = self._runner.runtime
@@ -175,16 +185,19 @@ class Lane:
 class Rest:
     """What is left of a coroutine that awaits ``awaited``; each step in the context."""
 
-    __slots__ = ("_awaited", "_context", "_coroutine")
+    __slots__ = ("_awaited", "_context", "_coroutine", "_process")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], context: Context, awaited: Any) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], context: Context, awaited: Any, process: int) -> None:
         self._coroutine = coroutine
         self._context = context
         self._awaited = awaited
+        self._process = process
 
     def __await__(self) -> Generator[Any, Any, Any]:
         run, coroutine, awaited = self._context.run, self._coroutine, self._awaited
         while True:
+            # A child process that the handler forked must not get into the loop, where it would run the others again.
+            leave_if_forked(self._process)
             try:
                 value = yield awaited
                 step, argument = coroutine.send, value
@@ -193,4 +206,5 @@ class Rest:
             try:
                 awaited = run(step, argument)
             except StopIteration as stop:
+                leave_if_forked(self._process)
                 return stop.value

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
 
 from django_pgqueue import Cancelled, Complete, DeadLetter, Defer, Delivery, Retry, handler
 
@@ -17,6 +20,7 @@ CREATE TABLE IF NOT EXISTS scripted_effect (
     message_id bigint, attempt integer, at timestamptz DEFAULT clock_timestamp());
 CREATE TABLE IF NOT EXISTS scripted_mark (name text, at timestamptz DEFAULT clock_timestamp());
 """
+LEAKED: list[Any] = []
 OUTCOMES = {
     "complete": Complete,
     "defer": lambda seconds=0.0, state=None: Defer(delay=timedelta(seconds=seconds), state=state),
@@ -62,6 +66,26 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
             case "fork":
                 # Both come back from here.
                 os.fork()
+            case "chain":
+                pages, bad = arguments
+                page = delivery.state or 0
+                sql("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, %s)", delivery.id, page)
+                if page == bad and not apart("SELECT FROM scripted_mark WHERE name = 'killed'"):
+                    apart("INSERT INTO scripted_mark (name) VALUES ('killed')")
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return Defer(state=page + 1) if page + 1 < pages else Complete(pages)
+            case "enter":
+                transaction.atomic().__enter__()
+            case "raise base":
+                raise {"KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}[arguments[0]]
+            case "catch signals":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            case "leak":
+                # Sessions that nobody closes, and one that is used in a thread of its own.
+                LEAKED.extend(connection.copy() for _ in range(2))
+                for leaked in LEAKED:
+                    leaked.ensure_connection()
+                threading.Thread(target=lambda: sql("SELECT 1")).start()
             case "pid":
                 return Complete(os.getpid())
             case "until cancelled":
@@ -129,3 +153,17 @@ def scripted_process(delivery: Delivery) -> Any:
 @handler("scripted.process.short", process=True, timeout=timedelta(seconds=1))
 def scripted_process_short(delivery: Delivery) -> Any:
     return play(delivery, delivery.payload or [])
+
+
+@handler("scripted.async")
+async def scripted_async(delivery: Delivery) -> Any:
+    steps = delivery.payload or []
+    if steps and steps[0] == ["wait"]:
+        await asyncio.sleep(0.01)
+        steps = steps[1:]
+    if steps and steps[0] == ["fork"]:
+        # Both come back, the child to a loop that is not its own.
+        os.fork()
+        await asyncio.sleep(0.01)
+        steps = steps[1:]
+    return await sync_to_async(play)(delivery, steps)

@@ -1,0 +1,103 @@
+"""Handlers that do what no handler should: it costs their own message, and is said. The worker and the others go on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_pgqueue.models import ArchivedMessage, DeadLetter
+from tests.worker.conftest import Process, effects, eventually, marks, script, scripts, sql, where
+
+Spawn = Callable[..., Process]
+SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+def stop(worker: Process) -> None:
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
+@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic", "scripted.process", "scripted.async"])
+def test_a_handler_that_forks_makes_no_second_worker(spawn: Spawn, handler: str) -> None:
+    forked = script(["fork"], ["effect"] if handler == "scripted.async" else ["sleep", 0], handler=handler)
+    worker = spawn("--concurrency", "1")
+    eventually(lambda: where(forked) == "completed", timeout=30)
+    eventually(lambda: "a handler forked" in worker.log)
+    others = scripts(20, ["effect"], handler=handler)
+    eventually(lambda: ArchivedMessage.objects.filter(id__in=others).count() == 20)
+    done = [message for message, _ in effects()]
+    assert sorted(message for message in done if message != forked) == others
+    assert done.count(forked) == (handler == "scripted.async"), "once: the child process did not go on"
+    assert ArchivedMessage.objects.get(id=forked).attempts == 1
+    stop(worker)
+    assert worker.log.count("a handler forked") == 1
+
+
+@pytest.mark.parametrize("name", ["KeyboardInterrupt", "GeneratorExit"])
+@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic", "scripted.process", "scripted.async"])
+def test_whatever_is_raised_fails_one_message(spawn: Spawn, handler: str, name: str) -> None:
+    bad = script(["effect"], ["raise base", name], handler=handler, max_attempts=1)
+    good = script(["effect"], handler=handler)
+    assert spawn("--drain").wait() == 0
+    assert (where(bad), where(good)) == ("dead: failed", "completed")
+    assert name in DeadLetter.objects.get(id=bad).errors[0]["traceback"]
+
+
+@pytest.mark.parametrize("steps", [[["sql", "BEGIN"]], [["enter"]], [["sql", "BEGIN"], ["fail"]]], ids=str)
+@pytest.mark.parametrize("handler", ["scripted", "scripted.process", "scripted.async"])
+def test_a_transaction_that_is_left_open_does_not_swallow_what_comes_next(
+    spawn: Spawn, handler: str, steps: list[Any]
+) -> None:
+    bad = script(*steps, ["effect"], handler=handler, max_attempts=1)
+    worker = spawn("--concurrency", "1", "--async-concurrency", "1")
+    eventually(lambda: not where(bad).startswith("live"), timeout=30)
+    eventually(lambda: "left a transaction open" in worker.log)
+    good = scripts(5, ["effect"], handler=handler)
+    eventually(lambda: ArchivedMessage.objects.filter(id__in=good).count() == 5)
+    assert sorted(message for message, _ in effects()) == good
+    stop(worker)
+
+
+def test_an_atomic_handler_that_leaves_a_savepoint_open_fails(spawn: Spawn) -> None:
+    bad = script(["enter"], ["effect"], handler="scripted.atomic", max_attempts=1)
+    good = script(["effect"], handler="scripted.atomic")
+    worker = spawn("--concurrency", "1")
+    eventually(lambda: where(good) == "completed", timeout=30)
+    eventually(lambda: where(bad) == "dead: failed")
+    assert "did not end it" in DeadLetter.objects.get(id=bad).errors[0]["message"]
+    assert effects() == [(good, 1)]
+    stop(worker)
+
+
+def test_signals_stay_with_the_worker(spawn: Spawn) -> None:
+    message = script(["catch signals"], max_attempts=1)
+    worker = spawn()
+    eventually(lambda: where(message) == "dead: failed", timeout=30)
+    assert "main thread" in DeadLetter.objects.get(id=message).errors[0]["message"]
+    stop(worker)
+
+
+def test_leaked_sessions_end_with_the_worker(spawn: Spawn) -> None:
+    leaky = script(["leak"])
+    good = scripts(5, ["effect"])
+    worker = spawn("--concurrency", "2")
+    eventually(lambda: ArchivedMessage.objects.filter(id__in=[leaky, *good]).count() == 6, timeout=30)
+    stop(worker)
+    eventually(lambda: sql(SESSIONS)[0][0] == 0)
+
+
+def test_a_chain_of_deferrals_resumes_where_it_was_killed(spawn: Spawn) -> None:
+    """Durable piecewise work: each piece and the state after it commit together."""
+    message = script(["chain", 6, 3], handler="scripted.atomic")
+    first = spawn("--lease", "1")
+    assert first.wait() == -signal.SIGKILL
+    assert [page for _, page in effects()] == [0, 1, 2]
+    worker = spawn("--lease", "1")
+    eventually(lambda: where(message) == "completed", timeout=30)
+    assert [page for _, page in effects()] == [0, 1, 2, 3, 4, 5]
+    assert marks("killed") == 1
+    assert ArchivedMessage.objects.get(id=message).attempts == 2, "deferrals are no failures, the kill was one"
+    stop(worker)
