@@ -42,12 +42,19 @@ class Health:
 class Vitals:
     """``address``: where to answer probes by HTTP; ``file``: refreshed as long as the control loop is alive."""
 
-    def __init__(self, *, address: tuple[str, int] | None = None, file: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        address: tuple[str, int] | None = None,
+        file: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._file = file
         self._server = None if address is None else ProbeServer(address, self)
         self._answers = threading.Thread(target=self._answer, name="pgqueue-probes", daemon=True)
         self._health: Callable[[], Health] = lambda: Health("starting")
-        self._beat_at = time.monotonic()
+        self._beat_at = clock()
         self._ready = False
         self._file_due = self._watchdog_due = -math.inf
         self._watchdog = watchdog_interval()
@@ -64,7 +71,7 @@ class Vitals:
 
     def beat(self, *, changing: bool = False) -> None:
         """The control loop has come round. ``changing``: processes are being replaced."""
-        now = self._beat_at = time.monotonic()
+        now = self._beat_at = self._clock()
         if self._file is None and not under_systemd():
             return
         if self._watchdog is not None and now >= self._watchdog_due:
@@ -98,7 +105,7 @@ class Vitals:
 
     def live(self) -> tuple[bool, dict[str, Any]]:
         """Is the control loop alive? If not, only a restart helps."""
-        silence = time.monotonic() - self._beat_at
+        silence = self._clock() - self._beat_at
         alive = silence <= LONGEST_SILENCE
         return alive, {"live": alive, "seconds_since_beat": round(silence, 1)}
 

@@ -135,10 +135,15 @@ class Process:
         return self.popen.wait(timeout)
 
     @property
+    def started(self) -> list[int]:
+        """The processes that it has started, by its log."""
+        return [int(pid) for pid in re.findall(r"process (\d+) started", self.log)]
+
+    @property
     def children(self) -> list[int]:
-        """The processes under it that run, by its log."""
-        ended = re.findall(r"process (\d+) (?:ended|died)", self.log)
-        return [int(pid) for pid in re.findall(r"process (\d+) started", self.log) if pid not in ended]
+        """Those that run."""
+        ended = {int(pid) for pid in re.findall(r"process (\d+) (?:ended|died)", self.log)}
+        return [pid for pid in self.started if pid not in ended]
 
     def close(self) -> None:
         if self.popen.poll() is None:

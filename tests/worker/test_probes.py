@@ -18,6 +18,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_pgqueue import probe
+from django_pgqueue.worker.vitals import Health, Vitals
 from tests.conftest import Connect
 from tests.worker.conftest import REPOSITORY, Process, eventually, script
 
@@ -140,6 +141,21 @@ def systemd(tmp_path: Path) -> Iterator[socket.socket]:
         yield receiver
 
 
+def test_a_control_loop_that_does_not_come_round_is_not_live(port: int) -> None:
+    now = 100.0
+    vitals = Vitals(address=("127.0.0.1", port), clock=lambda: now)
+    vitals.start(lambda: Health("running"))
+    try:
+        now = 110.0
+        assert ask(port, "/livez") == (200, {"live": True, "seconds_since_beat": 10.0})
+        now = 110.1
+        assert ask(port, "/livez")[0] == 503
+        vitals.beat()
+        assert ask(port, "/livez")[0] == 200
+    finally:
+        vitals.stop()
+
+
 @pytest.mark.parametrize("processes", [0, 1])
 def test_systemd_is_told_what_it_waits_for(
     environment: dict[str, str], queue: None, systemd: socket.socket, processes: int
@@ -155,6 +171,8 @@ def test_systemd_is_told_what_it_waits_for(
             worker.signal(signal.SIGHUP)
             hear(systemd, "RELOADING=1")
             hear(systemd, "READY=1")
+            # Not before the new process is there.
+            assert worker.log.count(" serves default") == 2
         worker.signal(signal.SIGTERM)
         hear(systemd, "STOPPING=1")
         assert worker.wait() == 0

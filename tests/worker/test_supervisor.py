@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,8 +16,12 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from django_pgqueue import dequeue
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message, Worker
 from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.supervisor.deaths import Undertaker, after_death
 from django_pgqueue.worker.supervisor.restarts import Restarts
 from django_pgqueue.worker.supervisor.watch import Verdict, judge
 from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, where
@@ -86,7 +91,7 @@ def test_what_does_not_end_in_time_is_given_back_at_the_end(spawn: Spawn) -> Non
 
 def test_a_second_signal_ends_all_processes_at_once(spawn: Spawn) -> None:
     message = script(["effect"], ["await", "never"])
-    worker = spawn(processes=2)
+    worker = spawn("--lease", "600", processes=2)
     eventually(lambda: effects())
     children = eventually(lambda: len(pids()) == 2 and pids())
     worker.signal(signal.SIGTERM)
@@ -120,6 +125,22 @@ def test_messages_that_a_dead_process_had_not_started_keep_their_attempt(spawn: 
     [child] = eventually(pids)
     os.kill(child, signal.SIGKILL)
     eventually(lambda: Message.objects.filter(id__in=waiting, status=Message.Status.READY, attempts=0).count() == 5)
+
+
+@pytest.mark.usefixtures("queue")
+def test_what_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
+    message = script(["effect"])
+    outage, settled = Outage("default", "test"), threading.Event()
+    keeper = LeaseKeeper("default", timedelta(seconds=600), outage=outage, on_lost=print, crashed=print)
+    undertaker = Undertaker("default", keeper=keeper, outage=outage, on_settled=settled.set, crashed=print)
+    undertaker.put(after_death("ghost", running=frozenset(), end="SIGKILL"))
+    undertaker.start()
+    # Its session in the database goes on for a moment.
+    assert [delivery.id for delivery in dequeue("default", worker="ghost")] == [message]
+    assert settled.wait(30)
+    assert undertaker.stop(30)
+    assert where(message) == "live: ready"
+    assert Message.objects.get(id=message).attempts == 0
 
 
 @pytest.mark.parametrize("handler", ["scripted", "scripted.atomic"])
