@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+import psycopg
 from django.db import Error, InterfaceError, InternalError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
@@ -21,6 +22,8 @@ logger = logging.getLogger("django_pgqueue.worker")
 TRANSIENT = (OperationalError, InterfaceError, InternalError)
 
 LISTENER = "listener"
+# Seconds to reach the server with the request to cancel a query.
+CANCEL_TIMEOUT = 2.0
 
 # For libpq, on TCP: a peer that is gone is noticed after about ten seconds, not after two hours.
 KEEP_ALIVE = {
@@ -105,6 +108,18 @@ def is_open(connection: BaseDatabaseWrapper) -> bool:
     if connection.vendor != "postgresql" or not connection.settings_dict["AUTOCOMMIT"]:
         return False
     return connection.connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+def cancel_query(connection: BaseDatabaseWrapper) -> None:
+    """End the query that another thread waits for on this connection, if there is one."""
+    session = connection.connection
+    if session is None or connection.vendor != "postgresql":
+        return
+    try:
+        if session.info.transaction_status == TransactionStatus.ACTIVE:
+            session.cancel_safe(timeout=CANCEL_TIMEOUT)
+    except psycopg.Error:  # it has just ended, or the server does not answer
+        logger.debug("a query was not cancelled", exc_info=True)
 
 
 def recover(using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.database import recover, without_query_log
+from django_pgqueue.worker.database import cancel_query, recover, without_query_log
 from django_pgqueue.worker.executor import stuck
 from django_pgqueue.worker.perform import Performer
 from django_pgqueue.worker.role import Role
@@ -87,6 +88,7 @@ class Slot:
         self._performer = performer
         self._runtime = runtime
         self._replace = replace
+        self._connections: list[BaseDatabaseWrapper] = []
         self._deliveries: list[Delivery] = []
         self._places: list[int] = []
         self._started = self._timeout = 0.0
@@ -94,7 +96,8 @@ class Slot:
         self._verdict: list[None] = []
 
     def _run(self) -> None:
-        for connection in connections.all():
+        self._connections = connections.all()
+        for connection in self._connections:
             without_query_log(connection)
         try:
             self._serve()
@@ -139,7 +142,7 @@ class Slot:
         timeout = self._runtime.timeout_of(handler)
 
         def call(argument: Any) -> Any:
-            run = self.current = ThreadRun(timeout, self._give_up)
+            run = self.current = ThreadRun(timeout, give_up=self._give_up, wake=self._cancel_queries)
             self._runtime.expect(run.deadline)
             try:
                 return run.call(handler.function, argument)
@@ -147,6 +150,10 @@ class Slot:
                 self.current = None
 
         return call
+
+    def _cancel_queries(self) -> None:
+        for connection in self._connections:
+            cancel_query(connection)
 
     def _give_up(self) -> None:
         if not self._end():

@@ -20,11 +20,14 @@ class ThreadRun:
 
     Whoever takes the one ticket has won: the handler that ends, and then nobody raises any more; or the interrupter,
     and then the handler waits until the exception is there.
+
+    ``give_up``: settles the messages without the handler. ``wake``: ends the queries that the handler waits for, where
+    no exception reaches it.
     """
 
-    __slots__ = ("_give_up", "_sent", "_thread", "_ticket", "_timeout", "deadline", "interrupted")
+    __slots__ = ("_give_up", "_sent", "_thread", "_ticket", "_timeout", "_wake", "deadline", "interrupted")
 
-    def __init__(self, timeout: float, give_up: Callable[[], None]) -> None:
+    def __init__(self, timeout: float, *, give_up: Callable[[], None], wake: Callable[[], None]) -> None:
         self.deadline = time.monotonic() + timeout
         self.interrupted = False
         self._timeout = timeout
@@ -32,6 +35,7 @@ class ThreadRun:
         self._ticket = [None]
         self._sent = False
         self._give_up = give_up
+        self._wake = wake
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
         process = os.getpid()
@@ -59,7 +63,11 @@ class ThreadRun:
             return
         self.interrupted = True
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(HandlerTimeout))
-        self._sent = True
+        try:
+            self._wake()
+        finally:
+            # Not before: until then the handler does not end, and no query but its own is cancelled.
+            self._sent = True
 
     def give_up(self) -> None:
         self._give_up()

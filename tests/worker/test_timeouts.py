@@ -101,6 +101,22 @@ def test_what_an_atomic_handler_wrote_is_rolled_back(drain: Drain, register: Reg
     assert effects() == []
 
 
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_query_is_cancelled_at_the_timeout(
+    drain: Drain, register: Register, caplog: pytest.LogCaptureFixture, atomic: bool
+) -> None:
+    def query(delivery: Delivery) -> None:
+        sql_in_handler("SELECT pg_sleep(60)")
+
+    register("query", query, timeout=SHORT, atomic=atomic)
+    message = script(handler="query", max_attempts=1)
+    good = script(["effect"])
+    assert drain(concurrency=1) == {"completed": 1, "dead_lettered": 1}
+    assert (where(message), where(good)) == ("dead: timed_out", "completed")
+    assert ", in query" in DeadLetter.objects.get(id=message).errors[0]["traceback"]
+    assert "thread_given_up" not in [getattr(record, "event", "") for record in caplog.records]
+
+
 def test_the_slot_goes_on_with_the_next_message(drain: Drain, register: Register) -> None:
     register("spin", spin, timeout=SHORT)
     bad = scripts(3, handler="spin", max_attempts=1)
@@ -188,6 +204,10 @@ def test_an_atomic_handler_that_was_given_up_commits_nothing(start: Start, regis
     assert len(effects()) == 1
 
 
+def make_run(timeout: float) -> ThreadRun:
+    return ThreadRun(timeout, give_up=lambda: None, wake=lambda: None)
+
+
 class TestInterruption:
     """The exception comes out of the handler, or it does not come at all."""
 
@@ -203,12 +223,12 @@ class TestInterruption:
                 if time.monotonic() >= run.deadline and not run.interrupted:
                     run.interrupt()
 
-        runs: list[ThreadRun | None] = [ThreadRun(3600, lambda: None)]
+        runs: list[ThreadRun | None] = [make_run(3600)]
         thread = threading.Thread(target=interrupter, args=(runs,))
         thread.start()
         try:
             for _ in range(500):
-                run = runs[0] = ThreadRun(0.001, lambda: None)
+                run = runs[0] = make_run(0.001)
                 try:
                     # About as long as the timeout: now and then it is interrupted at the very end.
                     run.call(work, run.deadline + 0.00002)
@@ -221,7 +241,7 @@ class TestInterruption:
         assert all(outcomes.values()), outcomes
 
     def test_what_the_handler_makes_of_it_is_a_timeout_all_the_same(self) -> None:
-        run = ThreadRun(0.0, lambda: None)
+        run = make_run(0.0)
 
         def translate(argument: None) -> None:
             threading.Timer(0.01, run.interrupt).start()
@@ -235,7 +255,7 @@ class TestInterruption:
         assert isinstance(raised.value.__cause__, ValueError)
 
     def test_nobody_is_interrupted_after_the_end(self) -> None:
-        run = ThreadRun(0.0, lambda: None)
+        run = make_run(0.0)
         run.call(lambda argument: None, None)
         run.interrupt()
         assert not run.interrupted
