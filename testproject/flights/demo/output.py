@@ -63,7 +63,7 @@ class Output:
             self.line(f'kept with the message: "{mails.error}"')
 
     def tower(self, reports: TowerReports) -> None:
-        self.line(f"{number(reports.fired)} reports, the last one of {number(reports.departed)} departures;")
+        self.line(f"{number(reports.fired)} reports, the last one of {number(reports.departed)} departures")
         verdict = self.style.SUCCESS("none") if not reports.twice else self.style.ERROR(number(reports.twice))
         self.line(f"ticks that fired twice: {verdict}")
 
