@@ -22,6 +22,10 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "producer"
 DRAIN_INTERVAL = 0.05
+# Seconds from one look to the next, while messages trickle in: a dequeue of several costs hardly more than one of one.
+REST = 0.003
+# So many looks in a row that find several messages are a flood.
+FLOOD = 3
 
 
 class Producer:
@@ -49,6 +53,7 @@ class Producer:
         self._outage = outage
         self._turn = 0
         self._announced_until = 0.0
+        self._several = 0
         self._stopped = False
         self._paused = self._pause_wanted = False
         self._wake = threading.Event()
@@ -88,13 +93,17 @@ class Producer:
             self._wake.wait(self._poll)
             return 0
         room = self._options.batch if self._options.once else self._buffer.room()
+        looked_at = time.monotonic()
         found = self.look(room) if room else 0
         if self._options.once:
             self._finish_once()
         elif self._options.drain:
             self._drain(found, quiet=quiet)
         elif found:
-            self._awake(found)
+            self._awake(found, room)
+            if found < room:
+                # All that was there. Whoever sleeps is woken at once; whoever is awake lets a few come together.
+                time.sleep(max(0.0, looked_at + REST - time.monotonic()))
         elif room:
             self._fall_asleep(room)
         else:
@@ -132,11 +141,13 @@ class Producer:
             return
         self._wake.wait(self._poll * random.uniform(0.8, 1.0))
 
-    def _awake(self, found: int) -> None:
+    def _awake(self, found: int, room: int) -> None:
         if self._options.notify == "always":
             self._renew()
+            return
         # A trickle is served best by one who is known to sleep; in a flood, enqueuers need not notify.
-        elif self._announced_until and found > 1:
+        self._several = self._several + 1 if found > 1 else 0
+        if self._announced_until and found > 1 and (found == room or self._several >= FLOOD):
             self._announce(timedelta(0))
             self._announced_until = 0.0
 

@@ -1,6 +1,6 @@
 -- Takes single messages straight from their arrivals, without a lane: the short way while nobody stands in line.
--- Caller: pgqueue_take, when the line is empty and no more than 16 arrivals are there, all of single messages: so no message overtakes
--- another of its channel, and no channel waits for more than these.
+-- Caller: pgqueue_take, when the line is empty and no more than 16 arrivals are there, all of single messages on channels without limits:
+-- so no message overtakes another of its channel, and no channel waits for more than these.
 -- Returns the locked ids. Locks: arrivals and messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_arrived(p_queue text, p_limit integer, p_arrival_xid xid8)
 RETURNS bigint[]
@@ -19,6 +19,7 @@ BEGIN
         FROM pgqueue_arrival AS a
         JOIN pgqueue_channel AS c ON c.id = a.channel_id
         WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= p_arrival_xid AND a.messages = 1
+            -- An arrival may have come since the caller looked.
             AND (c.released_at IS NOT NULL
                 OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL)
         ORDER BY a.floor_rank, a.floor_at, a.floor_id

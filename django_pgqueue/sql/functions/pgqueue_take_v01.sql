@@ -25,19 +25,19 @@ BEGIN
         f.late_xids <> '{}' AND EXISTS (
             SELECT FROM pgqueue_arrival AS a
             WHERE a.queue = p_queue AND a.lazy = ANY ('{f,t}') AND a.xid = ANY (f.late_xids)) AS late,
+        -- How many there are; -1 for too many, or for what the short way cannot do.
         (
-            SELECT CASE
-                WHEN count(*) = 0 THEN 'none'
-                WHEN count(*) <= 16 AND bool_and(n.messages = 1) AND NOT EXISTS (
-                    SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND a.lazy AND a.xid >= f.arrival_xid)
-                    THEN 'few'
-                ELSE 'many'
-            END
+            SELECT CASE WHEN count(*) = 0 OR count(*) <= 16 AND bool_and(n.messages = 1 AND n.free IS TRUE) THEN count(*) ELSE -1 END
             FROM (
-                SELECT a.messages FROM pgqueue_arrival AS a
+                SELECT a.messages,
+                    c.released_at IS NOT NULL
+                    OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL AS free
+                FROM pgqueue_arrival AS a
+                LEFT JOIN pgqueue_channel AS c ON c.id = a.channel_id
                 WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid LIMIT 17
             ) AS n
         ) AS news,
+        EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND a.lazy AND a.xid >= f.arrival_xid) AS lazy,
         (
             SELECT l.seq FROM pgqueue_lane AS l
             WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
@@ -59,13 +59,13 @@ BEGIN
     END IF;
     IF v_floor.late THEN
         PERFORM pgqueue_restamp(p_queue, v_floor.late_xids);
-    ELSIF v_floor.news = 'few' AND v_floor.head IS NULL AND NOT v_floor.due THEN
-        ids := pgqueue_take_arrived(p_queue, p_limit, v_floor.arrival_xid);
-        IF cardinality(ids) = p_limit THEN
+    ELSIF v_floor.news >= 0 AND NOT v_floor.lazy AND v_floor.head IS NULL AND NOT v_floor.due THEN
+        ids := CASE WHEN v_floor.news > 0 THEN pgqueue_take_arrived(p_queue, p_limit, v_floor.arrival_xid) ELSE ids END;
+        IF cardinality(ids) = least(p_limit, v_floor.news) THEN
             RETURN;
         END IF;
     END IF;
-    IF v_floor.news <> 'none' OR v_floor.late THEN
+    IF v_floor.news <> 0 OR v_floor.late THEN
         contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
     END IF;
     IF v_floor.head IS NULL THEN
