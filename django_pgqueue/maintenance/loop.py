@@ -16,6 +16,7 @@ from django_pgqueue.backoff import pause
 from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import floors, pruner, sweeper
 from django_pgqueue.maintenance.scheduler import Scheduler
+from django_pgqueue.sql.call import primary
 from django_pgqueue.sql.stall import LIMIT, LONGEST, Patience, expect_answers
 
 logger = logging.getLogger("django_pgqueue.maintenance")
@@ -97,9 +98,7 @@ class MaintenanceLoop:
             rest = self.run_due()
         except Exception as error:
             if not self._failures:
-                logger.error(
-                    "maintenance fails, trying on: %s", str(error).strip(), extra={"event": "maintenance_failed"}
-                )
+                logger.error("maintenance fails, trying on: %s", primary(error), extra={"event": "maintenance_failed"})
             self._failures += 1
             if isinstance(error, Error):
                 connections[self._using].close()

@@ -58,3 +58,9 @@ def translate(error: Exception) -> PgQueueError | None:
     if sqlstate.startswith(DATA_EXCEPTION):
         return InvalidMessage(f"a value cannot be stored: {message}", hint=hint)
     return None
+
+
+def primary(error: BaseException) -> str:
+    """What the server says, without the statement in which it happened: those of the queue are long."""
+    diagnostics = getattr(error, "diag", None) or getattr(error.__cause__, "diag", None)
+    return (getattr(diagnostics, "message_primary", None) or str(error)).strip()

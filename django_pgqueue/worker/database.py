@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from django_pgqueue.backoff import pause
+from django_pgqueue.sql.call import primary
 from django_pgqueue.sql.stall import expect_answers
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -153,7 +154,7 @@ class Outage:
 
     def failed(self, role: str, error: BaseException, failures: int) -> None:
         """``failures``: in a row, before this one. The first may be of a connection that broke long ago."""
-        text = str(error).strip()
+        text = primary(error)
         if not failures:
             if self._calm.is_set():
                 extra = {**self._extra, "event": "connection_lost"}

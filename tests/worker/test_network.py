@@ -60,8 +60,8 @@ def proxy(pg_url: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def spawn_behind(spawn: Callable[..., Process], proxy: Proxy) -> Callable[..., Process]:
-    """A worker whose connections go through the proxy."""
-    return lambda *arguments, **options: spawn(*arguments, DATABASE_URL=proxy.url, **options)
+    """A supervisor and a process under it, whose connections go through the proxy."""
+    return lambda *arguments: spawn(*arguments, processes=1, DATABASE_URL=proxy.url)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_backend_may_be_terminated_at_any_step(
 ) -> None:
     terminate_at(step)
     messages = work()
-    worker = spawn("--lease", "1.5", "--poll-interval", "0.2")
+    worker = spawn("--lease", "1.5", "--poll-interval", "0.2", processes=1)
     assert_done(worker, *messages)
     assert sql("SELECT last_value FROM terminations")[0][0] > 1
 
