@@ -11,7 +11,6 @@ import pytest
 from django.db import transaction
 
 from django_pgqueue import Delivery, channel_set
-from django_pgqueue.models import Message
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.limits import Limits
@@ -19,7 +18,7 @@ from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.role import Role
 from tests.conftest import Connect
-from tests.worker.conftest import effects, eventually, mark, script, scripts, sql, where
+from tests.worker.conftest import effects, eventually, script, scripts, sql, where
 
 Start = Callable[..., Any]
 # Longer than any test waits: whoever wakes up did so for another reason.
@@ -39,6 +38,19 @@ def asleep() -> bool:
     return True
 
 
+def make_producer(found: list[Delivery] | None = None, **options: Any) -> Producer:
+    options = {"using": "default", "listen": "default", "poll_interval": NEVER} | options
+    return Producer(
+        WorkerOptions(**options),
+        buffer=Buffer(2, 10, limits=Limits(keep=False), wake=lambda: None),
+        hold=lambda deliveries, since: (found if found is not None else []).extend(deliveries),
+        held=lambda: 0,
+        done=lambda: None,
+        outage=Outage("default", "sleepy"),
+        crashed=lambda role, error: None,
+    )
+
+
 def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
     start(listen="default", poll_interval=NEVER)
     for _ in range(5):
@@ -50,15 +62,7 @@ def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
 def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect: Connect) -> None:
     """Its enqueuer saw no sleeper and notified nobody: the worker looks once more, after it has said that it sleeps."""
     found: list[Delivery] = []
-    producer = Producer(
-        WorkerOptions(using="default", listen="default", poll_interval=NEVER),
-        buffer=Buffer(1, 1, limits=Limits(keep=False), wake=lambda: None),
-        hold=lambda deliveries, since: found.extend(deliveries),
-        held=lambda: 0,
-        done=lambda: None,
-        outage=Outage("default", "sleepy"),
-        crashed=lambda role, error: None,
-    )
+    producer = make_producer(found)
     session = connect()
     session.execute("LOCK TABLE pgqueue_waiter IN SHARE MODE")
     once = Role("producer", producer.run_once, crashed=lambda role, error: None)
@@ -84,20 +88,23 @@ def test_nobody_is_notified_while_no_worker_sleeps(start: Start, connect: Connec
 
 
 @pytest.mark.parametrize(("notify", "notifications"), [("waiting", 0), ("always", 1)])
-def test_a_worker_without_a_free_slot_is_notified_only_if_it_always_wants_to_be(
-    start: Start, connect: Connect, notify: str, notifications: int
+def test_a_worker_that_has_found_work_is_notified_only_if_it_always_wants_to_be(
+    queue: None, connect: Connect, notify: str, notifications: int
 ) -> None:
     session = connect(autocommit=True)
     session.execute("LISTEN pgqueue")
-    start(listen="default", poll_interval=NEVER, notify=notify, concurrency=2)
+    producer = make_producer(notify=notify, poll_interval=timedelta(seconds=5))
+    once = Role("producer", producer.run_once, crashed=lambda role, error: None)
+    once.start()
     eventually(asleep)
-    scripts(2, ["effect"], ["await", "go"])
-    eventually(lambda: len(effects()) == 2 and sleepers() == notifications)
+    scripts(2)
     assert len(list(session.notifies(timeout=0.2))) == 1
+    producer.wake()
+    once.join()
+    assert producer.run_once() == 2
+    assert sleepers() == notifications
     script()
     assert len(list(session.notifies(timeout=0.2))) == notifications
-    mark("go")
-    eventually(lambda: not Message.objects.exists())
 
 
 def test_a_worker_of_another_queue_sleeps_on(start: Start) -> None:
