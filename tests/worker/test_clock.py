@@ -40,8 +40,7 @@ def test_a_worker_whose_clock_is_an_hour_off_works_like_any_other(
         script(["fresh", ["defer", 0.5, {"step": 1}]], ["effect"]),
     ]
     later = script(["effect"], delay=timedelta(minutes=50))
-    # It sleeps in the server: libfaketime breaks time.sleep.
-    long = script(["mark", "running"], ["sql", "SELECT pg_sleep(5)"])
+    long = script(["mark", "running"], ["sleep", 5])
     worker = spawn(
         "--lease", "1", processes=processes,
         LD_PRELOAD=faketime, FAKETIME=offset, FAKETIME_DONT_FAKE_MONOTONIC="1", FAKETIME_DONT_RESET="1",
