@@ -124,6 +124,13 @@ class Worker:
         )
         self._companions = self._supervised(link) if link is not None else self._alone(companion)
         self._companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
+        if options.listen is not None:
+            # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
+            self._companions.append(
+                Listener(
+                    options.listen, options.queues, worker=options.name, outage=outage, wake=self._wake, crashed=crashed
+                )
+            )
 
     def _make_keeper(self) -> Keeper:
         if self._link is not None:
@@ -147,12 +154,6 @@ class Worker:
             crashed=crashed,
         )
         companions: list[Companion] = [registration]
-        if options.listen is not None:
-            companions.append(
-                Listener(
-                    options.listen, options.queues, worker=options.name, outage=outage, wake=self._wake, crashed=crashed
-                )
-            )
         if companion is not None:
             companions.append(companion(self._wake))
         return companions

@@ -12,7 +12,6 @@ from django.db import connections
 from django_pgqueue.worker.board import Running
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.listener import Listener
 from django_pgqueue.worker.registration import Registration
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.supervisor.crew import Crew
@@ -66,12 +65,6 @@ class Supervisor:
             crashed=crashed,
         )
         self._companions: list[Companion] = [self._registration, companion(self._wake)]
-        if options.listen is not None:
-            self._companions.append(
-                Listener(
-                    options.listen, options.queues, worker=options.name, outage=outage, wake=self._wake, crashed=crashed
-                )
-            )
         if reload:
             self._companions.append(FileWatch(lambda file: self.reload(f"{file} has changed")))
 
