@@ -15,7 +15,7 @@ from django_pgqueue.models import Message
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.supervisor.link import Held, held
+from django_pgqueue.worker.supervisor.link import Held, Token
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -101,7 +101,7 @@ class Undertaker:
     def _leases(self, worker: str) -> list[Held]:
         """The database knows what the child had no time to say."""
         leased = Message.objects.using(self._using).filter(status=Message.Status.LEASED, worker=worker)
-        return held([(message, token.hex) for message, token in leased.values_list("id", "lease_token")], worker)
+        return [Held(message, Token(token.int), worker) for message, token in leased.values_list("id", "lease_token")]
 
     def _kept(self, worker: str) -> list[Held]:
         return [lease for lease in self._keeper.held() if lease.worker == worker]

@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from django_pgqueue.delivery import Delivery
 
-class Token(str):
-    """Hexadecimal digits that do for a UUID: to make one of each would cost the supervisor the most."""
+
+class Token(int):
+    """Does for a UUID, with which each message would cost the supervisor twice as much."""
 
     __slots__ = ()
 
     @property
-    def hex(self) -> str:
+    def int(self) -> Token:
         return self
+
+    @property
+    def hex(self) -> str:
+        return f"{self:032x}"
 
 
 class Held(NamedTuple):
@@ -31,8 +37,21 @@ class Held(NamedTuple):
     worker: str
 
 
-def held(leases: Iterable[tuple[int, str]], worker: str) -> list[Held]:
-    return [Held(message, Token(token), worker) for message, token in leases]
+class Leases(NamedTuple):
+    """As the link carries them: message ids, and the tokens as numbers."""
+
+    ids: list[int]
+    tokens: list[int]
+
+    @classmethod
+    def of(cls, deliveries: Sequence[Delivery | Held]) -> Leases:
+        return cls(
+            [delivery.id for delivery in deliveries],
+            [0 if delivery.token is None else delivery.token.int for delivery in deliveries],
+        )
+
+    def held(self, worker: str) -> list[Held]:
+        return [Held(message, Token(token), worker) for message, token in zip(self.ids, self.tokens, strict=True)]
 
 
 class Link:

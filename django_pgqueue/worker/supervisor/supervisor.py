@@ -16,7 +16,7 @@ from django_pgqueue.worker.registration import Registration
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.supervisor.crew import Crew
 from django_pgqueue.worker.supervisor.deaths import Estate, Undertaker, after_death, after_execution
-from django_pgqueue.worker.supervisor.link import Held, held
+from django_pgqueue.worker.supervisor.link import Held, Leases
 from django_pgqueue.worker.supervisor.orders import Orders
 from django_pgqueue.worker.supervisor.process import Child, end_of
 from django_pgqueue.worker.supervisor.reload import FileWatch
@@ -171,11 +171,11 @@ class Supervisor:
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
             case ("hold", leases, since):
-                self._keeper.hold(held(leases, child.name), since)
+                self._keeper.hold(leases.held(child.name), since)
             case ("release", leases):
-                self._keeper.release(held(leases, child.name))
+                self._keeper.release(leases.held(child.name))
             case ("settling", leases, now):
-                self._keeper.settling(held(leases, child.name), now)
+                self._keeper.settling(leases.held(child.name), now)
             case ("report", report):
                 child.report = report
             case ("ready",):
@@ -200,9 +200,9 @@ class Supervisor:
 
     def _tell(self, what: str, leases: list[Held]) -> None:
         for child in self._crew.children:
-            theirs = [(lease.id, lease.token) for lease in leases if lease.worker == child.name]
+            theirs = [lease for lease in leases if lease.worker == child.name]
             if theirs:
-                child.send(what, theirs)
+                child.send(what, Leases.of(theirs))
 
     def _paused(self, names: set[str]) -> None:
         for child in self._crew.children:
