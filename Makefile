@@ -21,6 +21,7 @@ admin: $(READY)  ## the admin of the demo project in a browser (PORT=8000)
 	@$(MANAGE) demoadmin --port $(PORT)
 
 test: $(READY)  ## the whole test suite, on a throw-away server
+	-@.ci/tools
 	$(if $(SQL_TESTS),$(PYTHON) -m pytest --pg=other $(SQL_TESTS))
 	$(PYTHON) -m pytest
 
