@@ -31,7 +31,7 @@ class WorkerOptions:
     queues: tuple[str, ...] = ("default",)
     concurrency: int = 4
     async_concurrency: int = 100
-    batch: int = 50
+    batch: int = 100
     lease: timedelta = timedelta(seconds=15)
     timeout: timedelta | None = timedelta(hours=1)
     grace: timedelta = timedelta(seconds=5)

@@ -175,6 +175,7 @@ def _worker(plan: Plan) -> list[Contest]:
             {
                 "outside a transaction": partial(run, handler="benchmark.noop"),
                 "atomic=True": partial(run, handler="benchmark.atomic_noop"),
+                "async def": partial(run, handler="benchmark.async_noop"),
             },
         )
     ]

@@ -75,7 +75,7 @@ class Command(BaseCommand):
             help="async handlers at the same time (default: %(default)s)",
         )  # fmt: skip
         parser.add_argument(
-            "--batch", type=positive, default=50, help="most messages of one dequeue (default: %(default)s)"
+            "--batch", type=positive, default=100, help="most messages of one dequeue (default: %(default)s)"
         )
         until = parser.add_mutually_exclusive_group()
         until.add_argument("--once", action="store_true", help="one dequeue, then exit")
