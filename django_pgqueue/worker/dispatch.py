@@ -14,10 +14,11 @@ from django_pgqueue.worker.executor import Execution
 from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.loop import AsyncRunner
 
-# Seconds for which no more is taken than both sides have room for, after more than that had to go back; it doubles as
-# long as there was nothing for the other side.
+# Seconds for which there may be more async messages, after there were some.
+RECENT = 10.0
+# Seconds between two looks for async messages behind those that the slots have no room for, at first and at most.
 CAREFUL = 0.5
-MOST_CAREFUL = 10.0
+MOST_CAREFUL = 2.0
 # Messages that wait for a handler with a limit, in a worker that is to work everything off.
 MOST_PARKED = 1000
 # Archives a message that somebody wants cancelled, with that one's reason; gives back any other.
@@ -29,9 +30,9 @@ LATER = Defer(delay=timedelta(seconds=1))
 class Dispatch:
     """What the producer fills. ``put`` takes what has to go back.
 
-    A dequeue does not know which handlers its messages have. So it takes what the side with more room can hold; what
-    the other side cannot hold goes back for a second. ``keep``: nothing goes back, for a worker that is to work
-    everything off.
+    A dequeue does not know which handlers its messages have. Where there are async messages, it takes what the loop can
+    hold; where there were none lately, what both sides can hold, but for a look now and then. What one side cannot hold
+    goes back for a second. ``keep``: nothing goes back, for a worker that is to work everything off.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Dispatch:
         self._keep = keep
         self._put = put
         self._careful = CAREFUL
-        self._careful_until = 0.0
+        self._careful_until = time.monotonic() + CAREFUL
+        self._async_until = 0.0
 
     @property
     def running(self) -> int:
@@ -66,9 +68,24 @@ class Dispatch:
         sides = (self._buffer, self._loop)
         if self._keep:
             return max(side.room() for side in sides) if all(side.most() for side in sides) else 0
-        if time.monotonic() < self._careful_until and (busy := [side for side in sides if side.busy()]):
-            return min(side.room() for side in busy)
-        return max(side.room() for side in sides)
+        now = time.monotonic()
+        recent = now < self._async_until
+        if now >= self._careful_until and (recent or self._looks(now)):
+            return max(side.room() for side in sides)
+        # A side that has nothing to do holds nobody back.
+        busy = [side for side in sides if side.busy()] if recent else []
+        return min(side.room() for side in busy or sides)
+
+    def _looks(self, now: float) -> bool:
+        """With all slots busy, see whether there are async messages behind; then not again for a while."""
+        if self._buffer.running < self._buffer.concurrency:
+            return False
+        self._be_careful(now)
+        return True
+
+    def _be_careful(self, now: float) -> None:
+        self._careful_until = now + self._careful
+        self._careful = min(MOST_CAREFUL, 2 * self._careful)
 
     def put(self, deliveries: list[Delivery]) -> None:
         deliveries, back = self._limits.split(deliveries)
@@ -76,12 +93,14 @@ class Dispatch:
             later = Defer(delay=timedelta(seconds=seconds))
             self._put([Execution(delivery, later) for delivery in surplus])
         asynchronous = [delivery for delivery in deliveries if is_async(delivery)]
+        if asynchronous:
+            self._careful = CAREFUL
+            self._async_until = time.monotonic() + RECENT
         if len(asynchronous) == len(deliveries):
             self._give(self._loop, deliveries)
             return
         sync = [delivery for delivery in deliveries if not is_async(delivery)] if asynchronous else deliveries
         if asynchronous:
-            self._careful = CAREFUL
             self._give(self._loop, asynchronous)
         self._give(self._buffer, sync)
 
@@ -89,8 +108,7 @@ class Dispatch:
         most = len(deliveries) if self._keep else side.most()
         side.put(deliveries[:most])
         if surplus := deliveries[most:]:
-            self._careful_until = time.monotonic() + self._careful
-            self._careful = min(MOST_CAREFUL, 2 * self._careful)
+            self._be_careful(time.monotonic())
             for delivery in surplus:
                 self._limits.gone(delivery)
             self._put([Execution(delivery, LATER) for delivery in surplus])
