@@ -34,6 +34,7 @@ def test_a_running_handler_is_told_and_may_end(start: Start, register: Register)
     eventually(lambda: marks("running"))
     assert cancel(message, reason="wrong customer") == {message: "requested"}
     eventually(lambda: where(message) == "cancelled")
+    assert result(message) == {"reason": "wrong customer"}
     eventually(lambda: worker.ledger.totals()["cancelled"] == 1)
 
 
@@ -83,6 +84,7 @@ def test_an_async_handler_is_cancelled_where_it_waits(start: Start, register: Re
     eventually(lambda: started)
     cancel(message, reason="wrong customer")
     eventually(lambda: where(message) == "cancelled")
+    assert result(message) == {"reason": "wrong customer"}
 
 
 def test_an_async_handler_may_clean_up_and_say_why(start: Start, register: Register) -> None:
