@@ -19,6 +19,8 @@ from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
 if TYPE_CHECKING:
     from django_pgqueue.worker.worker import Worker
 
+logger = logging.getLogger("django_pgqueue.worker")
+
 
 def main(link: Link, board: Board) -> int:
     """Returns the exit status: 0 when all is written down, else 1."""
@@ -64,7 +66,26 @@ def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
             "use --processes 0.",
         )
         return None
+    call_at_start(orders)
     return Worker(orders.options, link=link, board=board)
+
+
+def call_at_start(orders: Orders) -> None:
+    from django.db import Error
+    from django.utils.module_loading import import_string
+
+    from django_pgqueue.worker.database import dedicate, keep_alive
+
+    keep_alive()
+    connection = dedicate(orders.options.using)
+    try:
+        import_string(orders.at_start)(orders.options.using)
+    except Error as error:
+        # The database is away. The worker waits for it; this waits for the next child.
+        extra = {"event": "start_incomplete", "worker": orders.options.name}
+        logger.warning("%s failed: %s", orders.at_start, str(error).strip(), extra=extra)
+    finally:
+        connection.close()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from django_pgqueue.models import Message, Worker
+from django_pgqueue.models import Message, Schedule, Worker
 from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, where
 from tests.worker.scripted import handlers as scripted
 
@@ -59,7 +59,7 @@ def test_a_hangup_replaces_all_processes_and_ends_what_they_run(spawn: Spawn) ->
 
 
 def test_new_code_that_does_not_load_leaves_the_old_processes_at_work(
-    spawn: Spawn, environment: dict[str, str], tmp_path: Path
+    queue: None, environment: dict[str, str], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken"
     worker = Process({**environment, "BROKEN": str(broken)}, processes=1)
@@ -75,6 +75,19 @@ def test_new_code_that_does_not_load_leaves_the_old_processes_at_work(
         # What failed before is tried at once when somebody asks for it.
         worker.signal(signal.SIGHUP)
         eventually(lambda: pids() and not pids() & old, timeout=30)
+    finally:
+        worker.close()
+
+
+def test_a_hangup_takes_over_new_schedules(queue: None, environment: dict[str, str], tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    worker = Process({**environment, "SCHEDULED": str(new)}, processes=1)
+    try:
+        eventually(pids)
+        assert not Schedule.objects.filter(name="new").exists()
+        new.touch()
+        worker.signal(signal.SIGHUP)
+        eventually(lambda: Schedule.objects.filter(name="new", removed_at=None).exists())
     finally:
         worker.close()
 

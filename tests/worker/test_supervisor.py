@@ -265,7 +265,7 @@ def test_a_handler_that_crashes_the_process_ends_as_poison_and_the_others_go_on(
 
 
 def test_a_process_whose_code_does_not_load_is_started_again_more_and_more_seldom(
-    spawn: Spawn, environment: dict[str, str], tmp_path: Path
+    queue: None, environment: dict[str, str], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken"
     environment = {**environment, "BROKEN": str(broken)}

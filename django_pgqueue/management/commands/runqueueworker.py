@@ -16,6 +16,7 @@ from django_pgqueue import handlers
 from django_pgqueue.checks import imports
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.maintenance import declared
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.worker.logs import configure_logging
 from django_pgqueue.worker.options import WorkerOptions
@@ -187,7 +188,8 @@ def orders(options: WorkerOptions, verbosity: int) -> Orders:
             "--processes 0."
         )
     database = whereabouts(connections[options.using].settings_dict)
-    return Orders(options, verbosity, database, list(sys.path), os.environ.get("PYTHONPATH"))
+    sync = f"{declared.sync.__module__}.{declared.sync.__name__}"
+    return Orders(options, verbosity, database, list(sys.path), os.environ.get("PYTHONPATH"), sync)
 
 
 def check_pool(using: str, concurrency: int) -> None:

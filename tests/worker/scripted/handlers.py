@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from django_pgqueue import Cancelled, Complete, DeadLetter, Defer, Delivery, Retry, handler
+from django_pgqueue import Cancelled, Complete, DeadLetter, Defer, Delivery, Retry, handler, schedule
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS scripted_effect (
@@ -167,3 +168,8 @@ async def scripted_async(delivery: Delivery) -> Any:
         await asyncio.sleep(0.01)
         steps = steps[1:]
     return await sync_to_async(play)(delivery, steps)
+
+
+# A test changes the code under the feet of the worker.
+if Path(os.environ.get("SCHEDULED", "/nonexistent")).exists():
+    schedule(timedelta(hours=1), name="new")(scripted)
