@@ -45,3 +45,26 @@ def test_a_pool_that_is_too_small_is_named_before_it_deadlocks(settings: Any, po
         runqueueworker.check_pool("default", 3)
     finally:
         connection.settings_dict["OPTIONS"] = before
+
+
+@pytest.mark.django_db
+def test_processes_need_to_find_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
+    with pytest.raises(CommandError, match="DJANGO_SETTINGS_MODULE, which is not set"):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--processes", "-1"], "-1 is not at least 0"),
+        (["--processes", "0", "--reload"], "it needs --processes 1 at least"),
+        (["--probe-port", "web"], "web is not a port"),
+        (["--heartbeat-file", "/no/such/folder/file"], "does not exist"),
+    ],
+    ids=str,
+)
+@pytest.mark.django_db
+def test_bad_options_of_processes_are_named(arguments: list[str], problem: str) -> None:
+    with pytest.raises(CommandError, match=problem):
+        run(*arguments)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -125,15 +127,20 @@ def under(processes: int) -> list[str]:
 class Process:
     """`manage.py runqueueworker` with the scripted handlers; all in one process, unless `processes` says otherwise."""
 
-    def __init__(self, environment: dict[str, str], *arguments: str, processes: int = 0) -> None:
+    def __init__(
+        self, environment: dict[str, str], *arguments: str, processes: int = 0, terminal: int | None = None
+    ) -> None:
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *under(processes), *arguments],
             env={**environment, "DJANGO_SETTINGS_MODULE": "tests.worker.settings", "PYTHONPATH": path},
             cwd=REPOSITORY,
+            stdin=terminal,
             stdout=self.output,
             stderr=subprocess.STDOUT,
+            start_new_session=terminal is not None,
+            preexec_fn=None if terminal is None else lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
 
     @property

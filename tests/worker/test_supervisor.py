@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pty
 import signal
 import threading
 import time
@@ -22,6 +23,7 @@ from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.supervisor.deaths import Undertaker, after_death
+from django_pgqueue.worker.supervisor.post import Post
 from django_pgqueue.worker.supervisor.restarts import Restarts
 from django_pgqueue.worker.supervisor.watch import Verdict, judge
 from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, where
@@ -319,6 +321,30 @@ def test_a_worker_that_is_paused_in_the_database_takes_nothing_new(spawn: Spawn,
     assert where(message) == "live: ready"
     Worker.objects.update(paused_at=None)
     eventually(lambda: where(message) == "completed")
+
+
+def test_a_process_that_the_system_does_not_start_is_tried_again() -> None:
+    tries: list[None] = []
+    post = Post(spawn=lambda: tries.append(None), stop=print)
+    post.fill(may_replace=True)
+    post.fill(may_replace=True)
+    # Not at once.
+    assert len(tries) == 1
+    assert post.failures == 1
+    eventually(lambda: post.fill(may_replace=True) or len(tries) == 2)
+
+
+def test_a_terminal_that_is_closed_ends_the_worker(queue: None, environment: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    worker = Process(environment, processes=1, terminal=theirs)
+    os.close(theirs)
+    try:
+        eventually(pids)
+        os.close(ours)
+        assert worker.wait() == 0
+        assert "stopping: the terminal is gone" in worker.log
+    finally:
+        worker.close()
 
 
 @pytest.mark.usefixtures("queue")

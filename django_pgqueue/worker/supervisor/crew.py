@@ -89,8 +89,13 @@ class Crew:
         for child in self.children:
             child.kill()
 
-    def _spawn(self) -> Child:
-        child = Child(self._orders, on_frame=self._on_frame, on_gone=self._nudge)
+    def _spawn(self) -> Child | None:
+        try:
+            child = Child(self._orders, on_frame=self._on_frame, on_gone=self._nudge)
+        except OSError as error:
+            # No memory, or too many processes. Those that run go on.
+            logger.error("cannot start a process: %s", error, extra={"event": "child_not_started"})
+            return None
         self._children.append(child)
         logger.info("process %d started", child.pid, extra={"event": "child_started", **child.keys})
         return child
@@ -111,7 +116,7 @@ class Crew:
 
     def _ended(self, child: Child, status: int) -> None:
         running = child.board.running()
-        child.bury()
+        child.bury(end_group=status != 0)
         self._children.remove(child)
         extra = {"exit_status": status, "reason": child.stop_reason or child.condemned, **child.keys}
         if status == 0 or child.stop_reason or child.condemned:

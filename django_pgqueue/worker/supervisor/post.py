@@ -13,10 +13,10 @@ class Post:
     """``holder`` does the work. ``successor`` is on its way, while the holder works on: a start that fails, because new
     code does not load, stops nothing.
 
-    ``stop``: asks a child to end.
+    ``spawn``: starts a child, or returns None. ``stop``: asks one to end.
     """
 
-    def __init__(self, *, spawn: Callable[[], Child], stop: Callable[[Child, str], None]) -> None:
+    def __init__(self, *, spawn: Callable[[], Child | None], stop: Callable[[Child, str], None]) -> None:
         self.holder: Child | None = None
         self.successor: Child | None = None
         # With --once and --drain: its work is done.
@@ -50,13 +50,13 @@ class Post:
             self.holder, self.successor = self.successor, None
         if self.holder is None:
             if due:
-                self.holder = self._spawn()
+                self.holder = self._start()
         elif self.successor is not None:
             if self.successor.ready:
                 self._stop(self.holder, self.holder.recycle_reason)
                 self.holder, self.successor = self.successor, None
         elif self.holder.recycle_reason and due and may_replace:
-            self.successor = self._spawn()
+            self.successor = self._start()
 
     def vacate(self, child: Child) -> float:
         """Its child has ended, whatever for. Returns the seconds until the next one may start."""
@@ -64,10 +64,7 @@ class Post:
             self.holder = None
         else:
             self.successor = None
-        now = time.monotonic()
-        delay = self._restarts.delay(lived=now - child.started_at, was_ready=child.ready)
-        self._start_at = now + delay
-        return delay
+        return self._delay(lived=time.monotonic() - child.started_at, was_ready=child.ready)
 
     def replace(self, reason: str) -> None:
         """Something has changed: a new child shall take over. What failed to start may start now."""
@@ -80,3 +77,14 @@ class Post:
             self.successor = None
         if self.holder is not None:
             self.holder.recycle_reason = reason
+
+    def _start(self) -> Child | None:
+        child = self._spawn()
+        if child is None:
+            self._delay(lived=0.0, was_ready=False)
+        return child
+
+    def _delay(self, *, lived: float, was_ready: bool) -> float:
+        delay = self._restarts.delay(lived=lived, was_ready=was_ready)
+        self._start_at = time.monotonic() + delay
+        return delay

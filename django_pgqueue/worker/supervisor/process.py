@@ -38,14 +38,14 @@ class Child:
     ) -> None:
         self.link, theirs = Link.pair()
         self.board = Board.shared()
-        self.popen = subprocess.Popen(
-            command(theirs, self.board.fd),
-            pass_fds=(theirs, self.board.fd),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env=environment(),
-        )
-        os.close(theirs)
+        try:
+            self.popen = start(theirs, self.board.fd)
+        except OSError:
+            self.link.close()
+            self.board.close()
+            raise
+        finally:
+            os.close(theirs)
         self.pid = self.popen.pid
         self.name = worker_name(self.pid)
         self.started_at = self.heard_at = time.monotonic()
@@ -133,9 +133,10 @@ class Child:
         """None as long as it runs; negative: the signal that it died of."""
         return self.popen.poll()
 
-    def bury(self) -> None:
-        """After its end: hear the last of what it said, end what it has left behind, forget it."""
-        self.kill()
+    def bury(self, *, end_group: bool) -> None:
+        """After its end: hear the last of what it said, and forget it. ``end_group``: end what it has left running."""
+        if end_group:
+            self.kill()
         self.link.cut()
         self._outbox.put(None)
         self._reader.join()
@@ -154,6 +155,17 @@ class Child:
             if frame == ("wake",):
                 self._wake_is_due = False
             self.link.send(*frame)
+
+
+def start(link: int, board: int) -> subprocess.Popen[bytes]:
+    """The process, with both file descriptors. Raises OSError."""
+    return subprocess.Popen(
+        command(link, board),
+        pass_fds=(link, board),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment(),
+    )
 
 
 def command(link: int, board: int) -> list[str]:
