@@ -11,12 +11,11 @@ from typing import Protocol
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.worker.atomic import Atomic
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.completer import Completer
-from django_pgqueue.worker.database import Outage, dedicate, keep_alive
+from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.deadlines import Deadlines, Run
 from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.lease_keeper import Keeper, LeaseKeeper
@@ -31,13 +30,13 @@ from django_pgqueue.worker.process_slot import ProcessSlots
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.registration import Description, Registration, as_json
-from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.runtime import Runtime
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.slots import Slots
 from django_pgqueue.worker.supervisor.link import Link
 from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
 from django_pgqueue.worker.supervisor.subordinate import Inbox, Reports
+from django_pgqueue.worker.unstarted import return_unstarted
 from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -246,12 +245,22 @@ class Worker:
         logger.info("stopping: %s", reason, extra=extra)
         deadline = time.monotonic() + self.options.shutdown_timeout.total_seconds()
         self._producer.stop()
-        self._give_back(self._dispatch.close())
+        waiting = self._dispatch.close()
+        if waiting:
+            return_unstarted(
+                waiting,
+                using=self.options.using,
+                outage=self._outage,
+                crashed=self._crashed,
+                timeout=SETTLE_TIMEOUT,
+            )
+            self._keeper.release(waiting)
         idle = self._dispatch.wait_until_idle(max(0.0, deadline - time.monotonic()))
         if not idle:
             logger.error(
-                "%d handler(s) did not end within %s; their leases will expire",
-                self._dispatch.running, self.options.shutdown_timeout, extra=extra,
+                "%d handler(s) did not end within %s; %s", self._dispatch.running, self.options.shutdown_timeout,
+                "their leases will expire" if self._link is None else "the supervisor gives their messages back",
+                extra=extra,
             )  # fmt: skip
         written = self._completer.stop(max(SETTLE_TIMEOUT, deadline - time.monotonic()))
         self._slots.join(5 if idle else 0)
@@ -267,25 +276,6 @@ class Worker:
         extra = {"event": "worker_stopped", "worker": self.options.name, "duration_ms": round(seconds * 1000), **totals}
         logger.info("worker %s stopped after %.1f s: %s", self.options.name, seconds, counts, extra=extra)
         return idle and written
-
-    def _give_back(self, waiting: list[Delivery]) -> None:
-        if not waiting:
-            return
-
-        def work() -> None:
-            dedicate(self.options.using)
-            self._outage.patiently(
-                "shutdown",
-                lambda: give_back(waiting, using=self.options.using),
-                sleep=lambda seconds: time.sleep(seconds) or False,
-            )
-            logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})
-
-        # On a thread of its own: the main thread answers signals, and must not wait for a database that is away.
-        thread = Role("give-back", work, crashed=self._crashed)
-        thread.start()
-        thread.join(SETTLE_TIMEOUT)
-        self._keeper.release(waiting)
 
     def _runs(self) -> Iterator[Run]:
         yield from self._slots.runs()

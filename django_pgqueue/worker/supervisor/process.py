@@ -114,6 +114,11 @@ class Child:
         killer.start()
 
     def kill(self) -> None:
+        """The process and all that it has started; unless it has ended, and its number may be another's."""
+        if self.popen.returncode is None:
+            self._kill_group()
+
+    def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
@@ -136,7 +141,7 @@ class Child:
     def bury(self, *, end_group: bool) -> None:
         """After its end: hear the last of what it said, and forget it. ``end_group``: end what it has left running."""
         if end_group:
-            self.kill()
+            self._kill_group()
         self.link.cut()
         self._outbox.put(None)
         self._reader.join()

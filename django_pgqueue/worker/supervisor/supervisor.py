@@ -48,6 +48,7 @@ class Supervisor:
         self.shutdown = Shutdown(on_second=self._kill)
         self._vitals = vitals or Vitals()
         self._clean = True
+        self._reload_reason = ""
         # How long a child may say nothing before others get what it has not started.
         self._patience = 2 * options.lease.total_seconds()
         nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
@@ -91,6 +92,8 @@ class Supervisor:
             self._crew.stop(self.shutdown.reason)
         elif self.shutdown.take_hangup():
             self.reload("SIGHUP")
+        if self._reload_reason:
+            self._reload()
         for child in self._crew.children:
             self._relieve(child)
         self._crew.run_once()
@@ -98,9 +101,7 @@ class Supervisor:
 
     def reload(self, reason: str) -> None:
         """Replace the processes, one after the other; from any thread."""
-        logger.info("replacing all processes: %s", reason, extra={"event": "reloading", **self._keys})
-        self._vitals.reloading()
-        self._crew.reload(reason)
+        self._reload_reason = reason
         self.shutdown.nudge()
 
     def health(self) -> Health:
@@ -133,6 +134,12 @@ class Supervisor:
         self._crew.run_once()
         self._vitals.start(self.health)
 
+    def _reload(self) -> None:
+        reason, self._reload_reason = self._reload_reason, ""
+        logger.info("replacing all processes: %s", reason, extra={"event": "reloading", **self._keys})
+        self._vitals.reloading()
+        self._crew.reload(reason)
+
     def _close(self) -> None:
         for companion in self._companions:
             companion.stop()
@@ -146,7 +153,7 @@ class Supervisor:
     def _relieve(self, child: Child) -> None:
         """A child that says nothing starts nothing either: a handler holds the GIL, or it is stopped."""
         silence = time.monotonic() - child.heard_at
-        if silence < self._patience:
+        if silence < self._patience or not child.ready:
             child.relieved = False
         elif not child.relieved:
             child.relieved = True
