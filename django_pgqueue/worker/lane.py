@@ -101,14 +101,18 @@ class Lane:
         together = execute_batch_async(handler.function, deliveries, self._explain, handler.pauses)
         executions = await self._isolated(together)
         if len(deliveries) > 1 and any(execution.raised for execution in executions):
-            return [
-                execution
-                for delivery in deliveries
-                for execution in await self._isolated(
-                    execute_batch_async(handler.function, [delivery], self._explain, handler.pauses)
-                )
-            ]
+            return [await self._alone(handler, delivery) for delivery in deliveries]
         return executions
+
+    async def _alone(self, handler: Handler, delivery: Delivery) -> Execution:
+        """A message of a batch that failed: with a time limit of its own, whatever the batch took."""
+        while self.task.cancelling():
+            self.task.uncancel()
+        self.deadline = time.monotonic() + self._runner.runtime.timeout_of(handler)
+        self.interrupted = False
+        together = execute_batch_async(handler.function, [delivery], self._explain, handler.pauses)
+        [execution] = await self._isolated(together)
+        return execution
 
     async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """The coroutine's value. Its context variables are its own."""
@@ -127,12 +131,14 @@ class Lane:
         started = time.monotonic()
         timeout = runtime.timeout_of(handler)
         # First of all, for give_up: whoever sees the new deliveries, sees the new deadline.
-        self.deadline = started + timeout * (1 if len(deliveries) == 1 else 1 + len(deliveries))
+        self.deadline = started + timeout
         self.interrupted = self.cancelled = False
         self._handler = handler
         self.deliveries = deliveries
         self._verdict = [None]
-        self._places = runtime.board.begin(deliveries, self.deadline)
+        # Together, and then perhaps each of them alone.
+        last = self.deadline if len(deliveries) == 1 else self.deadline + timeout * len(deliveries)
+        self._places = runtime.board.begin(deliveries, last)
         return started
 
     def _end(self) -> bool:
@@ -157,10 +163,11 @@ class Lane:
         return explained
 
     def interrupt(self) -> None:
-        self._runner.call(self._cancel, self._verdict)
+        self._runner.call(self._cancel, self._verdict, self.deadline)
 
-    def _cancel(self, verdict: list[None]) -> None:
-        if verdict is self._verdict and verdict and not self.interrupted:
+    def _cancel(self, verdict: list[None], deadline: float) -> None:
+        # Of a batch, the next message may be running alone by now.
+        if verdict is self._verdict and verdict and deadline == self.deadline and not self.interrupted:
             self.interrupted = True
             self.task.cancel()
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.lifecycle.wait import wait
-from django_pgqueue.models import Message
+from django_pgqueue.models import Message, Queue
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.options import WorkerOptions
@@ -183,8 +183,10 @@ class Producer:
 
     def _ready(self) -> bool:
         """Is anything left that will run by itself: messages whose channel is at a limit right now?"""
+        paused = Queue.objects.using(self._options.using).exclude(paused_at=None).values_list("name", flat=True)
+        queues = set(self._options.queues) - set(paused)
         ready = Message.objects.using(self._options.using).filter(status=Message.Status.READY)
-        return ready.filter(channel__queue__in=self._options.queues, channel__paused_at=None).exists()
+        return ready.filter(channel__queue__in=queues, channel__paused_at=None).exists()
 
     def _sleep(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -6,7 +6,7 @@ import pytest
 
 from django_pgqueue import channel_release, channel_set, complete, dead_letter, dequeue, enqueue, prune
 from django_pgqueue.lifecycle.prune import PruneCounts
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Worker
 from tests.lifecycle.conftest import pass_time, sql, value
 
 pytestmark = pytest.mark.django_db
@@ -150,3 +150,11 @@ def test_only_one_prunes_at_a_time_and_nobody_waits(connect, settings):
 def test_it_is_a_function_of_the_database_too():
     assert sql("SELECT partitions_made FROM pgqueue_prune(p_partitions_ahead => 8)") == [(1,)]
     assert sql("SELECT pgqueue_make_partitions(9)") == [(1,)]
+
+
+def test_a_worker_that_has_been_silent_for_a_day_is_forgotten():
+    for name in ("dead", "alive"):
+        Worker.objects.create(name=name, hostname="host", pid=1, queues=["default"], concurrency=4, version="1")
+    sql("UPDATE pgqueue_worker SET heartbeat_at = now() - interval '25 hours' WHERE name = 'dead'")
+    prune()
+    assert [worker.name for worker in Worker.objects.all()] == ["alive"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.dispatch import Signal
 
-from django_pgqueue import signals
+from django_pgqueue import queue_pause, signals
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.worker.conftest import effects, eventually, mark, script, scripts, where
 
@@ -215,6 +215,13 @@ def test_drain_leaves_what_is_paused_or_not_due(drain: Drain) -> None:
     channel_pause("paused")
     assert drain() == {}
     assert (where(paused), where(later)) == ("live: ready", "live: scheduled")
+
+
+def test_drain_ends_before_a_paused_queue(drain: Drain) -> None:
+    message = script()
+    queue_pause("default")
+    assert drain() == {}
+    assert where(message) == "live: ready"
 
 
 def test_several_queues_are_served(drain: Drain) -> None:

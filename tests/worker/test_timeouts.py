@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from django_pgqueue import Complete, Delivery
+from django_pgqueue import Complete, Delivery, enqueue
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from django_pgqueue.worker.thread_run import ThreadRun
@@ -66,6 +66,34 @@ def test_a_message_that_timed_out_is_tried_again(start: Start, register: Registe
     start(maintenance=True)
     eventually(lambda: ArchivedMessage.objects.filter(id=message).exists())
     assert ArchivedMessage.objects.get(id=message).attempts == 2
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_of_a_batch_only_the_message_that_hangs_is_timed_out(
+    drain: Drain, register: Register, asynchronous: bool
+) -> None:
+    alone: list[int] = []
+
+    def note(deliveries: list[Delivery]) -> bool:
+        if len(deliveries) == 1:
+            alone.append(deliveries[0].id)
+        return any(delivery.payload == "hang" for delivery in deliveries)
+
+    def thread(deliveries: list[Delivery]) -> None:
+        if note(deliveries):
+            spin(deliveries[0])
+
+    async def task(deliveries: list[Delivery]) -> None:
+        if note(deliveries):
+            await hang(deliveries[0])
+
+    register("batch", task if asynchronous else thread, batch=10, timeout=SHORT)
+    bad = enqueue("batch", "hang", max_attempts=1).id
+    good = [enqueue("batch", "be quick").id for _ in range(4)]
+    assert drain(concurrency=1, grace=timedelta(seconds=60)) == {"completed": 4, "dead_lettered": 1}
+    assert where(bad) == "dead: timed_out"
+    assert {where(message) for message in good} == {"completed"}
+    assert alone == [bad, *good]
 
 
 def test_a_handler_may_clean_up_and_answer(drain: Drain, register: Register) -> None:

@@ -1,4 +1,5 @@
--- Housekeeping: makes partitions ahead, drops archive partitions and dead letters past retention, removes drained released channels.
+-- Housekeeping: makes partitions ahead, drops archive partitions and dead letters past retention, removes drained released channels and
+-- the rows of workers that have been silent for a day.
 -- Caller: the maintenance of a worker each few minutes; cron. NULL keeps for ever. Returns counts.
 -- Locks: pg_try_advisory_xact_lock (one pruner at a time); DDL with lock_timeout 2 s.
 CREATE FUNCTION pgqueue_prune(
@@ -59,6 +60,9 @@ BEGIN
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
     DELETE FROM pgqueue_channel_size AS s WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
+    DELETE FROM pgqueue_worker AS w
+    WHERE w.name IN (
+        SELECT o.name FROM pgqueue_worker AS o WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
     PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
     -- What no event would ever bring back, whatever the reason: lanes at a limit look again, lanes below a floor stand in line again.
     INSERT INTO pgqueue_arrival (queue, channel_id, kind)
