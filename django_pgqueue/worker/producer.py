@@ -24,8 +24,13 @@ ROLE = "producer"
 DRAIN_INTERVAL = 0.05
 # Seconds from one look to the next, while messages trickle in: a dequeue of several costs hardly more than one of one.
 REST = 0.003
-# So many looks in a row that find several messages are a flood.
+# So many looks in a row that find something are a flood; so many that find nothing are its end.
 FLOOD = 3
+EBB = 3
+# So many notifications in a row that somebody else was faster to answer: for so many seconds they are left to him. Each
+# enqueue that has to notify commits alone, so a second worker that is woken in vain would slow down the enqueuers.
+VAIN = 3
+WITHDRAWN = 0.1
 
 
 class Producer:
@@ -53,7 +58,13 @@ class Producer:
         self._outage = outage
         self._turn = 0
         self._announced_until = 0.0
-        self._several = 0
+        self._successes = 0
+        self._failures = 0
+        self._rest_until = 0.0
+        self._heard = False
+        self._vain = 0
+        self._withdrawn = False
+        self._flooded = False
         self._stopped = False
         self._paused = self._pause_wanted = False
         self._wake = threading.Event()
@@ -61,6 +72,12 @@ class Producer:
 
     def wake(self) -> None:
         self._wake.set()
+
+    def hear(self) -> None:
+        """A notification: something may be there, for whoever is first."""
+        if not self._withdrawn:
+            self._heard = True
+            self._wake.set()
 
     def pause(self, paused: bool) -> None:
         """Take nothing new, until further notice; what is here is done."""
@@ -84,8 +101,10 @@ class Producer:
 
     def run_once(self) -> int:
         """Fill the buffer, or sleep until something happens. Returns how many messages were dequeued."""
+        self._rest()
         # Cleared before the look: what arrives after it, wakes us.
         self._wake.clear()
+        heard, self._heard = self._heard, False
         quiet = self._held() == 0
         if self._pause_wanted != self._paused:
             self._say_paused()
@@ -95,20 +114,27 @@ class Producer:
         room = self._options.batch if self._options.once else self._buffer.room()
         looked_at = time.monotonic()
         found = self.look(room) if room else 0
+        self._rest_until = looked_at + REST if found < room else 0.0
+        self._vain = 0 if found else self._vain + heard
+        self._successes = self._successes + 1 if found else 0
+        self._failures = 0 if found else self._failures + 1
         if self._options.once:
             self._finish_once()
         elif self._options.drain:
             self._drain(found, quiet=quiet)
         elif found:
             self._awake(found, room)
-            if found < room:
-                # All that was there. Whoever sleeps is woken at once; whoever is awake lets a few come together.
-                time.sleep(max(0.0, looked_at + REST - time.monotonic()))
         elif room:
             self._fall_asleep(room)
         else:
             self._wake.wait(self._poll)
         return found
+
+    def _rest(self) -> None:
+        """Whoever has slept looks at once; whoever has just seen all that was there lets a few come together."""
+        left = self._rest_until - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, REST))
 
     def _say_paused(self) -> None:
         """Not before it is true: a dequeue that was under way has ended."""
@@ -136,20 +162,36 @@ class Producer:
         return found
 
     def _fall_asleep(self, room: int) -> None:
+        if self._vain >= VAIN and self._options.notify != "always":
+            self._withdraw()
+            return
+        if self._flooded and self._failures < EBB:
+            # The flood may go on. Announced, it would cost each enqueuer a lock.
+            self._wake.wait(REST * 2**self._failures)
+            return
+        self._flooded = False
         # Whoever enqueued before the announcement could not know that we want to be woken.
         if self._renew() and self.look(room):
             return
         self._wake.wait(self._poll * random.uniform(0.8, 1.0))
+
+    def _withdraw(self) -> None:
+        self._vain = 0
+        self._announce(timedelta(0))
+        self._announced_until = 0.0
+        self._withdrawn = True
+        self._wake.wait(WITHDRAWN * random.uniform(0.8, 1.2))
+        self._withdrawn = False
 
     def _awake(self, found: int, room: int) -> None:
         if self._options.notify == "always":
             self._renew()
             return
         # A trickle is served best by one who is known to sleep; in a flood, enqueuers need not notify.
-        self._several = self._several + 1 if found > 1 else 0
-        if self._announced_until and found > 1 and (found == room or self._several >= FLOOD):
+        if self._announced_until and (1 < found == room or self._successes >= FLOOD):
             self._announce(timedelta(0))
             self._announced_until = 0.0
+            self._flooded = True
 
     def _renew(self) -> bool:
         """Say that we want to be notified, unless an earlier word holds. Returns whether it was necessary."""

@@ -127,7 +127,12 @@ class Worker:
             # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
             self._companions.append(
                 Listener(
-                    options.listen, options.queues, worker=options.name, outage=outage, wake=self._wake, crashed=crashed
+                    options.listen,
+                    options.queues,
+                    worker=options.name,
+                    outage=outage,
+                    wake=self._producer.hear,
+                    crashed=crashed,
                 )
             )
 
