@@ -71,6 +71,9 @@ def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
 
 
 def call_at_start(orders: Orders) -> None:
+    if orders.at_start is None:
+        return
+
     from django.db import Error
     from django.utils.module_loading import import_string
 

@@ -15,7 +15,7 @@ class Orders:
     """``path``: of the modules. ``python_path``: the environment variable, as it was for the supervisor.
 
     ``at_start``: dotted path of a function that takes the alias of the queue's database. A child calls it when it has
-    loaded the code, which is newer than the supervisor's after a reload.
+    loaded the code, which is newer than the supervisor's after a reload. The process of a single handler has none.
 
     ``database``: where the queue is. A child that finds itself elsewhere must not touch anything: its settings module
     does not say what the supervisor's settings were changed to, as those of a test are.
@@ -26,7 +26,7 @@ class Orders:
     database: dict[str, Any]
     path: list[str]
     python_path: str | None
-    at_start: str
+    at_start: str | None = None
 
     def take_path(self) -> None:
         """Find modules where the supervisor finds them; and let programs that handlers start find their own."""
