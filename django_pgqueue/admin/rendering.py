@@ -89,7 +89,7 @@ def attempt(error: Mapping[str, Any]) -> str:
     rest = {
         key: value
         for key, value in error.items()
-        if key not in ("attempt", "at", "worker", "type", "message", "traceback")
+        if key not in ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
     }
     where = [moment(error["at"]) if "at" in error else "", error.get("worker") or ""]
     head = format_html(

@@ -84,7 +84,7 @@ def test_every_error_is_kept_with_its_attempt():
         (2, "Error1", "worker 1"),
         (3, "Error2", "worker 2"),
     ]
-    assert all(error["at"] for error in errors)
+    assert all(error["leased_at"] < error["at"] for error in errors)
 
 
 def test_used_up_attempts_end_as_a_dead_letter_that_failed():

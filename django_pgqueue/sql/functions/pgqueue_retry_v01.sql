@@ -36,7 +36,7 @@ BEGIN
     WITH failed AS (
         UPDATE pgqueue_message AS m
         SET errors = coalesce(m.errors, '[]')
-                || (jsonb_build_object('attempt', m.attempts, 'at', v_now, 'worker', m.worker)
+                || (jsonb_build_object('attempt', m.attempts, 'leased_at', m.leased_at, 'at', v_now, 'worker', m.worker)
                     || coalesce(p_errors[array_position(p_ids, m.id)], '{}')),
             status = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN 2 ELSE 3 END,
             dequeue_at = CASE

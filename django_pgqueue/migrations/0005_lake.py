@@ -1,0 +1,86 @@
+import django_pgqueue.models.expressions
+from django.db import migrations, models
+
+from django_pgqueue.sql.operations import InstallFunction, InstallTables
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('pgqueue', '0004_schedules'),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='Lake',
+            fields=[
+                ('name', models.CharField(max_length=200, primary_key=True, serialize=False)),
+                ('path', models.TextField()),
+                ('exported_xid', models.BigIntegerField()),
+                ('exported_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
+                ('rows', models.JSONField(db_default={}, default=dict)),
+            ],
+            options={
+                'db_table': 'pgqueue_lake',
+                'ordering': ['name'],
+            },
+        ),
+        migrations.CreateModel(
+            name='BacklogForecast',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('computed_at', models.DateTimeField()),
+                ('queue', models.CharField(db_collation='C', max_length=100)),
+                ('channel', models.CharField(db_collation='C', max_length=200)),
+                ('hour_at', models.DateTimeField()),
+                ('expected_enqueued', models.FloatField(null=True)),
+                ('expected_capacity', models.FloatField(null=True)),
+                ('expected_backlog', models.FloatField(null=True)),
+            ],
+            options={
+                'db_table': 'pgqueue_backlog_forecast',
+                'constraints': [models.UniqueConstraint(fields=('queue', 'channel', 'hour_at'), name='pgqueue_backlog_forecast_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='QueueMetric',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('grain', models.CharField(choices=[('minute', 'minute'), ('hour', 'hour'), ('day', 'day')], max_length=10)),
+                ('bucket_at', models.DateTimeField()),
+                ('queue', models.CharField(db_collation='C', max_length=100)),
+                ('channel', models.CharField(db_collation='C', max_length=200, null=True)),
+                ('handler', models.CharField(db_collation='C', max_length=200, null=True)),
+                ('enqueued', models.BigIntegerField()),
+                ('completed', models.BigIntegerField()),
+                ('popped', models.BigIntegerField()),
+                ('purged', models.BigIntegerField()),
+                ('cancelled', models.BigIntegerField()),
+                ('dead', models.BigIntegerField()),
+                ('attempts', models.BigIntegerField()),
+                ('retries', models.BigIntegerField()),
+                ('wait_p50_seconds', models.FloatField(null=True)),
+                ('wait_p95_seconds', models.FloatField(null=True)),
+                ('wait_p99_seconds', models.FloatField(null=True)),
+                ('run_p50_seconds', models.FloatField(null=True)),
+                ('run_p95_seconds', models.FloatField(null=True)),
+                ('run_p99_seconds', models.FloatField(null=True)),
+                ('total_p50_seconds', models.FloatField(null=True)),
+                ('total_p95_seconds', models.FloatField(null=True)),
+                ('total_p99_seconds', models.FloatField(null=True)),
+                ('run_seconds', models.FloatField(null=True)),
+                ('capacity_share', models.FloatField(null=True)),
+                ('retry_seconds', models.FloatField(null=True)),
+                ('sla_seconds', models.FloatField(null=True)),
+                ('sla_breaches', models.BigIntegerField(null=True)),
+                ('retries_by_reason', models.JSONField(null=True)),
+                ('dead_by_reason', models.JSONField(null=True)),
+            ],
+            options={
+                'db_table': 'pgqueue_queue_metric',
+                'constraints': [models.UniqueConstraint(fields=('grain', 'bucket_at', 'queue', 'channel', 'handler'), name='pgqueue_queue_metric_once', nulls_distinct=False)],
+            },
+        ),
+        InstallTables("lake", 1, drop=["INDEX pgqueue_dead_letter_xid"]),
+        InstallFunction("pgqueue_lake_exported", 1),
+    ]

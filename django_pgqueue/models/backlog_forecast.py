@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from django.db import models
+
+
+class BacklogForecast(models.Model):
+    """What the newest forecast expects of a channel in an hour: messages that come, that can be done, that wait."""
+
+    computed_at = models.DateTimeField()
+    queue = models.CharField(max_length=100, db_collation="C")
+    channel = models.CharField(max_length=200, db_collation="C")
+    hour_at = models.DateTimeField()
+    expected_enqueued = models.FloatField(null=True)
+    expected_capacity = models.FloatField(null=True)
+    expected_backlog = models.FloatField(null=True)
+
+    class Meta:
+        db_table = "pgqueue_backlog_forecast"
+        constraints = [
+            models.UniqueConstraint(fields=["queue", "channel", "hour_at"], name="pgqueue_backlog_forecast_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.channel} {self.hour_at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from django.db import models
+
+from django_pgqueue.models.expressions import ClockTimestamp
+
+
+class Lake(models.Model):
+    """What a lake of Parquet files has taken over, as its last export said. Retention asks this table.
+
+    The lake's own commit files are the truth; a row that is deleted comes back with the next export.
+    """
+
+    name = models.CharField(max_length=200, primary_key=True)
+    path = models.TextField()
+    exported_xid = models.BigIntegerField()
+    exported_at = models.DateTimeField(db_default=ClockTimestamp())
+    rows = models.JSONField(default=dict, db_default={})
+
+    class Meta:
+        db_table = "pgqueue_lake"
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class QueueMetric(models.Model):
+    """A row of the lake's rollups. ``channel`` NULL: the whole queue; ``handler`` NULL: all handlers.
+
+    Percentiles cannot be summed, so each level has rows of its own. Loaded a day of a grain at a time.
+    """
+
+    class Grain(models.TextChoices):
+        MINUTE = "minute", _("minute")
+        HOUR = "hour", _("hour")
+        DAY = "day", _("day")
+
+    grain = models.CharField(max_length=10, choices=Grain)
+    bucket_at = models.DateTimeField()
+    queue = models.CharField(max_length=100, db_collation="C")
+    channel = models.CharField(max_length=200, null=True, db_collation="C")
+    handler = models.CharField(max_length=200, null=True, db_collation="C")
+    enqueued = models.BigIntegerField()
+    completed = models.BigIntegerField()
+    popped = models.BigIntegerField()
+    purged = models.BigIntegerField()
+    cancelled = models.BigIntegerField()
+    dead = models.BigIntegerField()
+    attempts = models.BigIntegerField()
+    retries = models.BigIntegerField()
+    wait_p50_seconds = models.FloatField(null=True)
+    wait_p95_seconds = models.FloatField(null=True)
+    wait_p99_seconds = models.FloatField(null=True)
+    run_p50_seconds = models.FloatField(null=True)
+    run_p95_seconds = models.FloatField(null=True)
+    run_p99_seconds = models.FloatField(null=True)
+    total_p50_seconds = models.FloatField(null=True)
+    total_p95_seconds = models.FloatField(null=True)
+    total_p99_seconds = models.FloatField(null=True)
+    run_seconds = models.FloatField(null=True)
+    capacity_share = models.FloatField(null=True)
+    retry_seconds = models.FloatField(null=True)
+    sla_seconds = models.FloatField(null=True)
+    sla_breaches = models.BigIntegerField(null=True)
+    retries_by_reason = models.JSONField(null=True)
+    dead_by_reason = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "pgqueue_queue_metric"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["grain", "bucket_at", "queue", "channel", "handler"],
+                name="pgqueue_queue_metric_once",
+                nulls_distinct=False,
+            )
+        ]
+
+    def __str__(self) -> str:
+        place = "/".join(part for part in (self.queue, self.channel, self.handler) if part is not None)
+        return f"{place} {self.bucket_at:%Y-%m-%d %H:%M} ({self.grain})"
