@@ -10,18 +10,26 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT old_id, new_id FROM pgqueue_redrive(%s::bigint[], %s::text, %s::jsonb)"
+SQL = "SELECT old_id, new_id FROM pgqueue_redrive(%s::bigint[], %s::text, %s::jsonb, %s::jsonb[])"
 
 
 def redrive(
-    ids: Iterable[int], *, channel: str | None = None, payload: Any = KEEP, using: str | None = None
+    ids: Iterable[int],
+    *,
+    channel: str | None = None,
+    payload: Any = KEEP,
+    payloads: Iterable[Any] | None = None,
+    using: str | None = None,
 ) -> dict[int, int]:
-    """Enqueue the dead letters again, with all attempts, once. Returns the new id of each; what was redriven before
-    is left out.
+    """Enqueue the dead letters again, with all attempts, once, all or none. Returns the new id of each; what was
+    redriven before is left out.
 
-    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one. Raises ChannelNotFound,
-    ChannelFull,
-    ChannelReleased.
+    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one; ``payloads``: one for
+    each id, KEEP for those that stay. Raises ChannelNotFound, ChannelFull, ChannelReleased, InvalidMessage.
     """
-    text = None if payload is KEEP else (to_json(payload, "payload") or "null")
-    return dict(call(alias(using), SQL, (list(ids), channel, text)))
+    texts = None if payloads is None else [_text(each) for each in payloads]
+    return dict(call(alias(using), SQL, (list(ids), channel, _text(payload), texts)))
+
+
+def _text(payload: Any) -> str | None:
+    return None if payload is KEEP else (to_json(payload, "payload") or "null")

@@ -18,6 +18,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.outcomes import KEEP
 from tests.lifecycle.conftest import live, places, refused, sql
 
 pytestmark = pytest.mark.django_db
@@ -98,6 +99,34 @@ def test_another_payload_can_be_given(payload: object):
     [delivery] = dequeue()
     assert delivery.payload == payload
     assert DeadLetter.objects.get().payload == {"n": 0}
+
+
+def test_each_letter_can_be_given_a_payload_of_its_own():
+    first, second, third = buried(3)
+    lives = redrive([third, first, second, third], payloads=[{"n": "third"}, None, KEEP, {"n": "too late"}])
+    payloads = {delivery.id: delivery.payload for delivery in dequeue(limit=3)}
+    assert [payloads[lives[old]] for old in (first, second, third)] == [None, {"n": 1}, {"n": "third"}]
+
+
+def test_payloads_that_do_not_pair_up_are_refused():
+    ids = buried(2)
+    with refused(InvalidMessage, match="1 payloads for 2 dead letters"):
+        redrive(ids, payloads=[{}])
+    assert not Message.objects.exists()
+
+
+def test_they_arrive_in_one_statement_channel_by_channel_and_the_oldest_first():
+    """One statement is one arrival and one event a channel, however many letters."""
+    channel_set("another")
+    first, second = buried(2), buried(2, channel="another")
+    sql("TRUNCATE pgqueue_arrival")
+    lives = redrive([*reversed(first), *reversed(second)])
+    arrivals = sql("SELECT c.name, a.messages FROM pgqueue_arrival a JOIN pgqueue_channel c ON c.id = a.channel_id")
+    assert sorted(arrivals) == [("another", 2), ("default", 2)]
+    assert list(lives) == [*second, *first]
+    assert list(lives.values()) == sorted(lives.values())
+    served = [delivery.id for delivery in dequeue(limit=4) if delivery.channel == "default"]
+    assert served == [lives[old] for old in first]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,14 @@
 -- Gives dead letters a new life: each becomes a new message that names the old one, with all its attempts; the dead letter keeps the new id.
--- Caller: an operator. p_channel: another channel of the same queue; p_payload replaces the payload. Once only: a dead letter that was redriven
---   is left out. Returns old and new ids.
--- Locks: the dead letters, SKIP LOCKED, in the order of ids; then as enqueue. Errors: PGQ03, PGQ04, PGQ05 of the channel.
-CREATE FUNCTION pgqueue_redrive(p_ids bigint[], p_channel text DEFAULT NULL, p_payload jsonb DEFAULT NULL)
+-- Caller: an operator. p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those
+--   of single letters, NULL keeps one. Once only: a dead letter that was redriven is left out, and so is one that another session redrives
+--   right now. One statement for all, so that they arrive together. Returns old and new ids.
+-- Locks: the dead letters, SKIP LOCKED; then as enqueue. Errors: PGQ03, PGQ04, PGQ05 of the channel, PGQ07 invalid argument.
+CREATE FUNCTION pgqueue_redrive(
+    p_ids bigint[],
+    p_channel text DEFAULT NULL,
+    p_payload jsonb DEFAULT NULL,
+    p_payloads jsonb[] DEFAULT NULL
+)
 RETURNS TABLE (old_id bigint, new_id bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -12,31 +18,65 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_letter record;
-    v_channel_id bigint;
+    v_letters record;
+    v_missing record;
 BEGIN
-    FOR v_letter IN
-        SELECT d.* FROM pgqueue_dead_letter AS d
-        WHERE d.id = ANY (p_ids) AND d.redriven_at IS NULL
+    IF cardinality(p_payloads) <> cardinality(p_ids) THEN
+        RAISE EXCEPTION 'invalid redrive: % payloads for % dead letters', cardinality(p_payloads), cardinality(p_ids)
+            USING ERRCODE = 'PGQ07', HINT = 'Pass one payload an id, NULL to keep the old one.';
+    END IF;
+    -- In the order in which they will be served: by channel, the oldest first.
+    SELECT array_agg(n.id) AS ids, array_agg(n.channel_id) AS channel_ids, array_agg(n.payload) AS payloads
+    INTO v_letters
+    FROM (
+        SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload
+        FROM (
+            SELECT DISTINCT ON (i.id) i.id, i.payload
+            FROM unnest(p_ids, p_payloads) WITH ORDINALITY AS i (id, payload, place)
+            ORDER BY i.id, i.place
+        ) AS u
+        CROSS JOIN LATERAL (
+            SELECT l.id, l.queue, l.channel FROM pgqueue_dead_letter AS l
+            WHERE l.id = u.id AND l.redriven_at IS NULL
+            FOR UPDATE SKIP LOCKED
+        ) AS d
+        LEFT JOIN pgqueue_channel AS c ON c.queue = d.queue AND c.name = coalesce(p_channel, d.channel)
         ORDER BY d.queue, d.channel, d.id
-        FOR UPDATE SKIP LOCKED
-    LOOP
-        SELECT c.id INTO v_channel_id FROM pgqueue_channel AS c
-        WHERE c.queue = v_letter.queue AND c.name = coalesce(p_channel, v_letter.channel);
-        IF NOT FOUND THEN
-            PERFORM pgqueue_missing_channel(coalesce(p_channel, v_letter.channel), v_letter.queue, false);
-        END IF;
-        -- The dedupe key stays behind: the work may have been asked for again since.
+    ) AS n;
+    IF v_letters.ids IS NULL THEN
+        RETURN;
+    END IF;
+    IF array_position(v_letters.channel_ids, NULL) IS NOT NULL THEN
+        SELECT coalesce(p_channel, d.channel) AS channel, d.queue INTO v_missing
+        FROM pgqueue_dead_letter AS d
+        WHERE d.id = v_letters.ids[array_position(v_letters.channel_ids, NULL)];
+        PERFORM pgqueue_missing_channel(v_missing.channel, v_missing.queue, false);
+    END IF;
+    RETURN QUERY
+    WITH letter AS MATERIALIZED (
+        SELECT u.place, nextval('pgqueue_message_id_seq') AS new_id, u.channel_id, coalesce(u.payload, d.payload) AS new_payload, d.*
+        FROM unnest(v_letters.ids, v_letters.channel_ids, v_letters.payloads) WITH ORDINALITY
+            AS u (letter_id, channel_id, payload, place)
+        -- OFFSET: each letter is looked up by its key, whatever the statistics say.
+        CROSS JOIN LATERAL (SELECT l.* FROM pgqueue_dead_letter AS l WHERE l.id = u.letter_id OFFSET 0) AS d
+    ),
+    -- The dedupe key stays behind: the work may have been asked for again since.
+    enqueued AS (
         INSERT INTO pgqueue_message (
-            channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor, backoff_longest, state,
+            id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor, backoff_longest, state,
             redriven_from)
-        VALUES (
-            v_channel_id, v_letter.handler, coalesce(p_payload, v_letter.payload), v_letter.body, v_letter.headers, v_letter.priority,
-            v_letter.max_attempts, v_letter.backoff, v_letter.backoff_factor, v_letter.backoff_longest, v_letter.state, v_letter.id)
-        RETURNING pgqueue_message.id INTO new_id;
-        UPDATE pgqueue_dead_letter AS d SET redriven_at = clock_timestamp(), redriven_to = new_id WHERE d.id = v_letter.id;
-        old_id := v_letter.id;
-        RETURN NEXT;
-    END LOOP;
+        SELECT n.new_id, n.channel_id, n.handler, n.new_payload, n.body, n.headers, n.priority, n.max_attempts, n.backoff,
+            n.backoff_factor, n.backoff_longest, n.state, n.id
+        FROM letter AS n
+        ORDER BY n.place
+    ),
+    marked AS (
+        UPDATE pgqueue_dead_letter AS d
+        SET redriven_at = clock_timestamp(),
+            redriven_to = n.new_id
+        FROM letter AS n
+        WHERE d.id = n.id
+    )
+    SELECT n.id, n.new_id FROM letter AS n ORDER BY n.place;
 END;
 $$;
