@@ -1,0 +1,103 @@
+"""What all charts have around their marks: the figure, its legend, axes, and a tooltip for each bucket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from html import escape
+from zlib import crc32
+
+from . import times as axis_of_time
+from .scale import Scale, shown
+
+WIDTH, HEIGHT = 760, 240
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 10, 36
+# Control characters, and those that turn the direction of the text around them.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def text(value: object, longest: int | None = None) -> str:
+    """Anybody's text, safe in HTML; what cannot be shown is replaced, a long one is cut."""
+    told = UNPRINTABLE.sub("\ufffd", str(value))
+    if longest is not None and len(told) > longest:
+        told = told[: longest - 1] + "…"
+    return escape(told)
+
+
+def number(value: float) -> str:
+    """A coordinate, a tenth of a pixel exact."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The plane of a chart over time: one place for each bucket."""
+
+    times: Sequence[datetime]
+    width: timedelta
+    scale: Scale
+    kind: str
+
+    @property
+    def place(self) -> float:
+        return (WIDTH - LEFT - RIGHT) / max(1, len(self.times))
+
+    def x(self, index: float) -> float:
+        """The left end of a bucket; of its middle with index + 0.5."""
+        return LEFT + index * self.place
+
+    def y(self, value: float) -> float:
+        return TOP + (1 - min(1.0, max(0.0, self.scale.part(value)))) * (HEIGHT - TOP - BOTTOM)
+
+    def axes(self) -> str:
+        drawn = []
+        for tick in self.scale.ticks:
+            y = number(self.y(tick))
+            style = "pgq-base" if tick == self.scale.low else "pgq-grid"
+            drawn.append(f'<path class="{style}" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
+            label = shown(tick, self.kind)
+            drawn.append(f'<text class="pgq-tick" x="{LEFT - 8}" y="{y}" dy=".32em" text-anchor="end">{label}</text>')
+        for index, time, day in axis_of_time.labels(self.times):
+            x = number(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
+            drawn.append(f'<path class="pgq-base" d="M{x} {HEIGHT - BOTTOM}v4"/>')
+            for line, label in enumerate(filter(None, (time, day))):
+                y = HEIGHT - BOTTOM + 16 + 13 * line
+                drawn.append(f'<text class="pgq-tick" x="{x}" y="{y}" text-anchor="middle">{label}</text>')
+        return "".join(drawn)
+
+    def tooltips(self, series: Sequence[tuple[str, Sequence[float | None]]]) -> str:
+        """A column over each bucket that tells its values when the pointer rests on it."""
+        columns = []
+        for index, time in enumerate(self.times):
+            lines = [f"{axis_of_time.moment(time, self.width)} UTC"]
+            lines += [f"{text(name, 60)}: {shown(values[index], self.kind)}" for name, values in series]
+            columns.append(
+                f'<rect class="pgq-hit" x="{number(self.x(index))}" y="{TOP}" width="{number(self.place)}"'
+                f' height="{HEIGHT - TOP - BOTTOM}"><title>{"&#10;".join(lines)}</title></rect>'
+            )
+        return "".join(columns)
+
+
+def svg(title: str, description: str, inside: str, *, height: float = HEIGHT, width: float = WIDTH) -> str:
+    name = f"pgq{crc32((title + description + inside).encode('utf-8', 'replace')):08x}"
+    return (
+        f'<svg role="img" viewBox="0 0 {number(width)} {number(height)}" aria-labelledby="{name}t {name}d">'
+        f'<title id="{name}t">{text(title)}</title><desc id="{name}d">{text(description)}</desc>{inside}</svg>'
+    )
+
+
+def figure(title: str, note: str, legend: Sequence[tuple[str, str]], drawing: str) -> str:
+    """`legend`: class and name of each series; a single one needs none, its title names it."""
+    keys = "".join(f'<li><i class="pgq-key {style}"></i>{text(name, 60)}</li>' for style, name in legend)
+    told = f'<span class="pgq-note">{text(note)}</span>' if note else ""
+    legends = f'<ul class="pgq-legend">{keys}</ul>' if len(legend) > 1 else ""
+    return (
+        f'<figure class="pgq-chart"><figcaption><b>{text(title)}</b>{told}{legends}</figcaption>'
+        f'<div class="pgq-scroll">{drawing}</div></figure>'
+    )
+
+
+def empty(title: str, note: str, reason: str = "Nothing in this period.") -> str:
+    return figure(title, note, [], f'<p class="pgq-empty">{text(reason)}</p>')

@@ -1,0 +1,181 @@
+"""The charts: lines with a band, stacks over time, horizontal bars, a sparkline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from .frame import TOP, WIDTH, Frame, empty, figure, number, svg, text
+from .scale import scale_for, shown
+
+COLOURS = 8
+ROW, LABEL, VALUE = 24, 220, 96
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values by bucket; None: there is none. `style`: a class of charts.css, else a colour by position."""
+
+    name: str
+    values: Sequence[float | None]
+    style: str = ""
+
+
+def _styled(series: Sequence[Series]) -> list[Series]:
+    """At most eight colours: what comes after them is grey. A colour never means two things."""
+    return [
+        one if one.style else Series(one.name, one.values, f"pgq-{place}" if place <= COLOURS else "pgq-rest")
+        for place, one in enumerate(series, 1)
+    ]
+
+
+def _known(series: Sequence[Series]) -> bool:
+    return any(value is not None for one in series for value in one.values)
+
+
+def _largest(series: Sequence[Series], kind: str) -> str:
+    """What somebody who does not see the chart is told."""
+    tops = ((one.name, max((value for value in one.values if value is not None), default=None)) for one in series)
+    return "Largest: " + ", ".join(f"{name} {shown(top, kind)}" for name, top in tops) + "."
+
+
+def _width(times: Sequence[datetime]) -> timedelta:
+    return times[1] - times[0] if len(times) > 1 else timedelta(0)
+
+
+def lines(
+    title: str,
+    times: Sequence[datetime],
+    series: Sequence[Series],
+    *,
+    kind: str = "count",
+    band: tuple[int, int] | None = None,
+    note: str = "",
+) -> str:
+    """A line for each series, broken where values are missing. `band`: the two whose space between is filled.
+
+    `times`: the beginnings of buckets of one width, none left out.
+    """
+    if not times or not _known(series):
+        return empty(title, note)
+    series = _styled(series)
+    scale = scale_for((value for one in series for value in one.values), kind)
+    frame = Frame(times, _width(times), scale, kind)
+    drawn = [frame.axes()]
+    if band:
+        lower, upper = series[band[0]], series[band[1]]
+        drawn += [_between(frame, part) for part in _runs(lower.values, upper.values)]
+    for one in series:
+        for part in _runs(one.values):
+            drawn.append(_line(frame, part, one.style))
+    drawn.append(frame.tooltips([(one.name, one.values) for one in series]))
+    if scale.log:
+        note = f"{note}, logarithmic" if note else "logarithmic"
+    legend = [(one.style, one.name) for one in series]
+    return figure(title, note, legend, svg(title, _largest(series, kind), "".join(drawn)))
+
+
+def _runs(*columns: Sequence[float | None]) -> Iterator[list[tuple[int, tuple[float, ...]]]]:
+    """The stretches in which all columns have values: index, values."""
+    rows = enumerate(zip(*columns, strict=True))
+    for there, run in groupby(rows, key=lambda row: None not in row[1]):
+        if there:
+            yield list(run)
+
+
+def _points(frame: Frame, run: list[tuple[int, tuple[float, ...]]], column: int = 0) -> list[str]:
+    return [f"{number(frame.x(index + 0.5))} {number(frame.y(values[column]))}" for index, values in run]
+
+
+def _line(frame: Frame, run: list[tuple[int, tuple[float, ...]]], style: str) -> str:
+    if len(run) == 1:
+        [(index, (value,))] = run
+        x, y = number(frame.x(index + 0.5)), number(frame.y(value))
+        return f'<circle class="pgq-dot {style}" cx="{x}" cy="{y}" r="3"/>'
+    return f'<path class="pgq-line {style}" d="M{"L".join(_points(frame, run))}"/>'
+
+
+def _between(frame: Frame, run: list[tuple[int, tuple[float, ...]]]) -> str:
+    return f'<path class="pgq-band" d="M{"L".join(_points(frame, run) + _points(frame, run, 1)[::-1])}Z"/>'
+
+
+def stack(
+    title: str,
+    times: Sequence[datetime],
+    series: Sequence[Series],
+    *,
+    kind: str = "count",
+    line: Series | None = None,
+    note: str = "",
+) -> str:
+    """Bars of each bucket, one upon the other, the first at the bottom; `line` is drawn over them, not added."""
+    if not times or not _known([*series, *([line] if line else [])]):
+        return empty(title, note)
+    series = _styled(series)
+    totals = [sum(filter(None, values)) for values in zip(*(one.values for one in series), strict=True)]
+    frame = Frame(times, _width(times), scale_for([*totals, *(line.values if line else ())], kind), kind)
+    base = [0.0] * len(times)
+    drawn = [frame.axes()]
+    for one in series:
+        drawn.append(_bars(frame, one, base))
+        base = [low + (value or 0.0) for low, value in zip(base, one.values, strict=True)]
+    if line:
+        drawn += [_line(frame, run, line.style) for run in _runs(line.values)]
+        series = [*series, line]
+    drawn.append(frame.tooltips([(one.name, one.values) for one in series]))
+    legend = [(one.style, one.name) for one in series]
+    return figure(title, note, legend, svg(title, _largest(series, kind), "".join(drawn)))
+
+
+def _bars(frame: Frame, series: Series, base: Sequence[float]) -> str:
+    gap = 1.5 if frame.place >= 5 else 0.0
+    width = min(frame.place - gap, 48.0)
+    path = []
+    for index, (low, value) in enumerate(zip(base, series.values, strict=True)):
+        if value:
+            left = frame.x(index) + (frame.place - width) / 2
+            bottom, top = frame.y(low), frame.y(low + value)
+            # What happened once among thousands stays visible.
+            top = min(top, bottom - 0.7)
+            path.append(f"M{number(left)} {number(bottom)}V{number(top)}h{number(width)}V{number(bottom)}z")
+    return f'<path class="pgq-area {series.style}" d="{"".join(path)}"/>' if path else ""
+
+
+def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", note: str = "") -> str:
+    """Horizontal bars in the order given, each with its name and value."""
+    if not any(value > 0 for _, value in rows):
+        return empty(title, note)
+    longest = max(value for _, value in rows)
+    space = WIDTH - LABEL - VALUE
+    drawn = []
+    for place, (name, value) in enumerate(rows):
+        y, told = TOP + place * ROW, shown(value, kind)
+        length = max(1.0, space * max(value, 0.0) / longest)
+        drawn.append(
+            f"<g><title>{text(name)}: {told}</title>"
+            f'<text class="pgq-name" x="{LABEL - 10}" y="{y + ROW / 2}" dy=".32em" text-anchor="end">{text(name, 28)}</text>'
+            f'<rect class="pgq-area pgq-1" x="{LABEL}" y="{y + 4}" width="{number(length)}" height="{ROW - 8}" rx="2"/>'
+            f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{told}</text></g>'
+        )
+    told = "; ".join(f"{name} {shown(value, kind)}" for name, value in rows)
+    return figure(title, note, [], svg(title, told, "".join(drawn), height=TOP + len(rows) * ROW + 6))
+
+
+def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count") -> str:
+    """A small line without axes, from 0 to its largest value; the last one has a dot."""
+    width, height, edge = 120.0, 28.0, 3.0
+    known = [(index, value) for index, value in enumerate(values) if value is not None]
+    if not known:
+        return ""
+    top = max(value for _, value in known) or 1.0
+    step = (width - 2 * edge) / max(1, len(values) - 1)
+    points = [(edge + index * step, height - edge - (height - 2 * edge) * value / top) for index, value in known]
+    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    x, y = points[-1]
+    dot = f'<circle class="pgq-dot pgq-1" cx="{number(x)}" cy="{number(y)}" r="2.5"/>'
+    inside = f'<path class="pgq-line pgq-1" d="M{path}"/>{dot}'
+    description = f"Last {shown(known[-1][1], kind)}, largest {shown(top, kind)}."
+    drawn = svg(title, description, inside, height=height, width=width)
+    return drawn.replace("<svg ", '<svg class="pgq-sparkline" ', 1)

@@ -1,0 +1,106 @@
+"""From values to heights, ticks and short texts. Kinds of values: count, seconds, share (of 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Seconds in a unit, its name, up to which value it is used.
+UNITS = [
+    (1e-3, "ms", 1.0),
+    (1.0, "s", 120.0),
+    (60.0, "min", 7200.0),
+    (3600.0, "h", 172_800.0),
+    (86400.0, "d", math.inf),
+]
+MAGNITUDES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
+TICKS = 4
+# From a microsecond to decades, in the units that are shown.
+ROUND_TIMES = (
+    1e-6,
+    1e-5,
+    1e-4,
+    1e-3,
+    0.01,
+    0.1,
+    1.0,
+    10.0,
+    60.0,
+    600.0,
+    3600.0,
+    36e3,
+    *(3456 * 10.0**n for n in range(2, 10)),
+)
+# Above this, the largest value hides the usual ones on a linear scale.
+LOG_FROM = 50.0
+
+
+def shown(value: float | None, kind: str = "count") -> str:
+    """A value for a reader: 1,234 or 12.3k; 250 ms or 3.5 min; 4.2 %. Nothing is a dash."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if kind == "share":
+        percent = 100 * value
+        return f"{percent:.0f} %" if percent == round(percent) or percent >= 10 else f"{percent:.2g} %"
+    if kind == "seconds" and value:
+        seconds, unit = next((size, name) for size, name, up_to in UNITS if abs(value) < up_to)
+        return f"{_short(value / seconds)} {unit}"
+    for size, name in MAGNITUDES:
+        if abs(value) >= max(size, 10_000):
+            return f"{_short(value / size)}{name}"
+    return f"{value:,.0f}" if value == round(value) else _short(value)
+
+
+def _short(value: float) -> str:
+    """Three digits that count, without zeros at the end."""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    told = f"{value:.{digits}f}"
+    return told.rstrip("0").rstrip(".") if "." in told else told
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    log: bool = False
+
+    def part(self, value: float) -> float:
+        """Where the value stands between the low end, 0, and the high end, 1."""
+        if self.log:
+            value = max(value, self.low)
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+def scale_for(values: Iterable[float | None], kind: str) -> Scale:
+    """From 0 to a round number above all values. Seconds that lie far apart: from a power of ten, logarithmic."""
+    known = sorted(value for value in values if value is not None and math.isfinite(value))
+    top = known[-1] if known and known[-1] > 0 else 0.0
+    positive = [value for value in known if value > 0]
+    if kind == "seconds" and positive and top > LOG_FROM * positive[len(positive) // 2]:
+        return _logarithmic(max(positive[len(positive) // 20], top / 1e5), top)
+    if kind == "share":
+        top = min(top, 1.0) or 1.0
+    size = next(size for size, _, up_to in UNITS if top < up_to) if kind == "seconds" else 1.0
+    step = _round_step(top / size, whole=kind == "count") * size
+    count = max(1, math.ceil(top / step - 1e-9))
+    return Scale(0.0, step * count, tuple(step * number for number in range(count + 1)))
+
+
+def _round_step(top: float, *, whole: bool) -> float:
+    if top <= 0:
+        return 1.0
+    raw = top / TICKS
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * (1 - 1e-9))
+    return max(1.0, math.ceil(step)) if whole and step < 10 else step
+
+
+def _logarithmic(low: float, top: float) -> Scale:
+    first = max(place for place, value in enumerate(ROUND_TIMES) if place == 0 or value <= low)
+    last = next((place for place, value in enumerate(ROUND_TIMES) if value >= top), len(ROUND_TIMES) - 1)
+    last = max(last, first + 1)
+    every = max(1, math.ceil((last - first) / (TICKS + 2)))
+    return Scale(ROUND_TIMES[first], ROUND_TIMES[last], ROUND_TIMES[first : last + 1 : every], log=True)
