@@ -151,11 +151,11 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", 
     space = WIDTH - LABEL - VALUE
     drawn = []
     for place, (name, value) in enumerate(rows):
-        y, told = TOP + place * ROW, shown(value, kind)
+        y, told, cut = TOP + place * ROW, shown(value, kind), text(name, 28)
         length = max(1.0, space * max(value, 0.0) / longest)
         drawn.append(
             f"<g><title>{text(name)}: {told}</title>"
-            f'<text class="pgq-name" x="{LABEL - 10}" y="{y + ROW / 2}" dy=".32em" text-anchor="end">{text(name, 28)}</text>'
+            f'<text class="pgq-name" x="{LABEL - 10}" y="{y + ROW / 2}" dy=".32em" text-anchor="end">{cut}</text>'
             f'<rect class="pgq-area pgq-1" x="{LABEL}" y="{y + 4}" width="{number(length)}" height="{ROW - 8}" rx="2"/>'
             f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{told}</text></g>'
         )
