@@ -47,7 +47,8 @@ class Supervisor:
         options = self.options = orders.options
         self.shutdown = Shutdown(on_second=self._kill)
         self._vitals = vitals or Vitals()
-        self._clean = True
+        # What went wrong, for the last line of the log and the exit status.
+        self._faults: list[str] = []
         self._reload_reason = ""
         # How long a child may say nothing before others get what it has not started.
         self._patience = 2 * options.lease.total_seconds()
@@ -83,7 +84,7 @@ class Supervisor:
             self._kill()
             self.shutdown.restore()
             self.shutdown.close()
-        return self._clean and self._crew.clean
+        return not self._faults
 
     def run_once(self) -> None:
         if self.shutdown.reason and not self._crew.stopping:
@@ -143,12 +144,19 @@ class Supervisor:
     def _close(self) -> None:
         for companion in self._companions:
             companion.stop()
-        self._clean &= self._undertaker.stop(SETTLE_TIMEOUT)
+        if not self._undertaker.stop(SETTLE_TIMEOUT):
+            self._faults.append("messages of an ended process could not be given back; their leases will expire")
+        if not self._crew.clean:
+            self._faults.append("a process did not end cleanly")
         # Last of all: until here, everything that is held stays held.
         self._keeper.stop()
         self._vitals.stop()
         connections.close_all()
-        logger.info("supervisor %s stopped", self.options.name, extra={"event": "supervisor_stopped", **self._keys})
+        logger.log(
+            logging.ERROR if self._faults else logging.INFO,
+            "supervisor %s %s", self.options.name, "; ".join(["stopped", *self._faults]),
+            extra={"event": "supervisor_stopped", **self._keys},
+        )  # fmt: skip
 
     def _relieve(self, child: Child) -> None:
         """A child that says nothing starts nothing either: a handler holds the GIL, or it is stopped."""
@@ -168,6 +176,8 @@ class Supervisor:
 
     def _ended(self, child: Child, status: int, running: list[Running]) -> None:
         self._registration.wake()
+        if status == 0 and not any(lease.worker == child.name for lease in self._keeper.held()):
+            return
         why = child.condemned or child.stop_reason
         if why:
             self._undertaker.put(after_execution(child.name, guilty=child.guilty, why=why))
@@ -196,8 +206,8 @@ class Supervisor:
                 self.shutdown.nudge()
             case ("refused", reason):
                 logger.critical("process %d refuses: %s", child.pid, reason, extra={"event": "refused", **child.keys})
-                self._clean = False
-                self.shutdown.request("a process refuses to work")
+                self._faults.append("a process refuses to work")
+                self.shutdown.request(self._faults[-1])
 
     def _lost(self, leases: list[Held]) -> None:
         self._tell("lost", leases)
@@ -223,6 +233,6 @@ class Supervisor:
         self._crew.kill()
 
     def _crashed(self, role: str, error: BaseException) -> None:
-        self._clean = False
+        self._faults.append(f"{role} crashed")
         logger.critical("%s crashed; the worker stops", role, exc_info=error, extra={"event": "role_crashed"})
-        self.shutdown.request(f"{role} crashed")
+        self.shutdown.request(self._faults[-1])

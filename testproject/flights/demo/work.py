@@ -22,8 +22,12 @@ BATCH = 200
 PATIENCE = 20
 
 
+# Lines of its log that are shown when it fails.
+LAST_WORDS = 30
+
+
 class WorkerFailed(Exception):
-    """A worker ended with an error; its last words."""
+    """A worker ended with an error; the end of its log."""
 
 
 def command(concurrency: int) -> list[str]:
@@ -62,7 +66,8 @@ def worker(concurrency: int) -> Iterator[subprocess.Popen[bytes]]:
         if process.returncode != 0:
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise WorkerFailed(f"The worker ended with status {process.returncode}: {lines[-1]}")
+            last = "\n".join(lines[-LAST_WORDS:])
+            raise WorkerFailed(f"The worker ended with status {process.returncode}. The end of its log:\n{last}")
 
 
 def left() -> int:
