@@ -1,0 +1,99 @@
+"""A commit: the files that came and went, and the whole state after it. The newest one tells all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
+
+    ``more``: what else the commit shall remember of it, in JSON's types.
+    """
+
+    table: str
+    partition: str
+    path: Path
+    rows: int
+    bytes: int
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a commit, at ``path`` in the lake; at ``staged`` until it is moved there."""
+
+    table: str
+    partition: str
+    name: str
+    rows: int
+    bytes: int
+    staged: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Relative to the lake."""
+        return f"{self.table}/{self.partition}/{self.name}"
+
+    @property
+    def day(self) -> date:
+        return day_of(self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    number: int
+    kind: str
+    at: str
+    files: tuple[File, ...] = ()
+    removed: tuple[str, ...] = ()
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "kind": self.kind,
+            "at": self.at,
+            "files": [
+                {
+                    "table": file.table,
+                    "partition": file.partition,
+                    "name": file.name,
+                    "rows": file.rows,
+                    "bytes": file.bytes,
+                    "staged": file.staged,
+                    **({"more": file.more} if file.more else {}),
+                }
+                for file in self.files
+            ],
+            "removed": list(self.removed),
+            "state": self.state,
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Commit:
+        return cls(
+            number=content["number"],
+            kind=content["kind"],
+            at=content["at"],
+            files=tuple(File(**file) for file in content["files"]),
+            removed=tuple(content["removed"]),
+            state=content["state"],
+        )
+
+
+NOTHING = Commit(0, "none", "")
+
+
+def day_of(partition: str) -> date:
+    """Of ``grain=hour/day=2026-11-21`` the day."""
+    return date.fromisoformat(partition.rpartition("day=")[2])

@@ -1,0 +1,36 @@
+"""Files that are whole or not there, also after the machine lost its power."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's entries, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def create(path: Path, content: dict[str, Any], temporary: Path) -> None:
+    """Make a JSON file that must not exist yet. Raises FileExistsError when somebody else made it first."""
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        # Unlike a rename, a link does not replace what is there.
+        os.link(temporary, path)
+    finally:
+        temporary.unlink()
+    sync(path.parent)
+
+
+def move(path: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(path, to)

@@ -1,0 +1,183 @@
+"""A lake: a folder of Parquet files whose commits say what belongs to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.errors import PipelineError
+
+from . import durable
+from .commit import NOTHING, Commit, day_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from .writing import Writing
+
+CONTROL = "_pgqueue"
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """lake.json. ``name`` tells the database which lake this is, wherever it is moved to; ``system_identifier`` and
+    ``database`` are those of the database whose rows it holds, empty until the first export."""
+
+    format: int
+    name: str
+    created_at: str
+    system_identifier: str = ""
+    database: str = ""
+    without: tuple[str, ...] = ()
+
+
+class Lake:
+    """Open it with ``Lake.open``; it is read as it was committed last, and written in ``with lake.writing() as …``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str | Path, create: bool = False) -> Lake:
+        """The lake at a path; ``create``: an empty one when the folder is missing or empty.
+
+        Raises PipelineError: no lake, one of a newer version, one that cannot be read.
+        """
+        lake = cls(Path(path).resolve())
+        if not lake.control.joinpath("lake.json").exists():
+            if not create:
+                raise PipelineError(f"There is no lake in {lake.path}: make it with export, or look at the path.")
+            lake._create()
+        lake.description  # noqa: B018  (refuses what it cannot read)
+        return lake
+
+    @property
+    def control(self) -> Path:
+        return self.path / CONTROL
+
+    @property
+    def commits(self) -> Path:
+        return self.control / "commits"
+
+    @property
+    def staging(self) -> Path:
+        return self.control / "staging"
+
+    @property
+    def description(self) -> Description:
+        content = read_json(self.control / "lake.json")
+        if content.get("format", 0) > schema.FORMAT:
+            raise PipelineError(
+                f"The lake in {self.path} has format {content['format']}, this version knows {schema.FORMAT}: "
+                "use the version of pgqueue-django that wrote it, or a newer one."
+            )
+        return Description(**(content | {"without": tuple(content.get("without", ()))}))
+
+    @property
+    def head(self) -> Commit:
+        """The newest commit; number 0 when there is none."""
+        number = max(self.commit_numbers(), default=0)
+        return self.commit(number) if number else NOTHING
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.head.state
+
+    def commit_numbers(self) -> list[int]:
+        """Of all commits, the oldest first."""
+        return sorted(int(name[:-5]) for name in os.listdir(self.commits) if name[:-5].isdigit())
+
+    def commit(self, number: int) -> Commit:
+        path = self.commit_path(number)
+        try:
+            return Commit.from_json(read_json(path))
+        except (KeyError, TypeError) as error:
+            raise damaged(path, error) from None
+
+    def commit_path(self, number: int) -> Path:
+        return self.commits / f"{number:08}.json"
+
+    def partitions(self, table: str) -> list[str]:
+        """Such as ``day=2026-11-21``, or ``grain=hour/day=2026-11-21``."""
+        root = self.path / table
+        return sorted(path.relative_to(root).as_posix() for path in root.glob("**/day=*") if path.is_dir())
+
+    def files(self, table: str, days: Collection[date] | None = None) -> list[Path]:
+        """The Parquet files of a table, of some days (UTC) or all, as the newest commit left them."""
+        self.settle()
+        return [
+            path
+            for partition in self.partitions(table)
+            if days is None or day_of(partition) in days
+            for path in sorted((self.path / table / partition).glob("*.parquet"))
+        ]
+
+    def read(self, spark: SparkSession, table: str, days: Collection[date] | None = None) -> DataFrame:
+        """A table with all its columns and `day`; a file that lacks a column has NULL there."""
+        from pyspark.sql.types import DateType, StructType
+
+        columns = StructType([*schema.spark_schema(table).fields]).add("day", DateType())
+        files = [str(path) for path in self.files(table, days)]
+        if not files:
+            return spark.createDataFrame([], columns)
+        return spark.read.schema(columns).option("basePath", str(self.path / table)).parquet(*files)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """The exclusive right to write. What a killed run left is finished or removed first.
+
+        Raises PipelineError when another run has the lake.
+        """
+        from .writing import writing
+
+        with writing(self) as right:
+            yield right
+
+    def settle(self) -> None:
+        """Move the files of the newest commit to their places, if the run that committed them could not."""
+        from .writing import settle
+
+        settle(self)
+
+    def _create(self) -> None:
+        if not self.path.parent.is_dir():
+            raise PipelineError(f"The folder {self.path.parent} does not exist: create it, or look at the path.")
+        try:
+            if self.path.exists() and any(name != CONTROL for name in os.listdir(self.path)):
+                raise PipelineError(
+                    f"{self.path} holds other files, and no lake: give an empty folder, or one that does not exist."
+                )
+            for folder in (self.commits, self.staging):
+                folder.mkdir(parents=True, exist_ok=True)
+            described = {
+                "format": schema.FORMAT,
+                "name": f"{self.path.name[:100]}-{uuid.uuid4().hex[:8]}",
+                "created_at": datetime.now(UTC).isoformat(),
+            }
+            durable.create(self.control / "lake.json", described, self.control / f".lake-{uuid.uuid4().hex}")
+        except FileExistsError:
+            pass  # another run made it at this moment
+        except OSError as error:
+            raise PipelineError(f"The lake cannot be made: {error.strerror}: {error.filename}") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from None
+    if not isinstance(content, dict):
+        raise damaged(path, "no JSON object")
+    return content
+
+
+def damaged(path: Path, error: object) -> PipelineError:
+    return PipelineError(f"{path} cannot be read ({error}): the lake is damaged, restore it from a backup.")

@@ -1,0 +1,203 @@
+"""The columns of the lake's tables: name, type, and how PostgreSQL computes them.
+
+Columns are only ever added, at the end, nullable: an old file has NULL in a newer column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+# The version of the lake's layout; a lake of a newer one is refused.
+FORMAT = 1
+
+BOOLEAN = pa.bool_()
+SMALL = pa.int16()
+INTEGER = pa.int32()
+BIG = pa.int64()
+FLOAT = pa.float64()
+TEXT = pa.string()
+BYTES = pa.binary()
+TIME = pa.timestamp("us", tz="UTC")
+COUNTS = pa.map_(TEXT, BIG)
+
+POSTGRESQL = {
+    SMALL: "smallint",
+    INTEGER: "integer",
+    BIG: "bigint",
+    FLOAT: "double precision",
+    TEXT: "text",
+    BYTES: "bytea",
+    TIME: "timestamptz",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``source``: the column of PostgreSQL that it comes from, when that has another name."""
+
+    name: str
+    type: pa.DataType
+    source: str = ""
+
+    @property
+    def origin(self) -> str:
+        return self.source or self.name
+
+    def expression(self, kind: str) -> str:
+        """SQL that computes the value from a column whose type is ``kind`` in PostgreSQL."""
+        name = f'"{self.origin}"'
+        if kind == "interval":
+            return f"extract(epoch FROM {name})::float8"
+        if kind == "xid8":
+            return f"{name}::text::bigint"
+        if kind.startswith("timestamp"):
+            # infinity has no place in Arrow, nor have years beyond 9999 in Python.
+            return (
+                f"CASE WHEN {name} IS NOT NULL THEN greatest('0001-01-01 00:00:00+00', "
+                f"least('9999-12-31 23:59:59.999999+00', {name})) END"
+            )
+        if self.type == TEXT:
+            return f"{name}::text"
+        return name
+
+    @property
+    def absent(self) -> str:
+        """SQL for a column that this database does not have, or that is left out."""
+        return f"NULL::{POSTGRESQL[self.type]}"
+
+
+MESSAGE = [
+    Column("id", BIG),
+    Column("queue", TEXT),
+    Column("channel", TEXT),
+    Column("handler", TEXT),
+    Column("payload", TEXT),
+    Column("body", BYTES),
+    Column("headers", TEXT),
+    Column("priority", SMALL),
+    Column("attempts", INTEGER),
+    Column("max_attempts", INTEGER),
+    Column("created_at", TIME),
+    Column("dequeue_at", TIME),
+    Column("leased_at", TIME),
+]
+
+LIFE = [
+    Column("state", TEXT),
+    Column("errors", TEXT),
+    Column("dedupe_key", TEXT),
+    Column("worker", TEXT),
+    Column("redriven_from", BIG),
+    Column("xid", BIG),
+]
+
+PERCENTILES = [
+    Column(f"{what}_{percentile}_seconds", FLOAT)
+    for what in ("wait", "run", "total")
+    for percentile in ("p50", "p95", "p99")
+]
+
+TABLES: dict[str, list[Column]] = {
+    "archive": [
+        *MESSAGE,
+        Column("archived_at", TIME),
+        Column("outcome", TEXT),
+        Column("result", TEXT),
+        *LIFE,
+    ],
+    "dead_letter": [
+        *MESSAGE,
+        Column("dead_at", TIME),
+        Column("reason", TEXT),
+        Column("details", TEXT),
+        *LIFE,
+        Column("backoff_seconds", FLOAT, source="backoff"),
+        Column("backoff_factor", FLOAT),
+        Column("backoff_longest_seconds", FLOAT, source="backoff_longest"),
+    ],
+    "channel": [
+        Column("exported_at", TIME),
+        Column("id", BIG),
+        Column("queue", TEXT),
+        Column("name", TEXT),
+        Column("max_concurrency", INTEGER),
+        Column("max_size", INTEGER),
+        Column("full_policy", TEXT),
+        Column("release_interval_seconds", FLOAT, source="release_interval"),
+        Column("release_burst", INTEGER),
+        Column("weight", INTEGER),
+        Column("context", TEXT),
+        Column("paused_at", TIME),
+        Column("pause_reason", TEXT),
+        Column("released_at", TIME),
+        Column("created_at", TIME),
+        Column("changed_at", TIME),
+    ],
+    "metrics": [
+        Column("grain", TEXT),
+        Column("bucket_at", TIME),
+        Column("queue", TEXT),
+        Column("channel", TEXT),
+        Column("handler", TEXT),
+        *(
+            Column(name, BIG)
+            for name in (
+                "enqueued", "completed", "popped", "purged", "cancelled", "dead", "attempts", "retries",
+            )
+        ),
+        *PERCENTILES,
+        Column("run_seconds", FLOAT),
+        Column("capacity_share", FLOAT),
+        Column("retry_seconds", FLOAT),
+        Column("sla_seconds", FLOAT),
+        Column("sla_breaches", BIG),
+        Column("retries_by_reason", COUNTS),
+        Column("dead_by_reason", COUNTS),
+    ],
+    "forecast": [
+        Column("computed_at", TIME),
+        Column("queue", TEXT),
+        Column("channel", TEXT),
+        Column("hour_at", TIME),
+        Column("expected_enqueued", FLOAT),
+        Column("expected_capacity", FLOAT),
+        Column("expected_backlog", FLOAT),
+    ],
+}  # fmt: skip
+
+# The tables of PostgreSQL that lake tables are read from, and the column that says the day of a row (UTC).
+SOURCES = {"archive": "pgqueue_archived_message", "dead_letter": "pgqueue_dead_letter", "channel": "pgqueue_channel"}
+DAYS = {"archive": "archived_at", "dead_letter": "dead_at"}
+
+
+def arrow_schema(table: str) -> pa.Schema:
+    return pa.schema([(column.name, column.type) for column in TABLES[table]])
+
+
+def spark_schema(table: str) -> StructType:
+    """The same for Spark; pandas is not needed."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(arrow_schema(table))
+
+
+def select_list(table: str, existing: dict[str, str], without: Iterable[str] = ()) -> str:
+    """What to SELECT for the rows of a lake table, from a table of PostgreSQL with these columns and their types.
+
+    A column that an older database does not have, and one of ``without``, is NULL.
+    """
+    return ", ".join(f'{_value(column, existing, set(without))} AS "{column.name}"' for column in TABLES[table])
+
+
+def _value(column: Column, existing: dict[str, str], without: set[str]) -> str:
+    kind = existing.get(column.origin)
+    if kind is None or column.name in without:
+        return column.absent
+    return column.expression(kind)
