@@ -1,0 +1,52 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def add_lake(parser: ArgumentParser) -> None:
+    """``args.lake``, a Path."""
+    given = os.environ.get("PGQUEUE_LAKE")
+    parser.add_argument(
+        "--lake",
+        type=Path,
+        default=given,
+        required=not given,
+        metavar="PATH",
+        help="the folder of the lake (default: the variable PGQUEUE_LAKE)",
+    )
+
+
+def add_source(parser: ArgumentParser) -> None:
+    """``args.source``, text for Source.parse; None: the environment's."""
+    parser.add_argument(
+        "--source",
+        metavar="DSN",
+        help="the database, as libpq takes it: a URI, keywords and values, or service=NAME (default: the variable "
+        "PGQUEUE_SOURCE, else PGHOST, PGSERVICE and so on). Others can see what is on a command line: a password is "
+        "better in one of these variables or in a password file",
+    )
+
+
+def add_engine(parser: ArgumentParser) -> None:
+    """``args.master``, ``args.memory``: see `engine`."""
+    parser.add_argument("--master", metavar="URL", help="Spark's address of a cluster (default: this machine)")
+    parser.add_argument("--memory", default="1g", metavar="SIZE", help="the heap of Spark's driver (default: 1g)")
+
+
+@contextmanager
+def engine(name: str, args: Namespace) -> Iterator[SparkSession]:
+    """The session that these arguments ask for."""
+    with session(f"pgqueue {name}", args.master, args.memory) as spark:
+        yield spark

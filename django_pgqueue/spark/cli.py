@@ -1,0 +1,91 @@
+"""``python -m django_pgqueue.spark``: finds the command, and says in one line what went wrong.
+
+Each command is a module of its name beside this one, with ``add_arguments(parser)`` and ``run(args)``, which returns
+the exit status. It is imported only when it is asked for, and imports Spark only when it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .errors import PipelineError
+from .redaction import redact, secrets_of
+
+COMMANDS = {
+    "export": "bring what is new in the archive to the lake",
+    "verify": "check that the lake is whole",
+    "rollup": "compute the metrics of the days that changed",
+    "report": "write a page with plots",
+    "redrive": "put dead letters back into their queues",
+    "simulate": "replay the archive against other limits",
+}
+INTERRUPTED = 130
+TERMINATED = 143
+# What the extra brings, by the name under which it is imported.
+EXTRA = ("pyspark", "pyarrow", "adbc_driver_manager", "adbc_driver_postgresql")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command. Returns the exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    # Spark hands timestamps to Python in local time, without saying so.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        args = _parser(arguments).parse_args(arguments)
+        return args.run(args)
+    except PipelineError as error:
+        return _fail(str(error), arguments)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA:
+            return _fail(traceback.format_exc(), arguments)
+        return _fail(f"{package} is not installed: pip install 'pgqueue-django[spark]'.", arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        return _fail(_said_by_task(error) or traceback.format_exc(), arguments)
+
+
+def _parser(arguments: Sequence[str]) -> ArgumentParser:
+    """Knows all commands, and the arguments of the one that is asked for."""
+    parser = ArgumentParser(prog="python -m django_pgqueue.spark", description="The archive as a data product.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for name, purpose in COMMANDS.items():
+        if name != asked:
+            commands.add_parser(name, help=purpose)
+            continue
+        module = importlib.import_module(f"{__package__}.{name}")
+        command = commands.add_parser(
+            name, help=purpose, description=module.__doc__, formatter_class=RawDescriptionHelpFormatter
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def _said_by_task(error: BaseException) -> str | None:
+    """The line of a PipelineError that a task raised: Spark wraps it into pages of tracebacks."""
+    marker = f"{PipelineError.__module__}.{PipelineError.__qualname__}: "
+    lines = [line.partition(marker)[2] for line in str(error).splitlines() if marker in line]
+    return lines[-1] if lines else None
+
+
+def _fail(text: str, arguments: Sequence[str]) -> int:
+    print(redact(text.rstrip("\n"), secrets_of(*arguments)), file=sys.stderr)
+    return 1
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    # An exit like any other: the session is stopped, its files go.
+    sys.exit(TERMINATED)

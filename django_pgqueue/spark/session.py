@@ -1,0 +1,157 @@
+"""A Spark session for one job: local by default, quiet, in UTC, with Python and Java found."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import PipelineError
+from .java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MINIMUM = (4, 2)
+# A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
+LOCAL = "local[*,4]"
+PREFIX = "pgqueue-spark-"
+LOOPBACK = "127.0.0.1"
+LOGGING = Path(__file__).with_name("log4j2.properties")
+ROOT = Path(__file__).parents[2]
+
+CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.structuredLogging.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    # INT96, the default, is read as nanoseconds by others, which do not reach the years 0001 and 9999.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+@contextmanager
+def session(
+    name: str,
+    master: str | None = None,
+    memory: str = "1g",
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """A session that is stopped at the end, and whose temporary files are gone.
+
+    ``master`` is Spark's address of a cluster (default: this machine, all cores), ``memory`` the heap of the driver,
+    ``conf`` more of Spark's settings. A session that this process has already is used as it is, and goes on.
+    Raises PipelineError when Spark or Java is missing or too old, or does not start.
+    """
+    builder = _builder()
+    if active := builder.getActiveSession() or _running():
+        yield active
+        return
+    with ExitStack() as stack:
+        temporary = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="pgqueue-spark-", ignore_cleanup_errors=True)
+        )
+        master = master or LOCAL
+        settings = _settings(master, memory, temporary) | dict(conf or {})
+        with _environment(local=master.startswith("local")):
+            spark = _start(name, master, settings)
+        stack.callback(spark.stop)
+        yield spark
+
+
+def _builder() -> type[SparkSession]:
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise PipelineError("PySpark is not installed: pip install 'pgqueue-django[spark]'.") from None
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < MINIMUM:
+        raise PipelineError(
+            f"PySpark {pyspark.__version__} is too old, 4.2 is needed: pip install --upgrade 'pgqueue-django[spark]'."
+        )
+    return SparkSession
+
+
+def _running() -> SparkSession | None:
+    """The session of a process whose threads have none of their own."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    return SparkSession(context) if context is not None else None
+
+
+def _settings(master: str, memory: str, temporary: str) -> dict[str, str]:
+    java = [
+        f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        f"-Djava.io.tmpdir={temporary}",
+        # Java 24 and newer warn of what Spark's libraries do.
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "--enable-native-access=ALL-UNNAMED",
+        "--sun-misc-unsafe-memory-access=allow",
+    ]
+    settings = {
+        **CONFIGURATION,
+        "spark.driver.memory": memory,
+        "spark.driver.defaultJavaOptions": " ".join(java),
+        "spark.sql.warehouse.dir": f"{temporary}/warehouse",
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.local.dir": temporary,
+        }
+    return settings
+
+
+@contextmanager
+def _environment(*, local: bool) -> Iterator[None]:
+    """What the JVM and its Python workers inherit; only for its start: other programs have another JAVA_HOME."""
+    variables = {**find_java().environment, "PYTHONPATH": os.pathsep.join(_import_path())}
+    if local:
+        variables["SPARK_LOCAL_IP"] = LOOPBACK
+    if local or "PYSPARK_PYTHON" not in os.environ:
+        # The `python3` of PATH, Spark's default, is another one than that of this virtual environment.
+        variables["PYSPARK_PYTHON"] = sys.executable
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _import_path() -> list[str]:
+    """PYTHONPATH; with this package, where it is not installed but imported from its source."""
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    if str(ROOT) not in installed:
+        paths += [path for path in (str(ROOT), str(ROOT / "django_pgqueue/spark/provider")) if path not in paths]
+    return paths
+
+
+def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name).master(master).config(map=dict(settings))
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise PipelineError("Java ended before Spark was up; its last words are above this line.") from None

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from django_pgqueue.spark.session import session
+from tests.conftest import Connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from django_pgqueue.spark.source import Source
+
+# What has no model, or one that Django does not manage, stays after a test.
+RUNTIME = (
+    "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter"
+)
+SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    # A quick start instead of quick code.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one session of all tests in this process. Commands that are run in the process use it too, and leave it."""
+    with session("tests", master="local[2,4]", memory="512m", conf=SMALL) as spark:
+        yield spark
+
+
+@pytest.fixture
+def dsn(pg_url: str, transactional_db: None) -> Iterator[str]:
+    """The test database, empty but for the channel default; what tests and jobs do in it is committed."""
+    with psycopg.connect(pg_url, autocommit=True) as database:
+        database.execute(f"TRUNCATE {RUNTIME}")
+        database.execute("SELECT pgqueue_channel_set('default')")
+        yield pg_url
+        database.execute(f"TRUNCATE {RUNTIME}")
+
+
+@pytest.fixture
+def source(dsn: str) -> Source:
+    from django_pgqueue.spark.source import Source
+
+    return Source.parse(dsn)
+
+
+@pytest.fixture
+def database(dsn: str, connect: Connect) -> psycopg.Connection[Any]:
+    """A session on the database of `dsn`, to fill it and to look: autocommit, in UTC."""
+    return connect(autocommit=True, options="-c timezone=UTC")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Where a lake may be made."""
+    return tmp_path / "lake"
