@@ -36,6 +36,12 @@ DEFAULTS: dict[str, Any] = {
     # The ticks of schedules, and schedules that code does not declare any more.
     "SCHEDULE_RETENTION": timedelta(days=7),
     "PARTITIONS_AHEAD": 7,
+    # Where the lake of Parquet files is, for manage.py queuelake; None: it is told each time.
+    "LAKE": None,
+    # Retention drops only what every lake has.
+    "KEEP_UNTIL_EXPORTED": False,
+    # How long messages of a "queue" or a "queue/channel" may take from the enqueue to the end, for the rollups.
+    "SLA": {},
     # Dotted paths of callables: what they return is added to the headers of each message that is enqueued.
     "ENQUEUE_CONTEXT": (),
     # Dotted paths of context managers that take a delivery: entered around each call of a handler, the first outermost.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from os import PathLike
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -14,6 +15,7 @@ from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from django_pgqueue import schedules
+from django_pgqueue.checks import lake
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Message
@@ -42,6 +44,15 @@ KEYS: Rule = (
     ),
 )
 
+PATH: Rule = ("a path or None", lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != ""))
+PROMISES: Rule = (
+    "a dict of queues (or queue/channel) and timedeltas longer than zero",
+    lambda value: (
+        isinstance(value, dict)
+        and all(isinstance(key, str) and key and DURATION[1](longest) for key, longest in value.items())
+    ),
+)
+
 RULES: dict[str, Rule] = {
     "DATABASE": ALIAS,
     "NOTIFY": NOTIFY,
@@ -53,6 +64,8 @@ RULES: dict[str, Rule] = {
     "HANDLER_MIDDLEWARE": CALLABLES,
     "SET_LOCAL": KEYS,
     "SCHEDULE_RETENTION": RETENTION,
+    "LAKE": PATH,
+    "SLA": PROMISES,
 }
 """What the settings take whose default does not tell."""
 
@@ -60,7 +73,7 @@ RULES: dict[str, Rule] = {
 def check() -> list[CheckMessage]:
     if messages := check_settings():
         return messages
-    return [*check_databases(), *check_time_zones(), *check_schedules()]
+    return [*check_databases(), *check_time_zones(), *check_schedules(), *lake.check()]
 
 
 def blocks_database() -> bool:

@@ -14,7 +14,8 @@ from django.db import Error, connections
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.conf import settings
-from django_pgqueue.maintenance import floors, pruner, sweeper
+from django_pgqueue.maintenance import floors, sweeper
+from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.sql.call import primary
 from django_pgqueue.sql.stall import LIMIT, LONGEST, Patience, expect_answers
@@ -43,7 +44,7 @@ class MaintenanceLoop:
             Step("tick", "TICK_INTERVAL", floors.run_once),
             Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
             # It counts what it drops: a whole day of the archive.
-            Step("prune", "PRUNE_INTERVAL", pruner.run_once, limit=LONGEST),
+            Step("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST),
             Step("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
         ]
         self._failures = 0

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+
 from django_pgqueue.lifecycle.prune import PruneCounts, prune
 from django_pgqueue.lifecycle.schedule_prune import schedule_prune
 
+logger = logging.getLogger("django_pgqueue.maintenance")
 
-def run_once(using: str) -> PruneCounts:
-    schedule_prune(using=using)
-    return prune(using=using)
+
+class Pruner:
+    """``run_once`` warns when more partitions are kept past retention than before: the disk fills."""
+
+    def __init__(self) -> None:
+        self._kept = 0
+
+    def run_once(self, using: str) -> PruneCounts:
+        schedule_prune(using=using)
+        counts = prune(using=using)
+        if counts.partitions_kept > self._kept:
+            logger.warning(
+                "%d partitions of the archive are past retention and kept: a lake does not have them "
+                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them",
+                counts.partitions_kept,
+                extra={"event": "partitions_kept"},
+            )
+        self._kept = counts.partitions_kept
+        return counts

@@ -10,9 +10,9 @@ class BacklogForecast(models.Model):
     queue = models.CharField(max_length=100, db_collation="C")
     channel = models.CharField(max_length=200, db_collation="C")
     hour_at = models.DateTimeField()
-    expected_enqueued = models.FloatField(null=True)
-    expected_capacity = models.FloatField(null=True)
-    expected_backlog = models.FloatField(null=True)
+    expected_enqueued = models.FloatField()
+    expected_capacity = models.FloatField()
+    expected_backlog = models.FloatField()
 
     class Meta:
         db_table = "pgqueue_backlog_forecast"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -34,8 +35,13 @@ def test_the_statements_for_pg_cron_are_printed_and_nothing_is_done() -> None:
     dequeue(lease=timedelta(microseconds=1))
     printed = run("--print-cron")
     assert "cron.schedule_in_database('pgqueue_sweep', '5 seconds', $$SELECT pgqueue_sweep()$$, 'test_" in printed
-    assert "pgqueue_prune('2592000 seconds', NULL, 7)" in printed
+    assert "pgqueue_prune('2592000 seconds', NULL, 7, false)" in printed
     assert Message.objects.get().status == Message.Status.LEASED
+
+
+def test_pg_cron_keeps_what_is_not_exported_if_the_setting_says_so(settings: Any) -> None:
+    settings.DJANGO_PGQUEUE = {"KEEP_UNTIL_EXPORTED": True, "LAKE": "/srv/lake"}
+    assert "pgqueue_prune('2592000 seconds', NULL, 7, true)" in run("--print-cron")
 
 
 def test_what_pg_cron_would_run_runs() -> None:

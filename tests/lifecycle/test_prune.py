@@ -11,7 +11,9 @@ from tests.lifecycle.conftest import pass_time, sql, value
 
 pytestmark = pytest.mark.django_db
 
-NOTHING = PruneCounts(partitions_made=0, partitions_dropped=0, dead_letters_deleted=0, channels_removed=0)
+NOTHING = PruneCounts(
+    partitions_made=0, partitions_dropped=0, dead_letters_deleted=0, channels_removed=0, partitions_kept=0
+)
 
 
 def partitions() -> list[str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django_pgqueue.lifecycle.schedule_prune import schedule_prune
-from django_pgqueue.maintenance import pruner
+from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.models import Schedule, ScheduleTick
 from tests.lifecycle.conftest import a_moment_of_the_database
 
@@ -20,7 +20,7 @@ def test_old_ticks_go(settings):
     assert ScheduleTick.objects.get().schedule == "young"
 
     settings.DJANGO_PGQUEUE = {"SCHEDULE_RETENTION": timedelta(days=5)}
-    pruner.run_once("default")
+    Pruner().run_once("default")
     assert not ScheduleTick.objects.exists()
 
 

@@ -122,6 +122,11 @@ def test_a_check_of_other_apps_does_not_ask_about_the_queue() -> None:
         ({"SET_LOCAL": {"app.tenant": None}}, "pgqueue.E003", "PostgreSQL's settings"),
         ({"HANDLER_MIDDLEWARE": ["nowhere.at_all"]}, "pgqueue.E009", "No module named 'nowhere'"),
         ({"ENQUEUE_CONTEXT": ["django_pgqueue.__version__"]}, "pgqueue.E009", "cannot be called"),
+        ({"LAKE": 5}, "pgqueue.E003", "a path or None"),
+        ({"LAKE": ""}, "pgqueue.E003", "a path or None"),
+        ({"KEEP_UNTIL_EXPORTED": "yes"}, "pgqueue.E003", "True or False"),
+        ({"SLA": {"mails": 30}}, "pgqueue.E003", "timedeltas"),
+        ({"SLA": {"": timedelta(seconds=1)}}, "pgqueue.E003", "timedeltas"),
         ({"DATABASE": "nowhere"}, "pgqueue.E004", "no such alias"),
         ({"LISTEN_DATABASE": "nowhere"}, "pgqueue.E004", "no such alias"),
     ],
@@ -151,11 +156,34 @@ def test_a_wrong_setting_is_named(given: Any, problem: str, words: str) -> None:
             "SET_LOCAL": {"role": "role", "app.tenant": "tenant"},
         },
         {"AUTO_CREATE_CHANNELS": True, "LEASE": timedelta(milliseconds=1), "DEAD_LETTER_RETENTION": timedelta(days=1)},
+        {"LAKE": Path("/srv/lake"), "KEEP_UNTIL_EXPORTED": True, "SLA": {"mails/vip": timedelta(seconds=10)}},
     ],
 )
 def test_right_settings_are_taken(given: dict[str, Any]) -> None:
     with override_settings(DJANGO_PGQUEUE=given):
         assert ours() == {}
+
+
+def test_retention_that_waits_for_a_lake_that_is_not_set() -> None:
+    with override_settings(DJANGO_PGQUEUE={"KEEP_UNTIL_EXPORTED": True}):
+        assert "grows for ever" in ours()["pgqueue.W003"].msg
+
+
+def test_a_lake_without_spark() -> None:
+    program = """
+import sys
+sys.modules["pyspark"] = None
+import django
+from django.conf import settings
+from django.core.management import call_command
+settings.DJANGO_PGQUEUE = {"LAKE": "/srv/lake"}
+django.setup()
+call_command("check")
+"""
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert "pgqueue.W002" in done.stderr
+    assert "pyspark cannot be imported" in done.stderr
 
 
 def test_every_setting_has_a_rule() -> None:

@@ -7,14 +7,15 @@ from django.db import Error, connections
 
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.maintenance import pruner, sweeper
+from django_pgqueue.maintenance import sweeper
+from django_pgqueue.maintenance.pruner import Pruner
 
 # cron.schedule replaces a job of the same name.
 CRON = """\
 -- In the database that holds the extension pg_cron. Workers do this by themselves: this is for projects without one.
 SELECT cron.schedule_in_database('pgqueue_sweep', '5 seconds', $$SELECT pgqueue_sweep()$$, {database});
 SELECT cron.schedule_in_database('pgqueue_prune', '*/5 * * * *',
-    $$SELECT pgqueue_prune({archive}, {dead_letter}, {ahead})$$, {database});
+    $$SELECT pgqueue_prune({archive}, {dead_letter}, {ahead}, {keep})$$, {database});
 """
 
 
@@ -38,7 +39,7 @@ class Command(BaseCommand):
             self.stdout.write(cron(using))
             return
         try:
-            for name, counts in {"sweep": sweeper.run_once(using), "prune": pruner.run_once(using)}.items():
+            for name, counts in {"sweep": sweeper.run_once(using), "prune": Pruner().run_once(using)}.items():
                 text = ", ".join(f"{getattr(counts, field)} {field.replace('_', ' ')}" for field in counts.__slots__)
                 self.stdout.write(f"{name}: {text}")
         except Error as error:
@@ -52,6 +53,7 @@ def cron(using: str) -> str:
         archive=interval(settings.ARCHIVE_RETENTION),
         dead_letter=interval(settings.DEAD_LETTER_RETENTION),
         ahead=int(settings.PARTITIONS_AHEAD),
+        keep="true" if settings.KEEP_UNTIL_EXPORTED else "false",
     )
 
 

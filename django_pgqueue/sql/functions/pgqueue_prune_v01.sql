@@ -1,46 +1,45 @@
 -- Housekeeping: makes partitions ahead, drops archive partitions and dead letters past retention, removes drained released channels and
 -- the rows of workers that have been silent for a day.
--- Caller: the maintenance of a worker each few minutes; cron. NULL keeps for ever. Returns counts.
--- Locks: pg_try_advisory_xact_lock (one pruner at a time); DDL with lock_timeout 2 s.
+-- Caller: the maintenance of a worker each few minutes; cron. NULL keeps for ever; p_keep_unexported keeps what a lake lacks. Returns counts.
+-- Locks: pg_try_advisory_xact_lock (one pruner at a time); as pgqueue_drop_partitions.
 CREATE FUNCTION pgqueue_prune(
     p_archive_retention interval DEFAULT NULL,
     p_dead_letter_retention interval DEFAULT NULL,
-    p_partitions_ahead integer DEFAULT 7
+    p_partitions_ahead integer DEFAULT 7,
+    p_keep_unexported boolean DEFAULT false
 )
-RETURNS TABLE (partitions_made integer, partitions_dropped integer, dead_letters_deleted integer, channels_removed integer)
+RETURNS TABLE (
+    partitions_made integer,
+    partitions_dropped integer,
+    dead_letters_deleted integer,
+    channels_removed integer,
+    partitions_kept integer
+)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_partition record;
+    v_exported_xid xid8;
 BEGIN
     partitions_made := 0;
     partitions_dropped := 0;
     dead_letters_deleted := 0;
     channels_removed := 0;
+    partitions_kept := 0;
     IF NOT pg_try_advisory_xact_lock(7205, 2) THEN
         RETURN NEXT;
         RETURN;
     END IF;
     partitions_made := pgqueue_make_partitions(p_partitions_ahead);
-    FOR v_partition IN
-        SELECT c.oid, c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') AS day
-        FROM pg_inherits AS i
-        JOIN pg_class AS c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname ~ '_\d{8}$'
-            AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (now() AT TIME ZONE 'UTC') - p_archive_retention
-    LOOP
-        PERFORM set_config('lock_timeout', '2s', true);
-        EXECUTE format(
-            'INSERT INTO pgqueue_tally AS t (queue, channel, messages) SELECT queue, channel, count(*) FROM %s GROUP BY queue, channel
-            ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages', v_partition.oid::regclass);
-        EXECUTE format('DROP TABLE %s', v_partition.oid::regclass);
-        partitions_dropped := partitions_dropped + 1;
-    END LOOP;
+    SELECT d.dropped, d.kept INTO partitions_dropped, partitions_kept
+    FROM pgqueue_drop_partitions(p_archive_retention, coalesce(p_keep_unexported, false)) AS d;
+    v_exported_xid := (SELECT min(l.exported_xid) FROM pgqueue_lake AS l)::text::xid8;
     WITH gone AS (
         DELETE FROM pgqueue_dead_letter AS d
         WHERE d.id IN (
             SELECT o.id FROM pgqueue_dead_letter AS o
-            WHERE o.dead_at < clock_timestamp() - p_dead_letter_retention ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED)
+            WHERE o.dead_at < clock_timestamp() - p_dead_letter_retention
+                AND (o.xid < v_exported_xid OR p_keep_unexported IS NOT TRUE)
+            ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED)
         RETURNING d.queue, d.channel
     ),
     counted AS (

@@ -1,0 +1,49 @@
+-- Drops the archive's partitions whose day ended longer ago than p_retention; NULL keeps all. With p_keep_unexported only those that every lake
+-- holds. Their messages are added to the tally.
+-- Caller: pgqueue_prune. p_kept: past retention, but not exported, or in use: all of them are left then, for the next time.
+-- Locks: SHARE of each partition, NOWAIT; DDL with lock_timeout 2 s.
+CREATE FUNCTION pgqueue_drop_partitions(
+    p_retention interval,
+    p_keep_unexported boolean,
+    OUT dropped integer,
+    OUT kept integer
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_past regclass[];
+    v_partition regclass;
+    v_day date;
+    v_due regclass[] := '{}';
+    v_timeout text := current_setting('lock_timeout');
+BEGIN
+    v_past := ARRAY(
+        SELECT c.oid::regclass FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname ~ '_\d{8}$'
+            AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (clock_timestamp() AT TIME ZONE 'UTC') - p_retention
+        ORDER BY c.relname);
+    BEGIN
+        FOREACH v_partition IN ARRAY v_past LOOP
+            -- Who has written to it and not committed would else be counted out: the rows come after the count, and go with the table.
+            EXECUTE format('LOCK %s IN SHARE MODE NOWAIT', v_partition);
+            v_day := (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_class AS c WHERE c.oid = v_partition);
+            IF NOT p_keep_unexported OR pgqueue_is_exported(v_partition, v_day) THEN
+                EXECUTE format(
+                    'INSERT INTO pgqueue_tally AS t (queue, channel, messages) SELECT queue, channel, count(*) FROM %s GROUP BY queue, channel
+                    ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages', v_partition);
+                v_due := v_due || v_partition;
+            END IF;
+        END LOOP;
+        -- All that takes long is done: from the first drop on, nothing can be settled until the transaction ends.
+        PERFORM set_config('lock_timeout', '2s', true);
+        FOREACH v_partition IN ARRAY v_due LOOP
+            EXECUTE format('DROP TABLE %s', v_partition);
+        END LOOP;
+        PERFORM set_config('lock_timeout', v_timeout, true);
+    EXCEPTION WHEN lock_not_available THEN
+        v_due := '{}';
+    END;
+    dropped := cardinality(v_due);
+    kept := cardinality(v_past) - dropped;
+END;
+$$;

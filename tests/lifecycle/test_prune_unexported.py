@@ -1,0 +1,185 @@
+"""KEEP_UNTIL_EXPORTED: what is not in the lake, to the row, is not dropped."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_pgqueue import complete, dead_letter, dequeue, enqueue, prune
+from django_pgqueue.maintenance.pruner import Pruner
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Lake
+from tests.conftest import Connect
+from tests.lifecycle.conftest import pass_time, sql, value
+from tests.lifecycle.test_prune import partition_of, partitions
+
+pytestmark = pytest.mark.django_db
+
+COLUMNS = (
+    "queue, channel, handler, payload, priority, attempts, max_attempts, created_at, dequeue_at, archived_at, outcome"
+)
+
+
+@pytest.fixture(autouse=True)
+def _keep(settings: Any) -> None:
+    settings.DJANGO_PGQUEUE = {
+        "ARCHIVE_RETENTION": timedelta(days=3),
+        "DEAD_LETTER_RETENTION": timedelta(days=90),
+        "KEEP_UNTIL_EXPORTED": True,
+    }
+
+
+@pytest.fixture
+def old() -> str:
+    """A partition past retention with two messages."""
+    partition = partition_of(10)
+    settle(partition, 2)
+    return partition
+
+
+def settle(partition: str, messages: int) -> None:
+    for _ in range(messages):
+        enqueue("h")
+    complete(dequeue(limit=messages))
+    sql("UPDATE pgqueue_archived_message SET archived_at = to_date(%s, 'YYYYMMDD') + interval '1 hour'", partition[-8:])
+
+
+def day(partition: str) -> str:
+    return f"{partition[-8:-4]}-{partition[-4:-2]}-{partition[-2:]}"
+
+
+def export(rows: dict[str, int], name: str = "lake", xid: int | None = None) -> None:
+    """As an export does that has taken so many rows by day, of all transactions until now."""
+    seen = xid or 1 + int(value("SELECT pg_current_xact_id()::text"))
+    Lake.objects.update_or_create(
+        name=name, defaults={"path": "/lake", "exported_xid": seen, "rows": {"archive": rows}}
+    )
+
+
+def test_nothing_is_dropped_before_the_first_export(old: str):
+    empty = partition_of(11)
+    counts = prune()
+    assert (counts.partitions_dropped, counts.partitions_kept) == (0, 2)
+    assert {old, empty} <= set(partitions())
+
+
+def test_a_partition_that_the_lake_has_is_dropped_and_counted(old: str):
+    export({day(old): 2})
+    counts = prune()
+    assert (counts.partitions_dropped, counts.partitions_kept) == (1, 0)
+    assert old not in partitions()
+    assert value("SELECT messages FROM pgqueue_tally WHERE queue = 'default' AND channel = 'default'") == 2
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_partition_with_another_number_of_rows_is_kept(old: str, rows: int):
+    export({day(old): rows} if rows else {})
+    counts = prune()
+    assert (counts.partitions_dropped, counts.partitions_kept) == (0, 1)
+    assert ArchivedMessage.objects.count() == 2
+    assert sql("SELECT 1 FROM pgqueue_tally") == []
+
+
+def test_a_row_of_a_transaction_that_the_export_has_not_seen_keeps_its_partition(old: str):
+    export({day(old): 2}, xid=int(value("SELECT max(xid::text::bigint) FROM pgqueue_archived_message")))
+    assert prune().partitions_kept == 1
+
+
+def test_an_empty_partition_goes_once_there_is_a_lake():
+    partition_of(10)
+    export({})
+    assert prune().partitions_dropped == 1
+
+
+def test_every_lake_must_have_it(old: str):
+    export({day(old): 2})
+    export({}, name="given up")
+    assert prune().partitions_kept == 1
+    Lake.objects.get(name="given up").delete()
+    assert prune().partitions_dropped == 1
+
+
+def test_one_that_is_kept_does_not_keep_the_others(old: str):
+    older = partition_of(11)
+    export({})
+    counts = prune()
+    assert (counts.partitions_dropped, counts.partitions_kept) == (1, 1)
+    assert older not in partitions()
+    assert old in partitions()
+
+
+@pytest.mark.parametrize("rows", ["[]", '{"archive": 5}', '{"archive": {"DAY": "2"}}', '{"archive": {"DAY": null}}'])
+def test_a_lake_that_does_not_say_how_many_rows_keeps_it(old: str, rows: str):
+    export({})
+    Lake.objects.update(rows=json.loads(rows.replace("DAY", day(old))))
+    assert prune().partitions_kept == 1
+
+
+def test_without_the_setting_retention_does_not_ask(old: str, settings: Any):
+    settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(days=3)}
+    assert prune().partitions_dropped == 1
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_dead_letters_go_when_the_export_has_seen_their_transaction(is_seen: bool):
+    enqueue("h")
+    dead_letter(dequeue(), reason="refused")
+    pass_time(days=91)
+    assert prune().dead_letters_deleted == 0, "nothing is exported yet"
+    xid = int(value("SELECT xid::text FROM pgqueue_dead_letter"))
+    export({}, xid=xid + 1 if is_seen else xid)
+    export({}, name="another")
+    assert prune().dead_letters_deleted == int(is_seen)
+    assert DeadLetter.objects.exists() is not is_seen
+
+
+@pytest.fixture
+def committed_old(connect: Connect) -> Any:
+    partition = partition_of(10)
+    settle(partition, 2)
+    yield partition
+    sql(f"DROP TABLE IF EXISTS {partition}")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_long_transaction_may_still_commit_is_not_dropped(committed_old: str, connect: Connect):
+    """It settled on that day, and commits after the export and after retention."""
+    export({day(committed_old): 2})
+    slow = connect()
+    copies = f"SELECT id + 1000, {COLUMNS} FROM pgqueue_archived_message"
+    slow.execute(f"INSERT INTO pgqueue_archived_message (id, {COLUMNS}) {copies}")
+    counts = prune()
+    assert (counts.partitions_dropped, counts.partitions_kept) == (0, 1)
+    slow.commit()
+    assert prune().partitions_kept == 1, "the lake has two of four"
+    export({day(committed_old): 4})
+    assert prune().partitions_dropped == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_long_reader_keeps_the_partition_and_nothing_else_is_held_up(committed_old: str, connect: Connect):
+    export({day(committed_old): 2})
+    reader = connect()
+    reader.execute("SELECT FROM pgqueue_archived_message")
+    counts = prune()
+    assert (counts.partitions_dropped, counts.partitions_kept) == (0, 1)
+    assert sql("SELECT 1 FROM pgqueue_tally") == [], "what stays is not counted"
+    reader.rollback()
+    assert prune().partitions_dropped == 1
+    assert value("SELECT messages FROM pgqueue_tally") == 2
+
+
+def test_it_is_said_once_until_there_are_more(old: str, caplog: pytest.LogCaptureFixture):
+    pruner = Pruner()
+    with caplog.at_level(logging.WARNING, logger="django_pgqueue.maintenance"):
+        pruner.run_once("default")
+        pruner.run_once("default")
+        partition_of(11)
+        pruner.run_once("default")
+        export({day(old): 2})
+        pruner.run_once("default")
+    assert [record.getMessage().split(" partitions")[0] for record in caplog.records] == ["1", "2"]
+    assert {record.event for record in caplog.records} == {"partitions_kept"}
