@@ -9,8 +9,8 @@ class QueueMetric(models.Model):
 
     Percentiles cannot be summed, so each level has rows of its own. Loaded a day of a grain at a time.
 
-    Unique: grain, bucket_at, queue, channel, handler. sql/tables/lake_v01.sql says so: Django's check of NULLS NOT DISTINCT
-    would ask the server at every start.
+    Unique: grain, bucket_at, queue, channel, handler, by sql/tables/lake_v01.sql: a check of Django would ask the
+    server for NULLS NOT DISTINCT at each start.
     """
 
     class Grain(models.TextChoices):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -35,21 +36,25 @@ class Command(BaseCommand):
         using = alias(database)
         if using not in connections:
             raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
-        command = [sys.executable, "-m", "django_pgqueue.spark", action, *arguments(action, given["options"])]
-        # In the environment, not among the arguments: those are there for all to read.
-        status = run(command, {**os.environ, "PGQUEUE_SOURCE": conninfo(using)})
+        command = [sys.executable, "-m", "django_pgqueue.spark", action, *promises(action), *given["options"]]
+        status = run(command, environment(using))
         if status:
             sys.exit(status)
 
 
-def arguments(action: str, given: list[str]) -> list[str]:
-    """What the settings say comes first, so that an option that is given wins."""
-    found = []
+def promises(action: str) -> list[str]:
+    """The setting SLA as options. They come first: those that are given win."""
+    if action != "rollup":
+        return []
+    return [f"--sla={name}={longest.total_seconds()}" for name, longest in settings.SLA.items()]
+
+
+def environment(using: str) -> dict[str, str]:
+    """Where the database and the lake are. Arguments are there for all to read, so nothing is told by them."""
+    found = {**os.environ, "PGQUEUE_SOURCE": conninfo(using)}
     if settings.LAKE is not None:
-        found.append(f"--lake={os.fspath(settings.LAKE)}")
-    if action == "rollup":
-        found += [f"--sla={name}={longest.total_seconds()}" for name, longest in settings.SLA.items()]
-    return found + given
+        found["PGQUEUE_LAKE"] = os.fspath(settings.LAKE)
+    return found
 
 
 def conninfo(using: str) -> str:
@@ -60,17 +65,16 @@ def conninfo(using: str) -> str:
 
 
 def run(command: list[str], environment: dict[str, str]) -> int:
-    """The exit status of the process, as a shell gives it. A signal that ends this process ends that one first."""
+    """The exit status of the process, as a shell gives it. What ends this process ends that one first."""
     process = subprocess.Popen(command, env=environment)
-    before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
-    try:
-        while True:
-            try:
-                status = process.wait()
-                break
-            except KeyboardInterrupt:
-                # The terminal has told both; the other one says how it ends.
-                continue
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    return status if status >= 0 else 128 - status
+    with suppress(ValueError):  # not the main thread: then signals are somebody else's
+        signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+    while True:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            # A terminal tells both.
+            if not sys.stdin.isatty():
+                process.send_signal(signal.SIGINT)
+        else:
+            return status if status >= 0 else 128 - status
