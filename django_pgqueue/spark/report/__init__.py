@@ -1,0 +1,41 @@
+"""Writes the metrics of a lake as one HTML page with plots: it opens in any browser, without a network.
+
+Run `export` and `rollup` before. Neither Spark nor the database is needed.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+
+from django_pgqueue.spark.arguments import add_lake
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_lake(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("report.html"),
+        metavar="FILE",
+        help="the page; one that is there is replaced (default: report.html)",
+    )
+    parser.add_argument(
+        "--days", type=_days, default=7, metavar="N", help="the newest N days that the lake has metrics of (default: 7)"
+    )
+    parser.add_argument(
+        "--queue", action="append", default=[], metavar="NAME", help="this queue only; may be given several times"
+    )
+
+
+def _days(given: str) -> int:
+    if not given.isdecimal() or not 1 <= int(given) <= 3660:
+        raise ArgumentTypeError(f"{given!r} is not a number of days between 1 and 3660")
+    return int(given)
+
+
+def run(args: Namespace) -> int:
+    from .write import write
+
+    print(write(args.lake, args.output, days=args.days, queues=args.queue))
+    return 0

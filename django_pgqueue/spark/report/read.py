@@ -1,0 +1,175 @@
+"""What the report is made of: the metrics and the forecast of a lake, read with pyarrow, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.schema import arrow_schema
+
+# The files of a grain, of these days: `files("hour", days)`.
+Files = Callable[[str, Sequence[date]], list[Path]]
+
+WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
+# A chart has at most about so many buckets; and not fewer than these, so that its axis says something.
+MINUTES_UP_TO = timedelta(hours=6)
+HOURS_UP_TO = timedelta(days=15)
+FEWEST_BUCKETS = 12
+
+COUNTS = ("enqueued", "completed", "popped", "purged", "cancelled", "dead", "attempts", "retries", "sla_breaches")
+TIMES = tuple(f"{what}_{part}_seconds" for what in ("wait", "run", "total") for part in ("p50", "p95", "p99"))
+SPENT = ("run_seconds", "retry_seconds")
+REASONS = ("retries_by_reason", "dead_by_reason")
+NAMES = ("bucket_at", "queue", "channel", "handler")
+COLUMNS = [*NAMES, *COUNTS, *TIMES, *SPENT, "capacity_share", "sla_seconds", *REASONS]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistory:
+    """A queue by bucket: a list for each column, as long as the report's times. No row is 0 or, of times, None."""
+
+    columns: dict[str, list[Any]]
+
+    def __getitem__(self, column: str) -> list[Any]:
+        return self.columns[column]
+
+    def total(self, *columns: str) -> float:
+        return sum(sum(self.columns[column]) for column in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """`queues`: busiest first. `by_day`: all levels, a row a day; `tenants`: whole channels, a row a bucket."""
+
+    days: list[date] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    grain: str = "hour"
+    times: list[datetime] = field(default_factory=list)
+    history: dict[str, QueueHistory] = field(default_factory=dict)
+    by_day: pa.Table | None = None
+    tenants: pa.Table | None = None
+
+    @property
+    def width(self) -> timedelta:
+        return WIDTHS[self.grain]
+
+
+def read(files: Files, days: Sequence[date], queues: Sequence[str] = ()) -> Data:
+    """The data of the days; of all queues, or of some. Raises PipelineError: a file cannot be read."""
+    by_day = _rows("metrics", files("day", days), COLUMNS, queues)
+    if not by_day.num_rows:
+        return Data(days=list(days))
+    hours = _rows("metrics", files("hour", days), NAMES, queues, whole_queues)["bucket_at"].to_pylist()
+    grain = _grain(hours)
+    rows = by_day if grain == "day" else _rows("metrics", files(grain, days), COLUMNS, queues, _not_handlers)
+    times = _regular(whole_queues(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
+    history = _histories(whole_queues(rows), times)
+    order = sorted(history, key=lambda queue: (-history[queue].total("completed", "popped", "dead"), queue))
+    return Data(list(days), order, grain, times, history, by_day, channels(rows))
+
+
+def read_forecast(paths: Iterable[Path]) -> pa.Table:
+    return _rows("forecast", paths, arrow_schema("forecast").names)
+
+
+def _rows(
+    table: str,
+    paths: Iterable[Path],
+    columns: Sequence[str],
+    queues: Sequence[str] = (),
+    keep: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> pa.Table:
+    schema = pa.schema([arrow_schema(table).field(name) for name in columns])
+    rows = pa.concat_tables([schema.empty_table(), *(keep(_file(path, schema)) for path in paths)])
+    return rows.filter(pc.is_in(rows["queue"], pa.array(queues, pa.string()))) if queues else rows
+
+
+def _file(path: Path, schema: pa.Schema) -> pa.Table:
+    """A column that the file does not have, because it is older, is NULL."""
+    try:
+        with pq.ParquetFile(path) as file:
+            rows = file.read([name for name in schema.names if name in file.schema_arrow.names])
+    except (OSError, pa.ArrowException) as error:
+        raise PipelineError(
+            f"{path} cannot be read ({error}): run rollup of all days again, or restore the lake from a backup."
+        ) from None
+    there = set(rows.column_names)
+    values = [
+        rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(values, schema=schema)
+
+
+# Each message is in one row of each level: those of whole queues, of whole channels, of handlers.
+
+
+def whole_queues(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.and_(pc.is_null(rows["channel"]), pc.is_null(rows["handler"])))
+
+
+def channels(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.and_(pc.is_valid(rows["channel"]), pc.is_null(rows["handler"])))
+
+
+def handlers(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.is_valid(rows["handler"]))
+
+
+def _not_handlers(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.is_null(rows["handler"]))
+
+
+def _grain(hours: list[datetime]) -> str:
+    """The grain in which the period has enough buckets, and not too many."""
+    span = max(hours) - min(hours)
+    return "minute" if span < MINUTES_UP_TO else "hour" if span <= HOURS_UP_TO else "day"
+
+
+def _regular(found: list[datetime], width: timedelta) -> list[datetime]:
+    """All buckets from the first to the last, also those in which nothing happened."""
+    step = width.total_seconds()
+    first, last = (int(time.timestamp() // step) for time in (min(found), max(found)))
+    first = min(first, last - FEWEST_BUCKETS + 1)
+    return [datetime.fromtimestamp(number * step, UTC) for number in range(first, last + 1)]
+
+
+def _histories(rows: pa.Table, times: list[datetime]) -> dict[str, QueueHistory]:
+    places = {time: place for place, time in enumerate(times)}
+    found: dict[str, QueueHistory] = {}
+    for row in rows.to_pylist():
+        history = found.get(row["queue"])
+        if history is None:
+            history = found[row["queue"]] = _empty_history(len(times))
+        place = places[row["bucket_at"]]
+        for column, values in history.columns.items():
+            value = row[column]
+            if column in REASONS:
+                values[place] = dict(value or {})
+            elif value is not None:
+                values[place] = value
+    return found
+
+
+def _empty_history(length: int) -> QueueHistory:
+    columns: dict[str, list[Any]] = {name: [0] * length for name in (*COUNTS, *SPENT)}
+    columns |= {name: [None] * length for name in (*TIMES, "sla_seconds")}
+    return QueueHistory(columns | {name: [{}] * length for name in REASONS})
+
+
+# Of nothing but NULL the sum is 0: a column that older files do not have.
+ZERO = pc.ScalarAggregateOptions(min_count=0)
+
+
+def sums(rows: pa.Table, keys: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Grouped by the keys: the columns added up. Counts and seconds spent may be added, percentiles may not."""
+    grouped = rows.group_by(list(keys)).aggregate([(column, "sum", ZERO) for column in columns])
+    return grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names]).to_pylist()

@@ -1,0 +1,38 @@
+"""What is expected: the backlog of the hours to come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from django_pgqueue.charts import Series, lines
+from django_pgqueue.spark.report.html import Section, paragraph
+from django_pgqueue.spark.report.read import sums
+
+COLUMNS = ("expected_enqueued", "expected_capacity", "expected_backlog")
+
+
+def forecast(rows: pa.Table, queues: Sequence[str]) -> Section:
+    """`rows`: of all computations; the newest one of each queue counts."""
+    drawn = [_queue(rows.filter(pc.equal(rows["queue"], name)), name) for name in queues]
+    if not any(drawn):
+        return Section("forecast", "Forecast", paragraph("There is no forecast yet: `rollup` makes it."))
+    return Section("forecast", "Forecast", f'<div class="plots">{"".join(drawn)}</div>')
+
+
+def _queue(rows: pa.Table, name: str) -> str:
+    if not rows.num_rows:
+        return ""
+    computed_at: datetime = pc.max(rows["computed_at"]).as_py()
+    newest = sums(rows.filter(pc.equal(rows["computed_at"], computed_at)), ["hour_at"], COLUMNS)
+    newest.sort(key=lambda row: row["hour_at"])
+    series = [
+        Series("backlog", [row["expected_backlog"] for row in newest], "pgq-bad"),
+        Series("enqueued in the hour", [row["expected_enqueued"] for row in newest], "pgq-1"),
+        Series("could be settled in the hour", [row["expected_capacity"] for row in newest], "pgq-rest"),
+    ]
+    note = f"computed {computed_at:%d %b %Y %H:%M} UTC"
+    return lines(f"Expected of {name}", [row["hour_at"] for row in newest], series, note=note)

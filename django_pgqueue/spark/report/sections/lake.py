@@ -1,0 +1,31 @@
+"""What the lake holds, and up to when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django_pgqueue.charts import shown
+from django_pgqueue.spark.report.holdings import Holdings
+from django_pgqueue.spark.report.html import Section, table, tiles
+
+
+def lake(held: Holdings) -> Section:
+    figures = [
+        ("Last export", _moment(held.kinds.get("export")), "that brought something"),
+        ("Last rollup", _moment(held.kinds.get("rollup")), "that changed something"),
+        (
+            "Horizon",
+            "–" if held.exported_xid is None else str(held.exported_xid),
+            "transactions before it are exported",
+        ),
+    ]
+    rows = [
+        [one.table, shown(one.days), shown(one.files), f"{shown(one.bytes / 1e6)} MB", shown(one.rows)]
+        for one in held.tables
+    ]
+    lines = table(f"The lake {held.name}", ["Table", "Days", "Files", "Size", "Rows"], rows)
+    return Section("lake", "Lake", tiles(figures) + lines)
+
+
+def _moment(time: datetime | None) -> str:
+    return f"{time:%d %b %Y %H:%M}" if time else "–"

@@ -1,0 +1,101 @@
+"""One queue over time: throughput, the three times, failures, who had its capacity."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow.compute as pc
+
+from django_pgqueue.charts import Series, lines, shown, stack
+from django_pgqueue.charts.times import moment
+from django_pgqueue.spark.report.html import Section, folded, table
+from django_pgqueue.spark.report.read import Data, QueueHistory, sums
+
+OUTCOMES = {
+    "completed": "pgq-1",
+    "popped": "pgq-2",
+    "cancelled": "pgq-3",
+    "purged": "pgq-rest",
+    "dead": "pgq-bad",
+}
+WAITS = [
+    ("wait", "Wait", "from due to leased"),
+    ("run", "Run", "the last attempt, from leased to settled"),
+    ("total", "End to end", "from enqueued to settled"),
+]
+# What has a colour of its own in a stack; the rest is one more.
+MOST_PARTS = 7
+
+
+def queue(data: Data, name: str, number: int) -> Section:
+    history = data.history[name]
+    drawn = [
+        _throughput(data, history),
+        *(_times(data, history, *which) for which in WAITS),
+        _reasons(data, history, "dead_by_reason", "Dead letters by reason"),
+        _reasons(data, history, "retries_by_reason", "Retries by error"),
+        _capacity(data, name),
+    ]
+    body = f'<div class="plots">{"".join(drawn)}</div>' + folded("Numbers", _numbers(data, history))
+    return Section(f"queue-{number}", f"Queue {name}", body)
+
+
+def _throughput(data: Data, history: QueueHistory) -> str:
+    # An outcome that never happened is not in the legend.
+    happened = [(name, style) for name, style in OUTCOMES.items() if history.total(name)]
+    outcomes = [Series("dead letters" if name == "dead" else name, history[name], style) for name, style in happened]
+    line = Series("enqueued", history["enqueued"], "pgq-over")
+    return stack("Throughput", data.times, outcomes, line=line, note=f"messages settled, by {data.grain}")
+
+
+def _times(data: Data, history: QueueHistory, what: str, title: str, note: str) -> str:
+    series = [Series(which, history[f"{what}_{which}_seconds"], f"pgq-{which}") for which in ("p50", "p95", "p99")]
+    return lines(title, data.times, series, kind="seconds", band=(0, 1), note=note)
+
+
+def _reasons(data: Data, history: QueueHistory, column: str, title: str) -> str:
+    buckets = history[column]
+    total: Counter[str] = Counter()
+    for bucket in buckets:
+        total.update(bucket)
+    return stack(title, data.times, parts(buckets, total), note=f"by {data.grain}")
+
+
+def parts(buckets: list[dict[str, float]], total: Counter[str]) -> list[Series]:
+    """A series for each of the largest, and one for the rest."""
+    names = [name for name, _ in total.most_common(MOST_PARTS if len(total) > MOST_PARTS + 1 else MOST_PARTS + 1)]
+    found = [Series(name, [bucket.get(name, 0) for bucket in buckets]) for name in names]
+    if len(names) < len(total):
+        rest = [sum(bucket.values()) - sum(bucket.get(name, 0) for name in names) for bucket in buckets]
+        found.append(Series(f"{len(total) - len(names):,} others", rest, "pgq-rest"))
+    return found
+
+
+def _capacity(data: Data, name: str) -> str:
+    """Seconds under lease by channel: who had the workers."""
+    rows = data.tenants.filter(pc.equal(data.tenants["queue"], name)).select(["bucket_at", "channel", "run_seconds"])
+    total: Counter[str] = Counter()
+    for row in sums(rows, ["channel"], ["run_seconds"]):
+        total[row["channel"]] = row["run_seconds"]
+    places = {time: place for place, time in enumerate(data.times)}
+    buckets: list[dict[str, float]] = [{} for _ in data.times]
+    for row in rows.to_pylist():
+        buckets[places[row["bucket_at"]]][row["channel"]] = row["run_seconds"] or 0.0
+    return stack("Capacity by channel", data.times, parts(buckets, total), kind="seconds", note="time in handlers")
+
+
+def _numbers(data: Data, history: QueueHistory) -> str:
+    headings = [data.grain.capitalize(), "Enqueued", *(name.capitalize() for name in OUTCOMES), "Retries"]
+    headings += [f"{what} {which}" for what in ("Wait", "Run", "Total") for which in ("p50", "p95", "p99")]
+    counts = ["enqueued", *OUTCOMES, "retries"]
+    rows = []
+    for place, time in enumerate(data.times):
+        row: list[Any] = [shown(history[name][place]) for name in counts]
+        row += [
+            shown(history[f"{what}_{which}_seconds"][place], "seconds")
+            for what in ("wait", "run", "total")
+            for which in ("p50", "p95", "p99")
+        ]
+        rows.append([moment(time, data.width), *row])
+    return table(f"Of each {data.grain}, UTC", headings, rows)

@@ -1,0 +1,47 @@
+"""What failed attempts cost: time in handlers that brought nothing."""
+
+from __future__ import annotations
+
+from django_pgqueue.charts import bars, shown
+from django_pgqueue.spark.report.html import Section, paragraph, table
+from django_pgqueue.spark.report.read import Data, handlers, sums
+
+from .summary import part
+
+MOST_ROWS = 25
+
+
+def retries(data: Data) -> Section:
+    columns = ["completed", "dead", "attempts", "retries", "run_seconds", "retry_seconds"]
+    rows = [row for row in sums(handlers(data.by_day), ["queue", "handler"], columns) if row["attempts"]]
+    rows.sort(key=lambda row: (-row["retry_seconds"], -row["run_seconds"]))
+    several = len(data.queues) > 1
+    chart = bars(
+        "Time spent on failed attempts",
+        [
+            (f"{row['queue']} / {row['handler']}" if several else row["handler"], row["retry_seconds"])
+            for row in rows[:12]
+        ],
+        kind="seconds",
+        note="by handler",
+    )
+    lines = table(
+        f"Handlers{', the first ' + str(MOST_ROWS) if len(rows) > MOST_ROWS else ''}",
+        ["Queue", "Handler", "Attempts", "Retries", "Dead letters", "Time in handlers", "On failed attempts", "Part"],
+        [
+            [
+                row["queue"],
+                row["handler"],
+                shown(row["attempts"]),
+                shown(row["retries"]),
+                shown(row["dead"]),
+                shown(row["run_seconds"], "seconds"),
+                shown(row["retry_seconds"], "seconds"),
+                part(row["retry_seconds"], row["run_seconds"]),
+            ]
+            for row in rows[:MOST_ROWS]
+        ],
+        names=2,
+    )
+    told = paragraph("Attempts of messages that were archived before attempts noted their beginning count as no time.")
+    return Section("retries", "Cost of failures", f'<div class="plots">{chart}</div>{lines}{told}')

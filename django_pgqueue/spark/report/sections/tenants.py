@@ -1,0 +1,117 @@
+"""Channels against each other: who had the capacity, and who waited while one had most of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from django_pgqueue.charts import bars, shown
+from django_pgqueue.charts.times import moment
+from django_pgqueue.spark.report.html import Section, folded, paragraph, table
+from django_pgqueue.spark.report.read import Data, channels, sums, whole_queues
+
+from .summary import part
+
+MOST_BARS, MOST_ROWS, MOST_NEIGHBOURS = 12, 30, 20
+# A channel is noisy in a bucket in which it has at least so much of its queue's time in handlers …
+NOISY_SHARE = 0.5
+# … and others wait so many times as long as they usually do, and so many seconds longer.
+SLOWED, SLOWED_SECONDS = 2.0, 0.1
+COLUMNS = ("completed", "popped", "dead", "retries", "run_seconds", "retry_seconds")
+
+
+def tenants(data: Data) -> Section:
+    days = channels(data.by_day)
+    capacity = {row["queue"]: row["run_seconds"] for row in sums(whole_queues(data.by_day), ["queue"], ["run_seconds"])}
+    worst = days.group_by(["queue", "channel"]).aggregate([("wait_p95_seconds", "max")]).to_pylist()
+    waits = {(row["queue"], row["channel"]): row["wait_p95_seconds_max"] for row in worst}
+    rows = sorted(sums(days, ["queue", "channel"], COLUMNS), key=lambda row: -row["run_seconds"])
+    several = len(data.queues) > 1
+    chart = bars(
+        "Share of its queue's time in handlers",
+        [(_name(row, several), _share(row, capacity)) for row in rows[:MOST_BARS]],
+        kind="share",
+        note=f"{len(rows):,} channels" + (f", the {MOST_BARS} largest" if len(rows) > MOST_BARS else ""),
+    )
+    lines = table(
+        f"Channels by time in handlers{', the first ' + str(MOST_ROWS) if len(rows) > MOST_ROWS else ''}",
+        ["Queue", "Channel", "Share", "Settled", "Dead letters", "Retries", "Spent on failures", "Wait p95, worst day"],
+        [_row(row, capacity, waits) for row in rows[:MOST_ROWS]],
+        names=2,
+    )
+    return Section("tenants", "Tenants", f'<div class="plots">{chart}<div>{_neighbours(data)}</div></div>{lines}')
+
+
+def _name(row: dict, several: bool) -> str:
+    return f"{row['queue']} / {row['channel']}" if several else row["channel"]
+
+
+def _share(row: dict, capacity: dict[str, float]) -> float:
+    whole = capacity.get(row["queue"], 0)
+    return row["run_seconds"] / whole if whole else 0.0
+
+
+def _row(row: dict, capacity: dict[str, float], waits: dict[tuple[str, str], float | None]) -> list[str]:
+    return [
+        row["queue"],
+        row["channel"],
+        shown(_share(row, capacity), "share"),
+        shown(row["completed"] + row["popped"] + row["dead"]),
+        shown(row["dead"]),
+        shown(row["retries"]),
+        f"{shown(row['retry_seconds'], 'seconds')} ({part(row['retry_seconds'], row['run_seconds'])})",
+        shown(waits[row["queue"], row["channel"]], "seconds"),
+    ]
+
+
+def noisy(rows: pa.Table) -> list[dict]:
+    """Buckets in which one channel had most of the capacity while others waited longer than usual, worst first.
+
+    Usual is the median of a channel's own wait p95 over the buckets of the period.
+    """
+    rows = rows.select(["bucket_at", "queue", "channel", "capacity_share", "wait_p95_seconds"])
+    loud = rows.filter(pc.greater_equal(rows["capacity_share"], NOISY_SHARE))
+    if not loud.num_rows:
+        return []
+    usual = rows.group_by(["queue", "channel"]).aggregate([("wait_p95_seconds", "approximate_median")])
+    compared = rows.filter(pc.is_in(rows["bucket_at"], loud["bucket_at"].combine_chunks()))
+    compared = compared.join(usual, ["queue", "channel"])
+    wait, median = compared["wait_p95_seconds"], compared["wait_p95_seconds_approximate_median"]
+    slow = pc.greater_equal(wait, pc.max_element_wise(pc.multiply(median, SLOWED), pc.add(median, SLOWED_SECONDS)))
+    victims: dict[tuple, list[dict]] = {}
+    for row in compared.filter(slow).to_pylist():
+        victims.setdefault((row["queue"], row["bucket_at"]), []).append(row)
+    found = []
+    for row in loud.to_pylist():
+        others = [one for one in victims.get((row["queue"], row["bucket_at"]), []) if one["channel"] != row["channel"]]
+        if others:
+            longest = max(others, key=lambda one: one["wait_p95_seconds"])
+            found.append(row | {"slowed": len(others), "longest": longest})
+    return sorted(found, key=lambda row: (-row["slowed"], -row["capacity_share"]))
+
+
+def _neighbours(data: Data) -> str:
+    rule = (
+        f"A {data.grain} is here when one channel had at least {shown(NOISY_SHARE, 'share')} of its queue's time in "
+        f"handlers and the wait p95 of others was at least {SLOWED:g} times their own "
+        f"median, and {shown(SLOWED_SECONDS, 'seconds')} more."
+    )
+    found = noisy(data.tenants)
+    if not found:
+        return paragraph("No noisy neighbours.") + f'<p class="quiet">{rule}</p>'
+    headings = [data.grain.capitalize(), "Queue", "Channel", "Share", "Slowed", "Worst off", "Its wait p95", "Usually"]
+    rows = [
+        [
+            moment(row["bucket_at"], data.width),
+            row["queue"],
+            row["channel"],
+            shown(row["capacity_share"], "share"),
+            f"{row['slowed']:,}",
+            row["longest"]["channel"],
+            shown(row["longest"]["wait_p95_seconds"], "seconds"),
+            shown(row["longest"]["wait_p95_seconds_approximate_median"], "seconds"),
+        ]
+        for row in found[:MOST_NEIGHBOURS]
+    ]
+    more = f", the worst {MOST_NEIGHBOURS} of {len(found):,}" if len(found) > MOST_NEIGHBOURS else ""
+    return table(f"Noisy neighbours{more}", headings, rows, names=3) + folded("What is counted", paragraph(rule))

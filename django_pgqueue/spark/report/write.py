@@ -1,0 +1,64 @@
+"""Reads a lake and writes the page."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.commit import day_of
+
+from .compose import compose
+from .holdings import holdings
+from .read import read, read_forecast
+
+
+def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) -> str:
+    """Write the report of the newest days to `output`. Returns the line that says so.
+
+    Raises PipelineError: no lake, a damaged file, a queue that the lake does not know, a place that cannot be written.
+    """
+    lake = Lake.open(path)
+    period = _period(lake, days)
+    data = read(lambda grain, within: _metrics(lake, grain, within), period, queues)
+    if unknown := sorted(set(queues) - set(data.queues)):
+        raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
+    expected = read_forecast(lake.files("forecast", period[-2:]))
+    text = compose(data, expected, holdings(lake), datetime.now(UTC))
+    _replace(output, text)
+    return f"{output.resolve()}: {len(text) / 1e6:.1f} MB, {len(data.queues):,} queues, {len(period):,} days"
+
+
+def _period(lake: Lake, days: int) -> list[date]:
+    """The newest day with metrics, and those before it."""
+    there = [day_of(partition) for partition in lake.partitions("metrics") if partition.startswith("grain=day/")]
+    if not there:
+        return []
+    first = max(max(there) - timedelta(days=days - 1), min(there))
+    return [first + timedelta(days=number) for number in range((max(there) - first).days + 1)]
+
+
+def _metrics(lake: Lake, grain: str, days: Sequence[date]) -> list[Path]:
+    return [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts]
+
+
+def _replace(output: Path, text: str) -> None:
+    """Whoever opens the page at this moment sees the old one or the new one, whole."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=output.parent, suffix=".tmp", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(text)
+        # As any other new file; a temporary one is for its owner only.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(output)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise PipelineError(f"{output} cannot be written: {error.strerror}.") from None

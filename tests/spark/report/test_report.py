@@ -1,0 +1,300 @@
+"""The page says what the lake's metrics say, and lets nobody's name out of its place."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.report.read import read
+from django_pgqueue.spark.report.sections.tenants import noisy
+from django_pgqueue.spark.report.write import write
+from tests.spark.report.metrics import lake_of, metric, of_each_grain
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOSTILE = """</title></style><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;"""
+
+
+class Page(HTMLParser):
+    """Its text by section and its tables by caption; all tags and attributes that it has."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: dict[str, set[str]] = {}
+        self.tables: dict[str, list[list[str]]] = {}
+        self.text = ""
+        self.style = ""
+        self._open: list[str] = []
+        self._rows: list[list[str]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attributes:
+            self.attributes.setdefault(name, set()).add(value or "")
+        match tag:
+            case "table":
+                self._rows = []
+            case "tr":
+                self._rows.append([])
+            case "th" | "td":
+                self._rows[-1].append("")
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if "style" in self._open:
+            self.style += data
+            return
+        self.text += data
+        if "caption" in self._open:
+            self.tables[data] = self._rows
+        elif {"th", "td"} & set(self._open):
+            self._rows[-1][-1] += data
+
+
+def reported(path: Path, **options: object) -> Page:
+    output = path.parent / "report.html"
+    write(path, output, **({"days": 7} | options))
+    return Page(output.read_text(encoding="utf-8"))
+
+
+def three_levels(bucket_at: datetime, queue: str, channel: str, handler: str, **columns: object) -> list[dict]:
+    return [
+        metric(bucket_at, queue, capacity_share=1.0, **columns),
+        metric(bucket_at, queue, channel, capacity_share=1.0, **columns),
+        metric(bucket_at, queue, channel, handler, capacity_share=1.0, **columns),
+    ]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A queue with 90 completed and 10 dead, a second one with one; all in one minute."""
+    rows = three_levels(
+        NOON, "mail", "acme", "shop.confirm",
+        enqueued=100, completed=90, dead=10, attempts=120, retries=20, run_seconds=40.0, retry_seconds=10.0,
+        wait_p50_seconds=0.25, wait_p95_seconds=2.0, wait_p99_seconds=3.0, run_p95_seconds=0.5,
+        sla_seconds=1.0, sla_breaches=25, dead_by_reason={"failed": 7, "poison": 3},
+        retries_by_reason={"builtins.TimeoutError": 20},
+    )  # fmt: skip
+    rows += three_levels(NOON, "slow", "default", "shop.report", enqueued=1, completed=1, attempts=1)
+    hour = NOON + timedelta(hours=3)
+    forecast = [
+        {"computed_at": computed_at, "queue": "mail", "channel": channel, "hour_at": hour,
+         "expected_enqueued": 5.0, "expected_capacity": 9.0, "expected_backlog": backlog}
+        for computed_at, channel, backlog in (
+            (NOON, "acme", 999.0), (NOON + timedelta(hours=1), "acme", 40.0), (NOON + timedelta(hours=1), "bolt", 2.0),
+        )
+    ]  # fmt: skip
+    lake_of(tmp_path / "lake", of_each_grain(*rows), forecast)
+    return tmp_path / "lake"
+
+
+def test_each_message_is_counted_once_although_it_is_in_rows_of_three_levels(small: Path) -> None:
+    page = reported(small)
+
+    assert page.tables["Queues, busiest first"][1:] == [
+        ["mail", "90", "10", "10 %", "20", "250 ms", "2 s", "3 s", "", "500 ms"],
+        ["slow", "1", "0", "0 %", "0", "–", "–", "–", "", "–"],
+    ]
+    assert page.tables["Channels by time in handlers"][1] == [
+        "mail", "acme", "100 %", "100", "10", "20", "10 s (25 %)", "2 s",
+    ]  # fmt: skip
+    assert page.tables["Handlers"][1] == ["mail", "shop.confirm", "120", "20", "10", "40 s", "10 s", "25 %"]
+    assert page.tables["Channels with an SLA"][1:] == [["mail", "acme", "1 s", "100", "25", "75 %"]]
+    assert re.search(r"Enqueued\s*101", page.text)
+
+
+def test_a_bucket_tells_its_numbers(small: Path) -> None:
+    page = reported(small)
+
+    assert "21 Nov 2026 12:00 UTC\ncompleted: 90\ndead letters: 10\nenqueued: 100" in page.text
+    assert "21 Nov 2026 12:00 UTC\nfailed: 7\npoison: 3" in page.text
+    assert "21 Nov 2026 12:00 UTC\nbuiltins.TimeoutError: 20" in page.text
+
+
+def test_the_newest_forecast_is_added_up_over_channels(small: Path) -> None:
+    page = reported(small)
+
+    assert "backlog: 42\nenqueued in the hour: 10\ncould be settled in the hour: 18" in page.text
+    assert "999" not in page.text
+
+
+def test_the_lake_is_described(small: Path) -> None:
+    lake = Lake.open(small)
+    page = reported(small)
+
+    rows = {row[0]: row for row in page.tables[f"The lake {lake.description.name}"]}
+    assert rows["metrics"][1:3] == ["1", "3"]
+    assert rows["archive"][1:3] == ["0", "0"]
+
+
+def test_one_queue_can_be_chosen(small: Path) -> None:
+    page = reported(small, queues=["slow"])
+
+    assert [row[0] for row in page.tables["Queues, busiest first"][1:]] == ["slow"]
+    assert "mail" not in page.text
+
+
+def test_the_newest_days_are_shown(tmp_path: Path) -> None:
+    rows = [metric(NOON - timedelta(days=days), completed=10**days) for days in range(4)]
+    lake_of(tmp_path / "lake", of_each_grain(*rows))
+
+    assert [row[1] for row in reported(tmp_path / "lake", days=2).tables["Queues, busiest first"][1:]] == ["11"]
+    assert "20 Nov 2026 – 21 Nov 2026" in reported(tmp_path / "lake", days=2).text
+
+
+@pytest.mark.parametrize(
+    ("apart", "grain", "buckets"),
+    [
+        (timedelta(0), "minute", 12),
+        (timedelta(minutes=90), "minute", 91),
+        (timedelta(hours=7), "hour", 12),
+        (timedelta(days=15), "hour", 361),
+        (timedelta(days=40), "day", 41),
+    ],
+)
+def test_the_grain_fits_the_period(tmp_path: Path, apart: timedelta, grain: str, buckets: int) -> None:
+    rows = of_each_grain(metric(NOON - apart, completed=2), metric(NOON, completed=3))
+    if not apart:
+        rows = of_each_grain(metric(NOON, completed=5))
+    lake = lake_of(tmp_path / "lake", rows)
+
+    data = read(lambda grain, days: [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts],
+                [(NOON - timedelta(days=number)).date() for number in range(50)])  # fmt: skip
+
+    assert (data.grain, len(data.times)) == (grain, buckets)
+    assert sum(data.history["mail"]["completed"]) == 5
+
+
+def test_hostile_names_are_text_everywhere_and_nothing_is_loaded_or_run(tmp_path: Path) -> None:
+    rows = three_levels(
+        NOON, f"q{HOSTILE}", f"c{HOSTILE}", f"h{HOSTILE}",
+        enqueued=3, completed=2, dead=1, attempts=4, retries=1, run_seconds=2.0, retry_seconds=1.0, sla_seconds=1.0,
+        wait_p95_seconds=1.0, sla_breaches=1, dead_by_reason={f"r{HOSTILE}": 1}, retries_by_reason={f"e{HOSTILE}": 1},
+    )  # fmt: skip
+    forecast = [{"computed_at": NOON, "queue": f"q{HOSTILE}", "channel": HOSTILE, "hour_at": NOON,
+                 "expected_enqueued": 1.0, "expected_capacity": 1.0, "expected_backlog": 1.0}]  # fmt: skip
+    lake_of(tmp_path / "lake", of_each_grain(*rows), forecast)
+
+    page = reported(tmp_path / "lake")
+
+    assert not page.tags & {"script", "img", "iframe", "object", "embed", "link", "form", "base", "image", "use"}
+    assert not {name for name in page.attributes if name.startswith("on")} | {"src", "style"} & set(page.attributes)
+    assert all(target.startswith("#") for target in page.attributes["href"])
+    assert not re.search(r"url\(|@import|https?:", page.style)
+    for name in "qchre":
+        assert f"{name}{HOSTILE}" in page.text
+
+
+def test_the_policy_of_the_page_allows_its_own_style_and_nothing_else(small: Path) -> None:
+    page = reported(small)
+
+    [policy] = (value for value in page.attributes["content"] if "default-src" in value)
+    digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def test_an_empty_lake_has_a_report_that_says_what_to_do(tmp_path: Path) -> None:
+    Lake.open(tmp_path / "lake", create=True)
+
+    assert "Run `export` and `rollup`" in reported(tmp_path / "lake").text
+
+
+def test_a_noisy_neighbour_is_one_that_makes_others_wait() -> None:
+    hours = [NOON + timedelta(hours=number) for number in range(5)]
+    rows = []
+    for number, hour in enumerate(hours):
+        # Hour 3: loud, and the others wait. Hour 4: loud, and nobody does.
+        share, wait = {3: (0.8, 9.0), 4: (0.9, 1.0)}.get(number, (0.3, 1.0))
+        rows.append(metric(hour, "mail", "loud", capacity_share=share, wait_p95_seconds=20.0 * number))
+        rows.append(metric(hour, "mail", "quiet", capacity_share=0.1, wait_p95_seconds=wait))
+        rows.append(metric(hour, "mail", "never", capacity_share=0.0, wait_p95_seconds=None))
+        rows.append(metric(hour, "other", "quiet", capacity_share=0.2, wait_p95_seconds=wait))
+
+    found = noisy(pa.Table.from_pylist(rows))
+
+    [one] = found
+    assert (one["bucket_at"], one["channel"], one["slowed"]) == (hours[3], "loud", 1)
+    assert one["longest"]["channel"] == "quiet"
+
+
+def test_an_older_file_has_nothing_in_a_column_that_it_lacks(small: Path) -> None:
+    for file in Lake.open(small).files("metrics"):
+        with pq.ParquetFile(file) as old:
+            rows = old.read().drop_columns(["sla_seconds", "sla_breaches", "dead_by_reason"])
+        pq.write_table(rows, file)
+
+    page = reported(small)
+
+    assert "No SLA was given" in page.text
+    assert page.tables["Queues, busiest first"][1][:3] == ["mail", "90", "10"]
+
+
+def test_a_damaged_file_is_named(small: Path) -> None:
+    [file] = [file for file in Lake.open(small).files("metrics") if "grain=day" in file.parts]
+    file.write_bytes(file.read_bytes()[:-20])
+
+    with pytest.raises(PipelineError, match=re.escape(str(file))):
+        reported(small)
+
+
+def test_an_unknown_queue_is_refused(small: Path) -> None:
+    with pytest.raises(PipelineError, match="no metrics of the queue 'nobody'"):
+        reported(small, queues=["nobody", "mail"])
+
+
+def test_a_place_that_cannot_be_written_is_named_and_the_old_page_stays(small: Path, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"missing/report\.html cannot be written: No such file or directory\."):
+        write(small, tmp_path / "missing" / "report.html", days=7)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(PipelineError, match="cannot be written"):
+        write(small, folder, days=7)
+
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_command_needs_no_spark_and_tells_no_secret(small: Path, tmp_path: Path) -> None:
+    script = "import sys; sys.modules['pyspark'] = None; from django_pgqueue.spark.cli import main; sys.exit(main())"
+    output = tmp_path / "page.html"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "report", "--lake", small, "--output", output],
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "PGQUEUE_SOURCE": "postgresql://a:canary@localhost/x"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert str(output) in done.stdout
+    assert "canary" not in output.read_text() + done.stdout
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "x", "99999"])
+def test_a_wrong_number_of_days_is_refused(small: Path, days: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "django_pgqueue.spark", "report", "--lake", small, "--days", days],
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert "is not a number of days" in done.stderr
