@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from psycopg import pq
 if TYPE_CHECKING:
     from .source import Source
 
+SQLSTATE = re.compile(r"SQLSTATE: (\w{5})")
+CONNECTION_FAILED = "08006"
 # libpq gives rows in chunks since version 17; few, as each may hold some megabytes.
 CHUNK = 16 if pq.version() >= 170000 else 1
 
@@ -29,10 +32,16 @@ def with_adbc(source: Source, sql: str, schema: pa.Schema, batch_bytes: int) -> 
             for batch in cursor.fetch_record_batch():
                 yield batch.cast(schema)
     except Error as error:
-        lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "57")
-        raise source.error(error, lost=lost) from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise source.error(error, lost=True) from None
+        raise source.error(error, _sqlstate(error)) from None
+    except (pa.ArrowException, OSError) as error:
+        # A connection that breaks while rows come is an error of the Arrow stream.
+        raise source.error(error, _sqlstate(error)) from None
+
+
+def _sqlstate(error: Exception) -> str:
+    """Of an error of libpq, which without one is about the connection."""
+    told = SQLSTATE.search(str(error))
+    return getattr(error, "sqlstate", None) or (told[1] if told else CONNECTION_FAILED)
 
 
 def with_psycopg(source: Source, sql: str, schema: pa.Schema, batch_bytes: int) -> Iterator[pa.RecordBatch]:

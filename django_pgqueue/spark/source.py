@@ -22,12 +22,20 @@ VARIABLE = "PGQUEUE_SOURCE"
 HIDDEN = "********"
 SECRETS = ("password", "sslpassword")
 BATCH_BYTES = 16 * 1024 * 1024
+# SQLSTATEs: the connection, the server's end or start, too many connections.
+LOST = ("08", "57P", "53300")
+CONNECTION_FAILED = "08006"
+UNDEFINED_TABLE = "42P01"
 # A server that vanished is noticed within a minute, not within the two hours of TCP.
 DEFAULTS = {"connect_timeout": "10", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 
 
 class SourceLost(PipelineError):
     """The connection broke, or could not be made: the same may work again in a while."""
+
+
+class TableGone(PipelineError):
+    """The table is not there, or not any more."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,13 +131,16 @@ class Source:
         """Errors of the database become PipelineError in one line, without the password."""
         try:
             yield
+        except psycopg.OperationalError as error:
+            raise self.error(error, error.sqlstate or CONNECTION_FAILED) from None
         except psycopg.Error as error:
-            lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "57") or error.sqlstate == "53300"
-            raise self.error(error, lost=lost and isinstance(error, psycopg.OperationalError)) from None
+            raise self.error(error, error.sqlstate or "") from None
 
-    def error(self, error: Exception, *, lost: bool) -> PipelineError:
+    def error(self, error: Exception, sqlstate: str) -> PipelineError:
         told = " ".join(self.redact(str(error)).split())
-        if lost:
+        if sqlstate == UNDEFINED_TABLE:
+            return TableGone(f"The database ({self}) does not have a table: {told}")
+        if sqlstate.startswith(LOST):
             return SourceLost(f"The database ({self}) cannot be reached: {told}")
         return PipelineError(f"The database ({self}) refused a statement: {told}")
 

@@ -19,16 +19,28 @@ def sync(path: Path) -> None:
 
 def create(path: Path, content: dict[str, Any], temporary: Path) -> None:
     """Make a JSON file that must not exist yet. Raises FileExistsError when somebody else made it first."""
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    _write(temporary, content)
     try:
         # Unlike a rename, a link does not replace what is there.
         os.link(temporary, path)
     finally:
         temporary.unlink()
     sync(path.parent)
+
+
+def replace(path: Path, content: dict[str, Any]) -> None:
+    """Make a JSON file, or another one in its place."""
+    temporary = path.with_name(f".{path.name}")
+    _write(temporary, content)
+    os.replace(temporary, path)
+    sync(path.parent)
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def move(path: Path, to: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ class Lake:
 
         Raises PipelineError: no lake, one of a newer version, one that cannot be read.
         """
+        if "://" in str(path) or ":/" in str(path):
+            raise PipelineError(f"{path} is no folder: object stores are not supported, a lake is in a file system.")
         lake = cls(Path(path).resolve())
         if not lake.control.joinpath("lake.json").exists():
             if not create:
@@ -80,6 +82,12 @@ class Lake:
                 "use the version of pgqueue-django that wrote it, or a newer one."
             )
         return Description(**(content | {"without": tuple(content.get("without", ()))}))
+
+    def describe(self, **changes: Any) -> None:
+        """Change what lake.json says; while writing."""
+        described = asdict(replace(self.description, **changes))
+        if described != asdict(self.description):
+            durable.replace(self.control / "lake.json", described)
 
     @property
     def head(self) -> Commit:

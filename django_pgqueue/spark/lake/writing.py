@@ -87,7 +87,7 @@ class Writing:
             at=datetime.now(UTC).isoformat(),
             files=tuple(self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)),
             removed=tuple(removed),
-            state=head.state | {"rows": count(head.state.get("rows", {}), files)} | state,
+            state=head.state | {"rows": count(head.state.get("rows", {}), files, replace)} | state,
         )
         temporary = self.lake.control / f".commit-{self.run}"
         try:
@@ -112,9 +112,13 @@ def check(staged: Staged) -> None:
         raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
 
 
-def count(rows: dict[str, dict[str, int]], files: Iterable[Staged]) -> dict[str, dict[str, int]]:
-    """Rows by table and day, with those of new files."""
+def count(
+    rows: dict[str, dict[str, int]], files: Iterable[Staged], replaced: Iterable[tuple[str, str]]
+) -> dict[str, dict[str, int]]:
+    """Rows by table and day, with those of new files, without those of replaced partitions."""
     counted = {table: dict(days) for table, days in rows.items()}
+    for table, partition in replaced:
+        counted.get(table, {}).pop(partition.removeprefix("day="), None)
     for file in files:
         if file.table in COUNTED:
             days = counted.setdefault(file.table, {})

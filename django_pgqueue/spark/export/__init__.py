@@ -1,0 +1,84 @@
+"""Bring what is new in the archive, the dead letters and the channels to the lake, each row once.
+
+Run it as often as you like, from cron for example: what a killed run left is finished or removed by the next one.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_source
+
+if TYPE_CHECKING:
+    from .job import Summary
+
+# What may stay out of the lake; without the others a row is worth nothing.
+OPTIONAL = ("payload", "body", "headers", "result", "state", "errors", "details", "dedupe_key", "worker", "context")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_lake(parser)
+    add_source(parser)
+    add_engine(parser)
+    parser.add_argument(
+        "--without",
+        action="append",
+        choices=(*OPTIONAL, "nothing"),
+        metavar="COLUMN",
+        help=f"leave a column empty, from now on; several times; of {', '.join(OPTIONAL)}; nothing: take all again",
+    )
+    parser.add_argument(
+        "--rescan", action="store_true", help="compare all days with the archive, and write anew those that differ"
+    )
+    parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="go on with the same database after pg_upgrade, or with an old copy of the lake",
+    )
+
+
+def run(args: Namespace) -> int:
+    from django_pgqueue.spark.source import Source
+
+    from .job import Options, export
+
+    source = Source.from_environment() if args.source is None else Source.parse(args.source)
+    without = tuple(name for name in args.without if name != "nothing") if args.without else None
+    options = Options(args.master, args.memory, without, args.rescan, args.adopt)
+    summary = export(source, args.lake, options)
+    print(told(summary))
+    for line in (summary.warning, *summary.losses):
+        if line:
+            print(f"Warning: {line}", file=sys.stderr)
+    return 1 if summary.losses else 0
+
+
+def told(summary: Summary) -> str:
+    """The summary in words."""
+    archived, dead, channels = (summary.rows[table] for table in ("archive", "dead_letter", "channel"))
+    lines = [f"Exported {archived:,} archived messages and {dead:,} dead letters"]
+    if channels:
+        lines[0] += f", and the configuration of {channels:,} channels"
+    if summary.files:
+        rate = (archived + dead) / summary.seconds
+        lines[0] += f": {summary.files} files, {size(summary.bytes)}, {summary.seconds:.1f} s, {rate:,.0f} rows/s."
+    else:
+        lines[0] += f": nothing is new ({summary.seconds:.1f} s)."
+    if summary.rewritten:
+        lines.append(f"Written anew: {', '.join(day.isoformat() for day in summary.rewritten)}.")
+    if summary.holder:
+        lines.append(
+            f"The horizon is held back since {summary.holder.since:%Y-%m-%d %H:%M:%S} UTC by {summary.holder.who}: "
+            "what was committed since then comes with a later export."
+        )
+    return "\n".join(lines)
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

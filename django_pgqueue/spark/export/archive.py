@@ -1,0 +1,128 @@
+"""What to read of the archive: the blocks of its partitions, in ranges of a bounded size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, timedelta
+from typing import Any
+
+import psycopg
+
+from django_pgqueue.spark.errors import PipelineError
+
+from .horizon import Horizon
+
+# After its day a partition still gets the rows of transactions that began to settle within it.
+GRACE = timedelta(hours=1)
+
+PARTITIONS = """
+SELECT c.oid::bigint, c.oid::regclass::text, c.relname, pg_relation_filenode(c.oid)::bigint,
+    pg_relation_size(c.oid) / current_setting('block_size')::bigint, pg_table_size(c.oid),
+    has_table_privilege(c.oid, 'SELECT')
+FROM pg_partition_tree('pgqueue_archived_message') AS p
+JOIN pg_class AS c ON c.oid = p.relid
+WHERE c.relkind = 'r' AND pg_relation_filenode(c.oid) IS NOT NULL
+ORDER BY c.relname
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as it was when the export was planned. ``day``: None when its name does not say it."""
+
+    oid: int
+    relation: str
+    day: date | None
+    filenode: int
+    blocks: int
+    bytes: int
+
+    def ranges(self, range_bytes: int) -> Iterator[str]:
+        """Conditions on ctid that divide it into ranges of about so many bytes, values out of line included.
+
+        The archive is only ever inserted into: rows below the horizon are in the blocks that it had then.
+        """
+        step = max(1, self.blocks * range_bytes // max(1, self.bytes))
+        for first in range(0, self.blocks, step):
+            last = min(first + step, self.blocks)
+            yield f"ctid >= '({first},0)'::tid AND ctid < '({last},0)'::tid"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Which days are over for good. ``before``: the first that is not. ``pending``: the days before it will be over
+    once the horizon has passed ``pending_xid``. ``sizes``: blocks of closed partitions, by day, as they were read."""
+
+    before: date = date.min
+    pending: date | None = None
+    pending_xid: int = 0
+    sizes: dict[str, int] | None = None
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Closing:
+        pending = state.get("pending_close")
+        return cls(
+            date.fromisoformat(state["closed_before"]) if state.get("closed_before") else date.min,
+            date.fromisoformat(pending["before"]) if pending else None,
+            pending["xid"] if pending else 0,
+            state.get("closed_blocks", {}),
+        )
+
+    def is_closed(self, partition: Partition) -> bool:
+        """Whether nothing new can be in it. A partition that grew all the same is read again."""
+        if partition.day is None or partition.day >= self.before:
+            return False
+        return (self.sizes or {}).get(partition.day.isoformat()) == partition.blocks
+
+    def after(self, horizon: Horizon, partitions: list[Partition]) -> dict[str, Any]:
+        """The state after a run with this horizon."""
+        before, pending, pending_xid = self.before, self.pending, self.pending_xid
+        if pending is not None and horizon.xid >= pending_xid:
+            before, pending = pending, None
+        over = (horizon.now.astimezone(UTC) - GRACE).date()
+        if pending is None and over > before:
+            pending, pending_xid = over, horizon.next_xid
+        closed = [partition for partition in partitions if partition.day and partition.day < before]
+        return {
+            "closed_before": before.isoformat() if before > date.min else None,
+            "pending_close": {"before": pending.isoformat(), "xid": pending_xid} if pending else None,
+            "closed_blocks": {partition.day.isoformat(): partition.blocks for partition in closed},
+        }
+
+
+def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
+    """Raises PipelineError when the role may not read one: the right to read the parent does not suffice."""
+    found = []
+    for oid, relation, name, filenode, blocks, size, readable in connection.execute(PARTITIONS):
+        if not readable:
+            raise PipelineError(
+                f"The role {connection.info.user} may not read {relation}: grant it pg_read_all_data, or SELECT on the "
+                "partitions, also on those to come (ALTER DEFAULT PRIVILEGES)."
+            )
+        found.append(Partition(oid, relation, _day(name), filenode, blocks, size))
+    return found
+
+
+def _day(name: str) -> date | None:
+    match = re.search(r"_(\d{4})(\d{2})(\d{2})$", name)
+    try:
+        return date(*map(int, match.groups())) if match else None
+    except ValueError:
+        return None
+
+
+def check_unchanged(connection: psycopg.Connection[Any], partitions: list[Partition]) -> None:
+    """Raises PipelineError when one was rewritten since: its rows have changed places. One may have been dropped."""
+    now = dict(
+        connection.execute(
+            "SELECT o, pg_relation_filenode(o::oid)::bigint FROM unnest(%s::bigint[]) AS o",
+            [[partition.oid for partition in partitions]],
+        ).fetchall()
+    )
+    for partition in partitions:
+        if now[partition.oid] not in (None, partition.filenode):
+            raise PipelineError(
+                f"{partition.relation} was rewritten (VACUUM FULL, CLUSTER) while it was read: run export again."
+            )

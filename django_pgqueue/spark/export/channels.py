@@ -1,0 +1,33 @@
+"""A snapshot of the channels' configuration, when it is not as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.lake import Staged
+from django_pgqueue.spark.lake.writing import Writing
+from django_pgqueue.spark.source import Source
+
+from .horizon import Horizon
+
+DIGEST = "SELECT count(*) || ':' || coalesce(sum(hashtextextended(c::text, 0)), 0) FROM pgqueue_channel AS c"
+
+
+def digest(connection: psycopg.Connection[Any]) -> str:
+    """Says whether any channel changed. Read before the snapshot: a change in between shows in the next run."""
+    return connection.execute(DIGEST).fetchone()[0]
+
+
+def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon) -> Staged:
+    path = writing.stage("channel", f"day={horizon.now.date()}")
+    columns = schema.arrow_schema("channel")
+    with pq.ParquetWriter(path, columns, compression="zstd") as writer:
+        for batch in source.batches(query, columns):
+            at = pa.array([horizon.now] * batch.num_rows, schema.TIME)
+            writer.write_batch(batch.set_column(0, columns.field(0), at))
+    return writing.staged(path)

@@ -1,0 +1,34 @@
+"""What to read of the dead letters: ranges of (xid, id), as their rows move when they are redriven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+
+SIZE = """
+SELECT pg_table_size(c.oid) / greatest(c.reltuples, 1)::bigint FROM pg_class AS c
+WHERE c.oid = 'pgqueue_dead_letter'::regclass
+"""
+BOUNDARY = """
+SELECT d.xid::text::bigint, d.id FROM pgqueue_dead_letter AS d
+WHERE (d.xid, d.id) > (%s::text::xid8, %s) AND d.xid < %s::text::xid8
+ORDER BY d.xid, d.id OFFSET %s LIMIT 1
+"""
+FEWEST, MOST = 100, 50_000  # rows of a range
+
+
+def find_ranges(connection: psycopg.Connection[Any], xid: int, horizon: int, range_bytes: int) -> Iterator[str]:
+    """Conditions for the letters of transactions from ``xid`` up to the horizon."""
+    size = connection.execute(SIZE).fetchone()[0]
+    rows = min(MOST, max(FEWEST, range_bytes // max(size, 1)))
+    # No id is as small: all letters of the first transaction are in.
+    last = (xid, -(2**63))
+    while True:
+        found = connection.execute(BOUNDARY, [*last, horizon, rows - 1]).fetchone()
+        if found is None:
+            yield f"(xid, id) > ('{last[0]}'::xid8, {last[1]}) AND xid < '{horizon}'::xid8"
+            return
+        yield f"(xid, id) > ('{last[0]}'::xid8, {last[1]}) AND (xid, id) <= ('{found[0]}'::xid8, {found[1]})"
+        last = found

@@ -1,0 +1,72 @@
+"""Up to where an export may read: transactions below the horizon are over, and will not be forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+
+# A younger transaction is no reason to speak of it.
+OLD = timedelta(minutes=1)
+
+SNAPSHOT = """
+SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint, clock_timestamp(), pg_is_in_recovery()
+FROM pg_current_snapshot() AS s
+"""
+HOLDERS = """
+SELECT 'pid ' || a.pid || concat(', user ' || a.usename, ', application ' || nullif(a.application_name, ''),
+    ', database ' || a.datname), a.xact_start, age(a.backend_xid)
+FROM pg_stat_activity AS a WHERE a.backend_xid IS NOT NULL
+UNION ALL
+SELECT format('the prepared transaction %L, user %s, database %s', p.gid, p.owner, p.database), p.prepared,
+    age(p.transaction)
+FROM pg_prepared_xacts AS p
+ORDER BY 3 DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Every transaction below ``xid`` is over; ``next_xid`` has not begun. ``now``: the database's clock."""
+
+    xid: int
+    next_xid: int
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A transaction that holds the horizon back."""
+
+    who: str
+    since: datetime
+
+
+def read_horizon(connection: psycopg.Connection[Any]) -> Horizon:
+    """The present horizon; what is below it is on disk of the server, too."""
+    xid, next_xid, now, standby = connection.execute(SNAPSHOT).fetchone()
+    if not standby:
+        _barrier(connection)
+    return Horizon(xid, next_xid, now)
+
+
+def _barrier(connection: psycopg.Connection[Any]) -> None:
+    """Commit a transaction of our own above the horizon, and wait until it is on disk.
+
+    With synchronous_commit = off a crash would take back transactions that the export has seen, and give their numbers
+    to others, which no export would look at.
+    """
+    with connection.transaction():
+        connection.execute("SET TRANSACTION READ WRITE")
+        connection.execute("SET LOCAL synchronous_commit = on")
+        connection.execute("SELECT pg_logical_emit_message(true, 'pgqueue', 'export')")
+
+
+def find_holder(connection: psycopg.Connection[Any], horizon: Horizon) -> Holder | None:
+    """Who holds the horizon back for over a minute. A role without pg_read_all_stats sees only its own sessions."""
+    row = connection.execute(HOLDERS).fetchone()
+    if row is None or row[1] is None or horizon.now - row[1] < OLD:
+        return None
+    return Holder(row[0], row[1])

@@ -1,0 +1,132 @@
+"""An export: what is new in the archive goes to the lake, each row once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import Lake, Staged
+from django_pgqueue.spark.lake.writing import Writing
+from django_pgqueue.spark.source import Source
+
+from . import register
+from .archive import check_unchanged
+from .channels import take_snapshot
+from .horizon import Holder, find_holder
+from .plan import RANGE_BYTES, Plan, make_plan
+from .progress import Progress
+from .repair import days_that_differ
+from .run import run
+from .task import Result, Written
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``without``: columns that are left empty, None: as before. ``rescan``: compare all days, write anew those that
+    differ. ``adopt``: go on although the database, or the state of the lake, is another one than expected."""
+
+    master: str | None = None
+    memory: str = "1g"
+    without: tuple[str, ...] | None = None
+    rescan: bool = False
+    adopt: bool = False
+    range_bytes: int = RANGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Rows by table, what was written, and what the operator should know."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    holder: Holder | None = None
+    rewritten: tuple[date, ...] = ()
+    losses: tuple[str, ...] = ()
+    warning: str = ""
+
+
+def export(source: Source, path: Path, options: Options | None = None) -> Summary:
+    """Bring all below the horizon that the lake does not have. Raises PipelineError; then the lake is as before."""
+    options = options or Options()
+    began = time.monotonic()
+    identity = source.identity()
+    lake = Lake.open(path, create=True)
+    with lake.writing() as writing:
+        new = lake.head.number == 0
+        register.check_identity(lake, identity, adopt=options.adopt)
+        without = lake.description.without if options.without is None else options.without
+        lake.describe(system_identifier=identity[0], database=identity[1], without=without)
+        with source.connect() as connection, source.errors():
+            register.check_remembered(connection, lake, adopt=options.adopt)
+            rewrite = days_that_differ(connection, lake) if options.rescan else []
+            plan = make_plan(connection, lake.state, without=without, rewrite=rewrite, range_bytes=options.range_bytes)
+            register.check_horizon(lake, plan.horizon)
+            holder = find_holder(connection, plan.horizon)
+        results = _read(plan, source, writing, options)
+        with source.connect() as connection, source.errors():
+            check_unchanged(connection, plan.partitions)
+        files = [_staged(file) for result in results for file in result.files]
+        if lake.state.get("channel_digest") != plan.channel_digest:
+            files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
+        losses = _losses(plan, results, lake.state)
+        _commit(writing, plan, files)
+    return Summary(
+        rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        seconds=time.monotonic() - began,
+        holder=holder,
+        rewritten=tuple(rewrite),
+        losses=tuple(losses),
+        warning=register.report(source, lake, new=new),
+    )
+
+
+def _read(plan: Plan, source: Source, writing: Writing, options: Options) -> list[Result]:
+    progress = Progress(len(plan.tasks))
+    try:
+        results = run(plan.tasks, source, str(writing.folder), progress, master=options.master, memory=options.memory)
+    finally:
+        progress.end()
+    for result in results:
+        if result.failure:
+            raise PipelineError(result.failure)
+    return results
+
+
+def _staged(file: Written) -> Staged:
+    more = {"created_days": [day.isoformat() for day in file.created_days]}
+    return Staged(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, more)
+
+
+def _losses(plan: Plan, results: list[Result], state: dict[str, Any]) -> Iterator[str]:
+    """What retention dropped before the lake had it."""
+    for relation in sorted({result.gone for result in results if result.gone}):
+        yield f"{relation} was dropped while it was read: what it held is not all in the lake."
+    present = {partition.day.isoformat() for partition in plan.partitions if partition.day}
+    for day in state.get("open_days", []):
+        if day not in present:
+            yield f"The partition of {day} was dropped since the last export: what came late to it is not in the lake."
+
+
+def _commit(writing: Writing, plan: Plan, files: list[Staged]) -> None:
+    """Commits unless nothing is new: an idle queue does not fill the lake with commits."""
+    before = writing.lake.state
+    state = {
+        **plan.closing.after(plan.horizon, plan.partitions),
+        "channel_digest": plan.channel_digest,
+        "open_days": plan.open_days,
+    }
+    if not files and before and state == {name: before.get(name) for name in state}:
+        return
+    state |= {"exported_xid": plan.horizon.xid, "exported_at": plan.horizon.now.isoformat()}
+    replaced = [("archive", f"day={day}") for day in plan.rewritten]
+    writing.commit("export", files, replace=replaced, state=state)

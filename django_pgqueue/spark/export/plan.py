@@ -1,0 +1,106 @@
+"""What one export has to read, decided at one moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import psycopg
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.errors import PipelineError
+
+from . import channels, dead_letters
+from .archive import Closing, Partition, find_partitions
+from .horizon import Horizon, read_horizon
+from .task import Task
+
+RANGE_BYTES = 64 * 1024 * 1024  # what one statement reads, about half a second
+RANGES_PER_TASK = 8  # at most: the size of a file
+TASKS_PER_CORE = 3  # at least, where there are as many ranges, so that the cores end at about the same time
+
+COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute AS a
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``tasks`` read what is new below the horizon, and the days of ``rewritten`` as a whole."""
+
+    horizon: Horizon
+    tasks: list[Task]
+    partitions: list[Partition]
+    closing: Closing
+    rewritten: list[date]
+    channel_query: str
+    channel_digest: str
+
+    @property
+    def open_days(self) -> list[str]:
+        """Days that may still get rows, or that this run has read to their end for the first time."""
+        before = self.closing.before
+        return [p.day.isoformat() for p in self.partitions if p.day and p.day >= before and p.blocks]
+
+
+def make_plan(
+    connection: psycopg.Connection[Any],
+    state: dict[str, Any],
+    *,
+    without: tuple[str, ...] = (),
+    rewrite: Collection[date] = (),
+    range_bytes: int = RANGE_BYTES,
+) -> Plan:
+    """Raises PipelineError when the tables are not there, or not to be read."""
+    selects = {table: _select(connection, table, without) for table in schema.SOURCES}
+    since = state.get("exported_xid", 0)
+    closing = Closing.from_state(state)
+    # In this order: what is below the horizon was in the blocks that the partitions have afterwards.
+    horizon = read_horizon(connection)
+    partitions = find_partitions(connection)
+    tasks = []
+    for partition in partitions:
+        again = partition.day in rewrite
+        if again or (horizon.xid > since and not closing.is_closed(partition)):
+            query = f"{selects['archive']} FROM {partition.relation}"
+            rows = f"xid >= '{0 if again else since}'::xid8 AND xid < '{horizon.xid}'::xid8"
+            tasks += [
+                Task("archive", partition.relation, query, (f"{rows} AND {blocks}",))
+                for blocks in partition.ranges(range_bytes)
+            ]
+    if horizon.xid > since:
+        ranges = dead_letters.find_ranges(connection, since, horizon.xid, range_bytes)
+        relation = schema.SOURCES["dead_letter"]
+        query = f"{selects['dead_letter']} FROM {relation}"
+        tasks += [Task("dead_letter", relation, query, (condition,)) for condition in ranges]
+    digest = channels.digest(connection)
+    query = f"{selects['channel']} FROM {schema.SOURCES['channel']}"
+    return Plan(horizon, group(tasks), partitions, closing, list(rewrite), query, digest)
+
+
+def group(tasks: list[Task]) -> list[Task]:
+    """Put neighbouring ranges of a table into one task, which writes one file a day."""
+    size = min(RANGES_PER_TASK, max(1, len(tasks) // (TASKS_PER_CORE * (os.cpu_count() or 1))))
+    grouped: list[Task] = []
+    for task in tasks:
+        last = grouped[-1] if grouped else None
+        if last and last.query == task.query and len(last.ranges) < size:
+            grouped[-1] = replace(last, ranges=last.ranges + task.ranges)
+        else:
+            grouped.append(task)
+    return grouped
+
+
+def _select(connection: psycopg.Connection[Any], table: str, without: tuple[str, ...]) -> str:
+    relation = schema.SOURCES[table]
+    existing = dict(connection.execute(COLUMNS, [relation]).fetchall())
+    if not existing or (table in schema.DAYS and "xid" not in existing):
+        raise PipelineError(
+            f"The database has no table {relation} that can be exported: migrate it, or look at the source and its "
+            "search_path."
+        )
+    return f"SELECT {schema.select_list(table, existing, without)}"

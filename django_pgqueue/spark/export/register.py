@@ -1,0 +1,78 @@
+"""What lake and database know of each other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.source import Source
+
+from .horizon import Horizon
+
+REMEMBERED = "SELECT l.exported_xid FROM pgqueue_lake AS l WHERE l.name = %s"
+FORGET = "DELETE FROM pgqueue_lake AS l WHERE l.path = %s AND l.name <> %s"
+REPORT = "SELECT pgqueue_lake_exported(%s, %s, %s, %s)"
+
+
+def check_identity(lake: Lake, identity: tuple[str, str], *, adopt: bool) -> None:
+    """Raises PipelineError when the lake holds the rows of another database."""
+    known = (lake.description.system_identifier, lake.description.database)
+    # A database may be renamed; its oid stays.
+    same = known[0] == identity[0] and known[1].split()[:1] == identity[1].split()[:1]
+    if any(known) and not same and not adopt:
+        raise PipelineError(
+            f"The lake in {lake.path} holds another database (oid and name {known[1]}, system {known[0]}) than this "
+            f"one ({identity[1]}, system {identity[0]}): give another lake, or --adopt if it is the same one after "
+            "pg_upgrade."
+        )
+
+
+def check_horizon(lake: Lake, horizon: Horizon) -> None:
+    """Raises PipelineError when the database is older than the lake: new rows would have numbers that are passed."""
+    exported = lake.state.get("exported_xid", 0)
+    if exported > horizon.next_xid:
+        raise PipelineError(
+            f"The lake in {lake.path} has rows up to transaction {exported}, the database is only at "
+            f"{horizon.next_xid}: it was restored from a backup, or made anew. Export to a new lake."
+        )
+
+
+def check_remembered(connection: psycopg.Connection[Any], lake: Lake, *, adopt: bool) -> None:
+    """Raises PipelineError when the database remembers a newer state of this lake."""
+    try:
+        row = connection.execute(REMEMBERED, [lake.description.name]).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+        return
+    exported = lake.state.get("exported_xid", 0)
+    if row and row[0] > exported and not adopt:
+        raise PipelineError(
+            f"The lake in {lake.path} has rows up to transaction {exported}, the database remembers {row[0]}: this is "
+            "an old copy. Bring back the newer one; if it is lost, --adopt goes on from here, without the rows that "
+            "retention has dropped in between."
+        )
+
+
+def report(source: Source, lake: Lake, *, new: bool) -> str:
+    """Tell the database what the lake holds. Returns a warning, or nothing."""
+    name, path, state = lake.description.name, str(lake.path), lake.state
+    try:
+        with source.connect() as connection:
+            if new:
+                # Retention would wait for ever for a lake that was here before.
+                connection.execute(FORGET, [path, name])
+            connection.execute(REPORT, [name, path, state["exported_xid"], json.dumps(state.get("rows", {}))])
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
+        return "The database has no table of lakes, so it does not know of this export: migrate it."
+    except psycopg.errors.InsufficientPrivilege:
+        return (
+            "The role may not write to pgqueue_lake, so the database does not know of this export: GRANT SELECT, "
+            f"INSERT, UPDATE, DELETE ON pgqueue_lake TO {connection.info.user}."
+        )
+    except (psycopg.Error, PipelineError) as error:
+        told = " ".join(source.redact(str(error)).split())
+        return f"The database could not be told of this export, the next one will: {told}"
+    return ""

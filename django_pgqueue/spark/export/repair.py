@@ -1,0 +1,50 @@
+"""Which days of the lake are not what the archive holds."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from django_pgqueue.spark.lake import Lake
+
+from .archive import Partition, find_partitions
+
+COUNT_BYTES = 512 * 1024 * 1024  # what one statement counts, about a second
+
+
+def days_that_differ(connection: psycopg.Connection[Any], lake: Lake) -> list[date]:
+    """Days of which the lake cannot be read, or lacks rows that an earlier export should have brought.
+
+    A day of which the database holds fewer rows than the lake stays as it is.
+    """
+    exported = lake.state.get("exported_xid", 0)
+    differing = []
+    for partition in find_partitions(connection):
+        if partition.day is None:
+            continue
+        present = rows_in_lake(lake, "archive", partition.day)
+        if present is None or present < rows_in_database(connection, partition, exported):
+            differing.append(partition.day)
+    return differing
+
+
+def rows_in_lake(lake: Lake, table: str, day: date) -> int | None:
+    """What the files say that are there; None: one cannot be read."""
+    try:
+        return sum(pq.read_metadata(path).num_rows for path in lake.files(table, [day]))
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def rows_in_database(connection: psycopg.Connection[Any], partition: Partition, exported: int) -> int:
+    """Rows of a partition below a horizon, counted in short statements."""
+    return sum(
+        connection.execute(
+            f"SELECT count(*) FROM {partition.relation} WHERE xid < '{exported}'::xid8 AND {blocks}"  # noqa: S608
+        ).fetchone()[0]
+        for blocks in partition.ranges(COUNT_BYTES)
+    )

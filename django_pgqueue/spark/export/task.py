@@ -1,0 +1,167 @@
+"""One task of an export: reads some ranges of a table, one short statement each, and writes Parquet files by day."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.source import Source, SourceLost, TableGone
+
+ATTEMPTS = 4
+PATIENCE = 60  # seconds, for a server that restarts
+MOST_WRITERS = 32
+# Columns with few different values; the others would pay for a dictionary and not gain.
+DICTIONARY = ["queue", "channel", "handler", "outcome", "reason", "worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """``query``: a SELECT from ``relation`` up to its WHERE; ``ranges``: a condition for each statement."""
+
+    table: str
+    relation: str
+    query: str
+    ranges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of a task. ``created_days``: the days of created_at of its rows, which rollups look at again."""
+
+    table: str
+    day: date
+    path: str
+    rows: int
+    bytes: int
+    created_days: tuple[date, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``failure``: why the task gave up. ``gone``: the table that was dropped; what was read before is written."""
+
+    files: tuple[Written, ...] = ()
+    failure: str = ""
+    gone: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+def perform(task: Task, source: Source, folder: str) -> Result:
+    """Run a task into a staging folder. A server that goes away is waited for; then the task starts from the beginning.
+
+    Known errors are values: Spark would turn an exception into pages of text.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        files = Files(task.table, Path(folder))
+        try:
+            try:
+                for batch in read(task, source):
+                    files.write(batch)
+            except TableGone:
+                return Result(files.close(), gone=task.relation)
+            return Result(files.close())
+        except SourceLost as error:
+            files.discard()
+            if attempt == ATTEMPTS or not wait_for(source):
+                return Result(failure=str(error))
+        except PipelineError as error:
+            files.discard()
+            return Result(failure=str(error))
+    raise AssertionError("a loop that always returns")
+
+
+def read(task: Task, source: Source) -> Iterator[pa.RecordBatch]:
+    for condition in task.ranges:
+        yield from source.batches(f"{task.query} WHERE {condition}", schema.arrow_schema(task.table))
+
+
+def wait_for(source: Source) -> bool:
+    """Whether the server is there again in time."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            source.connect().close()
+        except SourceLost:
+            time.sleep(1)
+        else:
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class File:
+    path: Path
+    writer: pq.ParquetWriter
+    created_days: set[date] = field(default_factory=set)
+    rows: int = 0
+
+
+class Files:
+    """Parquet files, one a day, written batch by batch: what is in memory is one batch."""
+
+    def __init__(self, table: str, folder: Path) -> None:
+        self.table = table
+        self.folder = folder
+        self._open: dict[date, File] = {}
+        self._closed: list[Written] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        days = batch.column(schema.DAYS[self.table]).cast(pa.date32())
+        present = pc.unique(days)
+        for day in present:
+            rows = batch if len(present) == 1 else batch.filter(pc.equal(days, day))
+            self._write(day.as_py(), rows)
+
+    def close(self) -> tuple[Written, ...]:
+        for day in list(self._open):
+            self._close(day)
+        return tuple(self._closed)
+
+    def discard(self) -> None:
+        """Forget what was written; the staging folder goes at the end of the run."""
+        for file in self._open.values():
+            file.writer.close()
+        self._open.clear()
+
+    def _write(self, day: date, batch: pa.RecordBatch) -> None:
+        file = self._open.get(day)
+        if file is None:
+            if len(self._open) >= MOST_WRITERS:
+                self._close(next(iter(self._open)))
+            file = self._open[day] = self._create(day)
+        file.writer.write_batch(batch)
+        file.rows += batch.num_rows
+        file.created_days.update(pc.unique(batch.column("created_at").cast(pa.date32())).to_pylist())
+
+    def _create(self, day: date) -> File:
+        # Not with its parents: the staging folder of a run that was killed must not come back.
+        for folder in (self.folder / self.table, self.folder / self.table / f"day={day}"):
+            folder.mkdir(exist_ok=True)
+        path = folder / f"{uuid4().hex}.parquet"
+        dictionary = [name for name in DICTIONARY if name in schema.arrow_schema(self.table).names]
+        return File(
+            path,
+            pq.ParquetWriter(path, schema.arrow_schema(self.table), compression="zstd", use_dictionary=dictionary),
+        )
+
+    def _close(self, day: date) -> None:
+        file = self._open.pop(day)
+        file.writer.close()
+        durable.sync(file.path)
+        size = file.path.stat().st_size
+        created = tuple(sorted(file.created_days))
+        self._closed.append(Written(self.table, day, str(file.path), file.rows, size, created))
