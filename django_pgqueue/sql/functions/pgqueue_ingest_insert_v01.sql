@@ -1,0 +1,76 @@
+-- Enqueues the messages of one stage, in the order in which they were copied, as of p_now.
+-- Caller: pgqueue_ingest, which has locked the channels that have a max_size.
+-- Returns how many were created; duplicates: a live message of the channel has the dedupe key; dropped: a full channel that drops.
+-- Locks: as pgqueue_enqueue_many. Errors: PGQ04, PGQ05.
+-- Ids are given in the order of the stage, whatever way the channels are joined; another scan's place in it must not be the start.
+CREATE FUNCTION pgqueue_ingest_insert(
+    p_stage bigint, p_now timestamptz, OUT created bigint, OUT duplicates bigint, OUT dropped bigint
+)
+LANGUAGE plpgsql
+SET synchronize_seqscans = off
+SET jit = off
+AS $$
+DECLARE
+    v_input text;
+    v_insert text;
+    v_each boolean;
+BEGIN
+    v_input := format(
+        'SELECT n.*, c.id AS channel_id, c.max_size, c.full_policy,
+            coalesce(n.dequeue_at, $1 + coalesce(n.delay, ''0'')) AS due_at
+        FROM (SELECT nextval(''pgqueue_message_id_seq'') AS id, s.* FROM pgqueue_stage_%s AS s) AS n
+        JOIN pgqueue_channel AS c ON c.queue = coalesce(n.queue, ''default'') AND c.name = coalesce(n.channel, ''default'')',
+        p_stage);
+    v_insert :=
+        'INSERT INTO pgqueue_message (
+            id, channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor,
+            backoff_longest, dedupe_key)
+        SELECT i.id, i.channel_id, i.handler, coalesce(i.payload, ''null''), i.body, i.headers, coalesce(i.priority, 0), i.due_at,
+            CASE WHEN i.due_at > $1 THEN 3 ELSE 1 END, coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest,
+            i.dedupe_key';
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM pgqueue_stage_%s AS s WHERE s.dedupe_key IS NOT NULL)
+            OR EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.max_size IS NOT NULL AND c.full_policy = ''drop'')', p_stage)
+    INTO v_each;
+    IF NOT v_each THEN
+        EXECUTE v_insert || format(' FROM (%s) AS i', v_input) USING p_now;
+        GET DIAGNOSTICS created = ROW_COUNT;
+        duplicates := 0;
+        dropped := 0;
+        RETURN;
+    END IF;
+
+    -- Each message has an answer of its own: the first of a key that no live message has, and of those as many as the channel has room for.
+    EXECUTE format(
+        'WITH input AS MATERIALIZED (%s),
+        keyed AS (
+            SELECT i.*, row_number() OVER (PARTITION BY i.channel_id, coalesce(i.dedupe_key, i.id::text), i.dedupe_key IS NULL ORDER BY i.id)
+                AS place
+            FROM input AS i
+            WHERE i.dedupe_key IS NULL OR NOT EXISTS (
+                SELECT FROM pgqueue_message AS m WHERE m.channel_id = i.channel_id AND m.dedupe_key = i.dedupe_key)
+        ),
+        room AS MATERIALIZED (
+            SELECT d.channel_id, pgqueue_reserve(d.channel_id, d.max_size, 0) AS messages
+            FROM (SELECT DISTINCT i.channel_id, i.max_size FROM input AS i WHERE i.max_size IS NOT NULL AND i.full_policy = ''drop'') AS d
+        ),
+        fresh AS MATERIALIZED (
+            SELECT k.*, row_number() OVER (PARTITION BY k.channel_id ORDER BY k.id) <= coalesce(r.messages, 9e18) AS fits
+            FROM keyed AS k
+            LEFT JOIN room AS r ON r.channel_id = k.channel_id
+            WHERE k.place = 1
+        ),
+        enqueued AS (
+            %s FROM fresh AS i WHERE i.fits ORDER BY i.channel_id, i.dedupe_key, i.id
+            ON CONFLICT (channel_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+            RETURNING 1
+        )
+        SELECT n.created, a.messages - f.messages + f.fitting - n.created, f.messages - f.fitting
+        FROM (SELECT count(*) AS created FROM enqueued) AS n,
+            (SELECT count(*) AS messages FROM input) AS a,
+            (SELECT count(*) AS messages, count(*) FILTER (WHERE fits) AS fitting FROM fresh) AS f',
+        v_input, v_insert)
+    INTO created, duplicates, dropped
+    USING p_now;
+END;
+$$;

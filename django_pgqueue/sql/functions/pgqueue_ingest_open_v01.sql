@@ -1,0 +1,49 @@
+-- Makes the table that a task of a bulk enqueue copies its messages into. It is unlogged, and of this attempt alone, so that a task
+-- that is retried or runs twice leaves nothing behind that counts.
+-- Caller: the Spark data source, in the transaction of its COPY. p_defaults: values of columns that are not copied.
+-- Returns the id of the table pgqueue_stage_<id>, or NULL when the job has done this batch before: there is nothing to copy.
+-- Locks: none. Errors: PGQ07 invalid job.
+CREATE FUNCTION pgqueue_ingest_open(p_job text, p_batch bigint DEFAULT 0, p_defaults jsonb DEFAULT '{}')
+RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_id bigint;
+    v_default record;
+BEGIN
+    IF coalesce(p_job, '') = '' OR length(p_job) > 200 OR p_batch IS NULL THEN
+        RAISE EXCEPTION 'the id of a job takes 1 to 200 characters' USING ERRCODE = 'PGQ07';
+    END IF;
+    IF EXISTS (SELECT FROM pgqueue_ingest AS i WHERE i.job = p_job AND i.batch >= p_batch) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO pgqueue_ingest_stage (job, batch, created_at) VALUES (p_job, p_batch, clock_timestamp()) RETURNING id INTO v_id;
+    -- The names of the constraints are what the user is told.
+    EXECUTE format(
+        'CREATE UNLOGGED TABLE pgqueue_stage_%s (
+            queue text,
+            channel text,
+            handler text NOT NULL
+                CONSTRAINT "the name of the handler takes 1 to 200 characters" CHECK (length(handler) BETWEEN 1 AND 200),
+            payload jsonb,
+            body bytea,
+            headers jsonb,
+            priority integer
+                CONSTRAINT "the priority is not between -32767 and 32767" CHECK (priority BETWEEN -32767 AND 32767),
+            dequeue_at timestamptz CONSTRAINT "dequeue_at is infinite" CHECK (isfinite(dequeue_at)),
+            delay interval,
+            max_attempts integer CONSTRAINT "max_attempts is less than 1" CHECK (max_attempts >= 1),
+            backoff interval CONSTRAINT "backoff is negative" CHECK (backoff >= ''0''),
+            backoff_factor double precision
+                CONSTRAINT "backoff_factor is not between 1 and 1000" CHECK (backoff_factor BETWEEN 1 AND 1000),
+            backoff_longest interval CONSTRAINT "backoff_longest is negative" CHECK (backoff_longest >= ''0''),
+            dedupe_key text
+                CONSTRAINT "the dedupe key is longer than 200 characters" CHECK (length(dedupe_key) <= 200),
+            CONSTRAINT "both dequeue_at and delay are given: give one" CHECK (dequeue_at IS NULL OR delay IS NULL)
+        ) WITH (autovacuum_enabled = false)', v_id);
+    FOR v_default IN SELECT d.key, d.value FROM jsonb_each_text(p_defaults) AS d LOOP
+        EXECUTE format('ALTER TABLE pgqueue_stage_%s ALTER COLUMN %I SET DEFAULT %L', v_id, v_default.key, v_default.value);
+    END LOOP;
+    RETURN v_id;
+END;
+$$;

@@ -1,0 +1,90 @@
+-- Settles the batches of a stream up to p_after, which its query has committed, and leases the messages of the next batch.
+-- Caller: the Spark data source, in a transaction of its own. p_lease: how long the messages stay the stream's, unless it extends it.
+-- A batch that was claimed and not settled is claimed again as it was: the same number, the same messages but those whose lease is lost.
+-- Returns the number of the batch, or p_after when there is nothing to do; its messages; how many were settled, how many could not be.
+-- Locks: the stream's row (lock order, before step 1), then as pgqueue_complete, then as pgqueue_dequeue. Errors: PGQ02 another query
+--   has taken the stream over, PGQ03, PGQ07.
+CREATE FUNCTION pgqueue_stream_claim(
+    p_name text,
+    p_owner uuid,
+    p_after bigint,
+    p_limit integer DEFAULT 10000,
+    p_lease interval DEFAULT '10 minutes',
+    p_worker text DEFAULT NULL,
+    OUT batch bigint,
+    OUT messages integer,
+    OUT settled integer,
+    OUT lost integer
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_stream pgqueue_stream;
+    v_taken record;
+    v_token uuid := gen_random_uuid();
+    v_try integer := 0;
+BEGIN
+    IF coalesce(p_limit, 0) < 1 OR coalesce(p_lease, '0') <= '0' OR current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM pgqueue_refuse_take(p_name, p_limit, p_lease);
+    END IF;
+    UPDATE pgqueue_stream AS s SET claimed_at = clock_timestamp()
+    WHERE s.name = p_name AND s.owner = p_owner
+    RETURNING s.* INTO v_stream;
+    IF NOT FOUND THEN
+        PERFORM pgqueue_stream_lost(p_name);
+    ELSIF p_after < v_stream.settled THEN
+        RAISE EXCEPTION 'stream "%" has settled batch %, its checkpoint ends at batch %', p_name, v_stream.settled, p_after
+            USING ERRCODE = 'PGQ07', HINT = 'The checkpoint is older than the queue, or is another query''s. Start with a new checkpoint.';
+    END IF;
+    SELECT e.settled, e.lost INTO settled, lost FROM pgqueue_stream_settle(p_name, p_owner, p_after) AS e;
+
+    SELECT max(c.batch) INTO batch FROM pgqueue_stream_claim AS c WHERE c.stream = p_name AND c.batch > p_after;
+    IF batch IS NOT NULL THEN
+        SELECT e.held INTO messages FROM pgqueue_stream_extend(p_name, p_owner, p_lease) AS e;
+        IF messages > 0 THEN
+            RETURN;
+        END IF;
+    END IF;
+    batch := p_after;
+    messages := 0;
+    WHILE messages < p_limit LOOP
+        IF v_stream.channel IS NULL THEN
+            v_taken := pgqueue_take(v_stream.queue, least(p_limit - messages, 10000));
+        ELSE
+            v_taken := pgqueue_take_channel(v_stream.queue, v_stream.channel, least(p_limit - messages, 10000));
+        END IF;
+        IF v_taken.ids <> '{}' THEN
+            WITH leased AS (
+                UPDATE pgqueue_message AS m
+                SET status = 2,
+                    attempts = m.attempts + 1,
+                    leased_at = v_taken.taken_at,
+                    lease_expires_at = v_taken.taken_at + p_lease,
+                    lease_token = v_token,
+                    worker = p_worker
+                WHERE m.id = ANY (v_taken.ids)
+                RETURNING m.id
+            )
+            INSERT INTO pgqueue_stream_claim (stream, batch, message_id, token)
+            SELECT p_name, p_after + 1, l.id, v_token FROM leased AS l;
+            batch := p_after + 1;
+            messages := messages + cardinality(v_taken.ids);
+        ELSIF messages > 0 OR v_try = 5 THEN
+            EXIT;
+        ELSIF v_taken.contended THEN
+            -- What another consumer holds this instant may be free the next.
+            PERFORM pg_sleep(0.001 * (1 << v_try));
+            v_try := v_try + 1;
+        ELSE
+            EXIT WHEN pgqueue_promote(1000) = 0;
+            v_try := v_try + 1;
+        END IF;
+    END LOOP;
+END;
+$$;

@@ -1,0 +1,37 @@
+-- Gives a stream up: what it has claimed and not settled goes back to its channels, in the old places, and the stream is forgotten.
+-- Caller: an operator, when its query will not run any more, or lost its checkpoint. Returns how many messages went back.
+-- Locks: the stream's row (lock order, before step 1), then as pgqueue_defer, in the order of ids. Errors: PGQ03.
+CREATE FUNCTION pgqueue_stream_release(p_name text)
+RETURNS integer
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_part record;
+    v_count integer := 0;
+BEGIN
+    -- Nobody claims for it any more from here on.
+    UPDATE pgqueue_stream AS s SET owner = gen_random_uuid() WHERE s.name = p_name;
+    IF NOT FOUND THEN
+        PERFORM pgqueue_stream_lost(p_name);
+    END IF;
+    FOR v_part IN
+        SELECT array_agg(n.message_id ORDER BY n.message_id) AS ids, array_agg(n.token ORDER BY n.message_id) AS tokens
+        FROM (
+            SELECT c.message_id, c.token, (row_number() OVER (ORDER BY c.message_id) - 1) / 1000 AS part
+            FROM pgqueue_stream_claim AS c
+            WHERE c.stream = p_name
+        ) AS n
+        GROUP BY n.part
+        ORDER BY n.part
+    LOOP
+        v_count := v_count + (
+            SELECT count(*) FROM pgqueue_defer(v_part.ids, v_part.tokens, p_skip_lost => true) AS d WHERE d.outcome = 'deferred');
+    END LOOP;
+    DELETE FROM pgqueue_stream_claim AS c WHERE c.stream = p_name;
+    DELETE FROM pgqueue_stream AS s WHERE s.name = p_name;
+    RETURN v_count;
+END;
+$$;

@@ -1,0 +1,41 @@
+-- Settles the batches of a stream up to p_upto: their messages go to the archive as completed.
+-- Caller: pgqueue_stream_claim, which has locked the stream. Returns how many were settled, and how many could not be, because their
+--   leases expired and they went to somebody else.
+-- Locks: as pgqueue_complete, in the order of ids, a thousand messages at a time.
+CREATE FUNCTION pgqueue_stream_settle(p_name text, p_owner uuid, p_upto bigint, OUT settled integer, OUT lost integer)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    -- The lower bound keeps the scan off what was settled before.
+    v_from bigint := (SELECT s.settled FROM pgqueue_stream AS s WHERE s.name = p_name AND s.owner = p_owner);
+    v_part record;
+    v_done integer;
+BEGIN
+    settled := 0;
+    lost := 0;
+    FOR v_part IN
+        SELECT array_agg(n.message_id ORDER BY n.message_id) AS ids, array_agg(n.token ORDER BY n.message_id) AS tokens
+        FROM (
+            SELECT c.message_id, c.token, (row_number() OVER (ORDER BY c.message_id) - 1) / 1000 AS part
+            FROM pgqueue_stream_claim AS c
+            WHERE c.stream = p_name AND c.batch > v_from AND c.batch <= p_upto
+        ) AS n
+        GROUP BY n.part
+        ORDER BY n.part
+    LOOP
+        SELECT count(*) INTO v_done FROM pgqueue_complete(v_part.ids, v_part.tokens, p_skip_lost => true);
+        settled := settled + v_done;
+        lost := lost + cardinality(v_part.ids) - v_done;
+    END LOOP;
+    IF p_upto > v_from THEN
+        DELETE FROM pgqueue_stream_claim AS c WHERE c.stream = p_name AND c.batch > v_from AND c.batch <= p_upto;
+        UPDATE pgqueue_stream AS s SET settled = p_upto WHERE s.name = p_name AND s.owner = p_owner;
+    END IF;
+END;
+$$;

@@ -1,0 +1,99 @@
+-- Takes up to p_limit ready messages of one channel, within its limits, as pgqueue_take does for all channels of a queue; none while the
+-- queue is paused.
+-- Caller: pgqueue_stream_claim, which leases them in the same transaction.
+-- Returns ids: locked, in the order of service; taken_at: when; contended: nothing was free, but another transaction holds what there is.
+-- Locks: arrivals, lanes and messages, all SKIP LOCKED. It never waits. Errors: PGQ03.
+CREATE FUNCTION pgqueue_take_channel(
+    p_queue text, p_channel text, p_limit integer, OUT ids bigint[], OUT taken_at timestamptz, OUT contended boolean
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_floor record;
+    v_channel record;
+    v_lane pgqueue_lane;
+    v_may record;
+    v_quota integer := p_limit;
+    v_held boolean;
+BEGIN
+    ids := '{}';
+    taken_at := clock_timestamp();
+    contended := false;
+    SELECT c.id, c.released_at IS NULL AND (
+            c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
+    INTO v_channel
+    FROM pgqueue_channel AS c
+    WHERE c.queue = p_queue AND c.name = p_channel;
+    IF NOT FOUND THEN
+        PERFORM pgqueue_missing_channel(p_channel, p_queue, false);
+    END IF;
+    IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) THEN
+        RETURN;
+    END IF;
+    SELECT CASE WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN o.arrival_xid ELSE '0' END AS arrival_xid,
+        o.late_xids, o.lane_seq, o.parked_from
+    INTO v_floor
+    FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1;
+    -- Nobody else may serve this queue: the news are folded in here, those of other channels too.
+    IF v_floor.late_xids <> '{}' THEN
+        PERFORM pgqueue_restamp(p_queue, v_floor.late_xids);
+    END IF;
+    contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
+    contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true) OR contended;
+    PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, taken_at, 1000);
+
+    SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+    WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+    ORDER BY l.seq DESC LIMIT 1
+    FOR UPDATE SKIP LOCKED;
+    v_held := FOUND;
+    IF NOT v_held THEN
+        SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+        WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+        ORDER BY l.seq DESC LIMIT 1;
+        contended := contended OR FOUND;
+        -- Another transaction has the lane. Without limits the messages may be shared.
+        IF NOT FOUND OR v_channel.limited THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF v_held AND v_channel.limited THEN
+        IF taken_at < v_lane.lease_floor THEN
+            -- This call has been asleep since it read the clock, or the clock was set back: as in pgqueue_take.
+            IF clock_timestamp() >= v_lane.lease_floor THEN
+                contended := true;
+                RETURN;
+            END IF;
+            v_lane.lease_floor := '-infinity';
+        END IF;
+        v_may := pgqueue_allowance(v_channel.id, taken_at, p_limit, v_lane.next_at, v_lane.lease_floor);
+        v_quota := v_may.messages;
+    END IF;
+    ids := ARRAY(
+        SELECT m.id FROM pgqueue_message AS m
+        WHERE m.channel_id = v_channel.id AND m.status = 1
+            AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+        ORDER BY -m.priority, m.dequeue_at, m.id
+        LIMIT v_quota
+        FOR UPDATE SKIP LOCKED);
+    IF v_held AND v_channel.limited THEN
+        PERFORM pgqueue_leave_limited(v_channel.id, v_lane.seq, taken_at, ids, v_may.room, v_may.next_at, v_may.lease_floor);
+    ELSIF v_held THEN
+        -- Its new floor is the first message that is left, as seen after the lane was locked.
+        UPDATE pgqueue_lane AS l
+        SET seq = nextval('pgqueue_lane_seq'), served = 0, floor_rank = n.rank, floor_at = n.dequeue_at, floor_id = n.id
+        FROM (
+            SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_channel.id AND m.status = 1
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                AND m.id <> ALL (ids)
+            ORDER BY -m.priority, m.dequeue_at, m.id
+            LIMIT 1
+        ) AS n
+        WHERE l.channel_id = v_channel.id AND l.seq = v_lane.seq;
+        IF NOT FOUND THEN
+            DELETE FROM pgqueue_lane AS l WHERE l.channel_id = v_channel.id AND l.seq = v_lane.seq;
+        END IF;
+    END IF;
+END;
+$$;
