@@ -28,7 +28,7 @@ COMMANDS = sorted(path.stem for path in (PACKAGE / "management" / "commands").gl
 TABLES = [
     "queue", "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor",
     "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake", "queue_metric",
-    "backlog_forecast",
+    "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim",
 ]  # fmt: skip
 # A page that says which test checks what it says, as `tests/lifecycle/test_enqueue.py::test_a_rollback_leaves_nothing`.
 IMPORT = re.compile(r"^(?:>>> )?from (django_pgqueue[\w.]*) import ([\w, ]+)$", re.MULTILINE)
