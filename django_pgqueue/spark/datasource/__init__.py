@@ -1,0 +1,58 @@
+"""The Spark data source ``pgqueue``: read, enqueue in bulk, consume as a stream. Nothing here imports Django."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class PgQueueDataSource(DataSource):
+    """``spark.read.format("pgqueue")`` and so on. Options: docs/reference/spark-datasource.md.
+
+    Spark makes it in processes of the driver; what it makes travels to the workers, with the source's address in it.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "pgqueue"
+
+    def schema(self) -> StructType:
+        """Of a read without ``.schema(…)``: all columns of the table."""
+        from .tables import TABLES, spark_schema
+
+        # A stream has no option table, and the columns of a message.
+        return spark_schema(TABLES[self.options.get("table", "message")])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .options import ReadOptions
+        from .reader import Reader
+
+        return Reader(ReadOptions.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .options import WriteOptions
+        from .writer import Writer
+
+        return Writer(WriteOptions.of(self.options), schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from .options import StreamOptions
+        from .stream_reader import StreamReader
+
+        return StreamReader(StreamOptions.of(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from .options import WriteOptions
+        from .stream_writer import StreamWriter
+
+        return StreamWriter(WriteOptions.of(self.options, stream=True), schema, overwrite)

@@ -1,0 +1,200 @@
+"""The options of the data source, checked: a wrong one is told before anything starts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.source import Source
+
+# What Spark itself puts among the options.
+OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
+
+
+class Given:
+    """The options as text, taken one by one; what is left at the end is unknown."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = {name.lower(): value for name, value in options.items()}
+        self.known = ["source"]
+        if "path" in self.options:
+            raise PipelineError("pgqueue reads and writes no path: name the database with the option source.")
+
+    def take(self, name: str, read: Callable[[str], Any] = str, default: Any = None) -> Any:
+        self.known.append(name)
+        text = self.options.pop(name, None)
+        if text is None:
+            return default
+        try:
+            return read(text)
+        except ValueError as error:
+            raise PipelineError(f"The option {name} is wrong: {error}") from None
+
+    def source(self) -> Source:
+        text = self.options.pop("source", None)
+        return Source.from_environment() if text is None else Source.parse(text)
+
+    def end(self) -> None:
+        if unknown := sorted(set(self.options) - OF_SPARK):
+            raise PipelineError(f"Unknown option {', '.join(unknown)}; there are {', '.join(self.known)}.")
+
+
+def whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.strip().isdigit() or int(text) < least:
+            raise ValueError(f"{text!r} is not a whole number from {least} on.")
+        return int(text)
+
+    return read
+
+
+def truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false.")
+    return text.lower() == "true"
+
+
+def one_of(values: Iterable[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in values:
+            raise ValueError(f"{text!r} is none of {', '.join(values)}.")
+        return text
+
+    return read
+
+
+def moment(text: str) -> datetime:
+    """ISO 8601; without a zone it is UTC."""
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def duration(text: str) -> float:
+    """Seconds, as a number or with a unit: 30, 30s, 10m, 2h."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], text[-1]) if text and text[-1] in units else (text, "s")
+    seconds = float(number) * units[unit]
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"{text!r} is not a positive time such as 30s, 10m or 2h.")
+    return seconds
+
+
+def channel_name(text: str) -> str:
+    if not 1 <= len(text) <= 200:
+        raise ValueError("a name takes 1 to 200 characters.")
+    return text
+
+
+def cores() -> int:
+    return max(2, os.cpu_count() or 2)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    source: Source
+    table: str
+    queue: str | None
+    channel: str | None
+    since: datetime | None
+    until: datetime | None
+    partitions: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Raises PipelineError."""
+        from .tables import TABLES
+
+        given = Given(options)
+        read = cls(
+            source=given.source(),
+            table=given.take("table", one_of(TABLES), "message"),
+            queue=given.take("queue", channel_name),
+            channel=given.take("channel", channel_name),
+            since=given.take("since", moment),
+            until=given.take("until", moment),
+            partitions=given.take("partitions", whole(1), cores()),
+        )
+        given.end()
+        return read
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """``constants``: values of columns that the frame does not have, or has NULL in."""
+
+    source: Source
+    job: str | None
+    create_channels: bool
+    constants: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
+        """Raises PipelineError."""
+        given = Given(options)
+        source = given.source()
+        job = None if stream else given.take("job", channel_name)
+        create_channels = given.take("create_channels", truth, False)
+        constants = {
+            "handler": given.take("handler", channel_name),
+            "queue": given.take("queue", channel_name),
+            "channel": given.take("channel", channel_name),
+            "priority": given.take("priority", int),
+            "max_attempts": given.take("max_attempts", whole(1)),
+            "delay": given.take("delay", duration),
+            "backoff": given.take("backoff", duration),
+            "backoff_factor": given.take("backoff_factor", float),
+            "backoff_longest": given.take("backoff_longest", duration),
+            "headers": given.take("headers", as_json),
+        }
+        given.end()
+        told = {name: str(value) for name, value in constants.items() if value is not None}
+        for name in ("delay", "backoff", "backoff_longest"):
+            if name in told:
+                told[name] += " seconds"
+        return cls(source, job, create_channels, told)
+
+
+def as_json(text: str) -> str:
+    json.loads(text)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """``lease`` is in seconds."""
+
+    source: Source
+    stream: str
+    queue: str
+    channel: str | None
+    lease: float
+    batch_messages: int
+    partitions: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StreamOptions:
+        """Raises PipelineError."""
+        given = Given(options)
+        read = cls(
+            source=given.source(),
+            stream=given.take("stream", channel_name, ""),
+            queue=given.take("queue", channel_name, "default"),
+            channel=given.take("channel", channel_name),
+            lease=given.take("lease", duration, 600.0),
+            batch_messages=given.take("batch_messages", whole(1), 10_000),
+            partitions=given.take("partitions", whole(1), cores()),
+        )
+        given.end()
+        if not read.stream:
+            raise PipelineError(
+                "The option stream is missing: a name under which the database remembers what this query has taken. "
+                "It belongs to one checkpoint."
+            )
+        if read.lease < 10:
+            raise PipelineError("The option lease is wrong: a stream needs at least 10 seconds.")
+        return read

@@ -1,0 +1,71 @@
+"""How a table is cut into short reads: each is a statement of its own, so that none pins the xmin horizon for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import psycopg
+
+from .tables import Table
+
+# About a quarter of a million rows, or 64 MB of pages: a second or so.
+ROWS = 200_000
+BLOCKS = 8192
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A condition that a part of the table's rows meet; ``rows``: the partition to read, where there is one."""
+
+    condition: str
+    rows: str = ""
+
+
+def by_block(
+    connection: psycopg.Connection[Any], table: Table, since: datetime | None, until: datetime | None
+) -> Iterator[Range]:
+    """Ranges of pages of the archive's partitions. Its rows never move, so that each is read once."""
+    partitions = connection.execute(
+        "SELECT c.oid::regclass::text, substring(c.relname FROM '_(\\d{8})$'),"
+        " pg_relation_size(c.oid) / current_setting('block_size')::integer"
+        " FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = %s::regclass ORDER BY c.relname",
+        [table.name],
+    )
+    for name, day, blocks in partitions.fetchall():
+        if day and outside(day, since, until):
+            continue
+        for start in range(0, blocks, BLOCKS):
+            end = min(start + BLOCKS, blocks)
+            yield Range(f"ctid >= '({start},0)' AND ctid < '({end},0)'", name)
+
+
+def outside(day: str, since: datetime | None, until: datetime | None) -> bool:
+    """Whether nothing of that day (UTC) can be in the time that is asked for."""
+    begin = datetime.strptime(day + "+0000", "%Y%m%d%z")
+    return (until is not None and begin >= until) or (since is not None and begin + timedelta(days=1) <= since)
+
+
+def by_id(connection: psycopg.Connection[Any], table: Table) -> Iterator[Range]:
+    """Ranges of ids with equally many rows. A row that is updated meanwhile keeps its id, so it is not read twice."""
+    last = 0
+    while True:
+        row = connection.execute(
+            f"SELECT max(n.id) FROM (SELECT t.id FROM {table.name} AS t WHERE t.id > %s ORDER BY t.id LIMIT %s) AS n",  # noqa: S608
+            [last, ROWS],
+        ).fetchone()
+        if row[0] is None:
+            return
+        yield Range(f"id > {last} AND id <= {row[0]}")
+        last = row[0]
+
+
+def dealt(parts: Sequence[Part], hands: int) -> list[list[Part]]:
+    """The parts in their order, in as many lists of about equal length; none is empty."""
+    hands = min(hands, len(parts))
+    return [list(parts[len(parts) * hand // hands : len(parts) * (hand + 1) // hands]) for hand in range(hands)]

@@ -1,0 +1,81 @@
+"""``spark.read``: live messages, the archive, dead letters and channels, as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from .options import ReadOptions
+from .ranges import Range, by_block, by_id, dealt
+from .tables import TABLES, chosen, literal, select
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from django_pgqueue.spark.source import Source
+
+
+class Statements(InputPartition):
+    """What one task reads, one statement after the other."""
+
+    def __init__(self, statements: Sequence[str]) -> None:
+        self.statements = list(statements)
+
+
+class Reader(DataSourceReader):
+    """Only the columns of ``schema`` are read. Each range of rows is read at a moment of its own: what is settled
+    while a live table is read may be missing, and nothing is there twice."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.source = options.source
+        self.columns, self.schema = chosen(TABLES[options.table], schema)
+
+    def partitions(self) -> list[InputPartition]:
+        options, table = self.options, TABLES[self.options.table]
+        with self.source.connect() as connection, self.source.errors():
+            existing = types(connection, table.name)
+            match options.table:
+                case "archive":
+                    ranges = list(by_block(connection, table, options.since, options.until))
+                case "channel":
+                    ranges = [Range("true")]
+                case _:
+                    ranges = list(by_id(connection, table))
+        statements = [
+            f"{select(table, self.columns, existing, part.rows)} WHERE {part.condition}{self.filters()}"
+            for part in ranges
+        ]
+        return [Statements(share) for share in dealt(statements, options.partitions)] or [Statements([])]
+
+    def filters(self) -> str:
+        table, options = TABLES[self.options.table], self.options
+        conditions = [
+            (options.queue, "queue = "),
+            (options.channel, f"{table.channel} = "),
+            (options.since, f"{table.time} >= "),
+            (options.until, f"{table.time} < "),
+        ]
+        return "".join(f" AND {condition}{literal(value)}" for value, condition in conditions if value is not None)
+
+    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:
+        return read(self.source, partition.statements, self.schema)
+
+
+def read(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for statement in statements:
+        yield from source.batches(statement, schema)
+
+
+def types(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:
+    """The columns of a table and their types; an older database has fewer."""
+    rows = connection.execute(
+        "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute AS a"
+        " WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped",
+        [table],
+    )
+    return dict(rows.fetchall())

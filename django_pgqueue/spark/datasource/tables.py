@@ -1,0 +1,105 @@
+"""What can be read: the tables, their columns and how PostgreSQL computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from psycopg import sql
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.schema import BIG, MESSAGE, TEXT, TIME, Column
+from django_pgqueue.spark.schema import TABLES as LAKE
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+LIVE = """(
+    SELECT m.*, c.queue, c.name AS channel,
+        CASE m.status WHEN 1 THEN 'ready' WHEN 2 THEN 'leased' WHEN 3 THEN 'scheduled' END AS status_name
+    FROM pgqueue_message AS m LEFT JOIN pgqueue_channel AS c ON c.id = m.channel_id
+) AS m"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``name``: in PostgreSQL. ``rows``: what to select from, when that is more than the table. ``time``: the column
+    that the options since and until go by."""
+
+    name: str
+    columns: Sequence[Column]
+    time: str
+    rows: str = ""
+    channel: str = "channel"
+
+
+TABLES = {
+    "message": Table(
+        "pgqueue_message",
+        [
+            *MESSAGE,
+            Column("status", TEXT, source="status_name"),
+            Column("lease_expires_at", TIME),
+            Column("state", TEXT),
+            Column("errors", TEXT),
+            Column("dedupe_key", TEXT),
+            Column("worker", TEXT),
+            Column("redriven_from", BIG),
+            Column("cancelled_at", TIME),
+            Column("cancel_reason", TEXT),
+        ],
+        "created_at",
+        rows=LIVE,
+    ),
+    "archive": Table("pgqueue_archived_message", LAKE["archive"], "archived_at"),
+    "dead_letter": Table(
+        "pgqueue_dead_letter",
+        [*LAKE["dead_letter"], Column("redriven_at", TIME), Column("redriven_to", BIG)],
+        "dead_at",
+    ),
+    "channel": Table(
+        "pgqueue_channel",
+        [column for column in LAKE["channel"] if column.name != "exported_at"],
+        "created_at",
+        channel="name",
+    ),
+}
+# Columns that a row of LIVE has and the table has not.
+JOINED = {"queue": "varchar", "channel": "varchar", "status_name": "text"}
+
+
+def spark_schema(table: Table) -> StructType:
+    return from_arrow_schema(pa.schema([(column.name, column.type) for column in table.columns]))
+
+
+def chosen(table: Table, schema: StructType) -> tuple[list[Column], pa.Schema]:
+    """The columns that a user's schema names, and the Arrow schema that Spark expects. Raises PipelineError."""
+    known = {column.name: column for column in table.columns}
+    expected = to_arrow_schema(schema, timezone="UTC")
+    columns = []
+    for field in expected:
+        if field.name not in known:
+            raise PipelineError(f'There is no column "{field.name}" to read; there are {", ".join(known)}.')
+        column = known[field.name]
+        if not field.type.equals(column.type):
+            raise PipelineError(f"The column {column.name} is {column.type} in Arrow, the schema says {field.type}.")
+        columns.append(column)
+    return columns, expected
+
+
+def select(table: Table, columns: Sequence[Column], existing: dict[str, str], rows: str = "") -> str:
+    """SELECT … FROM …, without conditions; ``existing``: columns of the database's table, with their types."""
+    kinds = existing | (JOINED if table.rows else {})
+    values = []
+    for column in columns:
+        kind = kinds.get(column.origin)
+        values.append(f'{column.absent if kind is None else column.expression(kind)} AS "{column.name}"')
+    return f"SELECT {', '.join(values)} FROM {rows or table.rows or table.name}"  # noqa: S608
+
+
+def literal(value: object) -> str:
+    """The value as SQL text, quoted."""
+    return sql.Literal(value).as_string(None)
