@@ -130,7 +130,7 @@ def stack(
 
 
 def _bars(frame: Frame, series: Series, base: Sequence[float]) -> str:
-    gap = 1.5 if frame.place >= 5 else 0.0
+    gap = 1.5 if frame.place >= 8 else 0.0
     width = min(frame.place - gap, 48.0)
     path = []
     for index, (low, value) in enumerate(zip(base, series.values, strict=True)):

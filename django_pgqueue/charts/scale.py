@@ -9,7 +9,7 @@ from dataclasses import dataclass
 # Seconds in a unit, its name, up to which value it is used.
 UNITS = [
     (1e-3, "ms", 1.0),
-    (1.0, "s", 120.0),
+    (1.0, "s", 90.0),
     (60.0, "min", 7200.0),
     (3600.0, "h", 172_800.0),
     (86400.0, "d", math.inf),

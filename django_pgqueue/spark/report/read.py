@@ -23,12 +23,15 @@ WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": tim
 MINUTES_UP_TO = timedelta(hours=6)
 HOURS_UP_TO = timedelta(days=15)
 FEWEST_BUCKETS = 12
+# Channels are compared with each other by hour, of so many days at most.
+HOURS_COMPARED = 31
 
 COUNTS = ("enqueued", "completed", "popped", "purged", "cancelled", "dead", "attempts", "retries", "sla_breaches")
 TIMES = tuple(f"{what}_{part}_seconds" for what in ("wait", "run", "total") for part in ("p50", "p95", "p99"))
 SPENT = ("run_seconds", "retry_seconds")
 REASONS = ("retries_by_reason", "dead_by_reason")
 NAMES = ("bucket_at", "queue", "channel", "handler")
+COMPARED = [*NAMES, "capacity_share", "wait_p95_seconds"]
 COLUMNS = [*NAMES, *COUNTS, *TIMES, *SPENT, "capacity_share", "sla_seconds", *REASONS]
 
 
@@ -47,7 +50,8 @@ class QueueHistory:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """`queues`: busiest first. `by_day`: all levels, a row a day; `tenants`: whole channels, a row a bucket."""
+    """`queues`: busiest first. `by_day`: all levels, a row a day; `tenants`: whole channels, a row a bucket;
+    `compared`: whole channels, a row an hour, or a minute when the buckets are minutes."""
 
     days: list[date] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
@@ -56,6 +60,7 @@ class Data:
     history: dict[str, QueueHistory] = field(default_factory=dict)
     by_day: pa.Table | None = None
     tenants: pa.Table | None = None
+    compared: pa.Table | None = None
 
     @property
     def width(self) -> timedelta:
@@ -63,17 +68,18 @@ class Data:
 
 
 def read(files: Files, days: Sequence[date], queues: Sequence[str] = ()) -> Data:
-    """The data of the days; of all queues, or of some. Raises PipelineError: a file cannot be read."""
+    """The data of the days, given in order; of all queues, or of some. Raises PipelineError: a file cannot be read."""
     by_day = _rows("metrics", files("day", days), COLUMNS, queues)
     if not by_day.num_rows:
         return Data(days=list(days))
-    hours = _rows("metrics", files("hour", days), NAMES, queues, whole_queues)["bucket_at"].to_pylist()
-    grain = _grain(hours)
+    hours = _rows("metrics", files("hour", days[-HOURS_COMPARED:]), COMPARED, queues, _not_handlers)
+    grain = _grain(whole_queues(by_day)["bucket_at"].to_pylist(), whole_queues(hours)["bucket_at"].to_pylist())
     rows = by_day if grain == "day" else _rows("metrics", files(grain, days), COLUMNS, queues, _not_handlers)
     times = _regular(whole_queues(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
     history = _histories(whole_queues(rows), times)
     order = sorted(history, key=lambda queue: (-history[queue].total("completed", "popped", "dead"), queue))
-    return Data(list(days), order, grain, times, history, by_day, channels(rows))
+    compared = channels(rows if grain == "minute" else hours).select(COMPARED)
+    return Data(list(days), order, grain, times, history, by_day, channels(rows), compared)
 
 
 def read_forecast(paths: Iterable[Path]) -> pa.Table:
@@ -128,10 +134,11 @@ def _not_handlers(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.is_null(rows["handler"]))
 
 
-def _grain(hours: list[datetime]) -> str:
+def _grain(days: list[datetime], hours: list[datetime]) -> str:
     """The grain in which the period has enough buckets, and not too many."""
-    span = max(hours) - min(hours)
-    return "minute" if span < MINUTES_UP_TO else "hour" if span <= HOURS_UP_TO else "day"
+    if max(days) - min(days) > HOURS_UP_TO:
+        return "day"
+    return "minute" if max(hours) - min(hours) < MINUTES_UP_TO else "hour"
 
 
 def _regular(found: list[datetime], width: timedelta) -> list[datetime]:

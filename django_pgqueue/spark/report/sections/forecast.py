@@ -19,7 +19,7 @@ def forecast(rows: pa.Table, queues: Sequence[str]) -> Section:
     """`rows`: of all computations; the newest one of each queue counts."""
     drawn = [_queue(rows.filter(pc.equal(rows["queue"], name)), name) for name in queues]
     if not any(drawn):
-        return Section("forecast", "Forecast", paragraph("There is no forecast yet: `rollup` makes it."))
+        return Section("forecast", "Forecast", paragraph("There is no forecast yet: rollup makes it."))
     return Section("forecast", "Forecast", f'<div class="plots">{"".join(drawn)}</div>')
 
 

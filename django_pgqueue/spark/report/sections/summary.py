@@ -15,7 +15,7 @@ MOST_QUEUES = 50
 
 def summary(data: Data) -> Section:
     if not data.queues:
-        told = "The lake has no metrics of this period. Run `export` and `rollup`, or ask for more days."
+        told = "The lake has no metrics of this period. Run export and rollup, or ask for more days."
         return Section("summary", "Summary", paragraph(told))
     days = whole_queues(data.by_day)
     totals = {row["queue"]: row for row in sums(days, ["queue"], [*COUNTS, *SPENT])}

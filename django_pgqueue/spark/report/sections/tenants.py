@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from django_pgqueue.charts import bars, shown
 from django_pgqueue.charts.times import moment
 from django_pgqueue.spark.report.html import Section, folded, paragraph, table
-from django_pgqueue.spark.report.read import Data, channels, sums, whole_queues
+from django_pgqueue.spark.report.read import WIDTHS, Data, channels, sums, whole_queues
 
 from .summary import part
 
@@ -69,7 +69,6 @@ def noisy(rows: pa.Table) -> list[dict]:
 
     Usual is the median of a channel's own wait p95 over the buckets of the period.
     """
-    rows = rows.select(["bucket_at", "queue", "channel", "capacity_share", "wait_p95_seconds"])
     loud = rows.filter(pc.greater_equal(rows["capacity_share"], NOISY_SHARE))
     if not loud.num_rows:
         return []
@@ -91,18 +90,19 @@ def noisy(rows: pa.Table) -> list[dict]:
 
 
 def _neighbours(data: Data) -> str:
+    grain = "minute" if data.grain == "minute" else "hour"
     rule = (
-        f"A {data.grain} is here when one channel had at least {shown(NOISY_SHARE, 'share')} of its queue's time in "
-        f"handlers and the wait p95 of others was at least {SLOWED:g} times their own "
+        f"{grain.capitalize()}s in which one channel had at least {shown(NOISY_SHARE, 'share')} of its queue's time in "
+        f"handlers, and the wait p95 of others was at least {SLOWED:g} times their own "
         f"median, and {shown(SLOWED_SECONDS, 'seconds')} more."
     )
-    found = noisy(data.tenants)
+    found = noisy(data.compared)
     if not found:
         return paragraph("No noisy neighbours.") + f'<p class="quiet">{rule}</p>'
-    headings = [data.grain.capitalize(), "Queue", "Channel", "Share", "Slowed", "Worst off", "Its wait p95", "Usually"]
+    headings = [grain.capitalize(), "Queue", "Channel", "Share", "Slowed", "Worst off", "Its wait p95", "Usually"]
     rows = [
         [
-            moment(row["bucket_at"], data.width),
+            moment(row["bucket_at"], WIDTHS[grain]),
             row["queue"],
             row["channel"],
             shown(row["capacity_share"], "share"),
