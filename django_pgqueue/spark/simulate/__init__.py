@@ -1,0 +1,69 @@
+"""Replays what the archive says of a queue against other limits: how long would each tenant have waited?
+
+The messages come when they came and run as long as they ran; the line, the turns, the limits and the rates are those
+of the engine. The first replay has the limits that were in force, so that you see how far to trust the second.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+
+from django_pgqueue.spark import arguments
+
+from .limits import Change
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    arguments.add_lake(parser)
+    parser.add_argument("--queue", default="default", metavar="NAME", help="the queue (default: default)")
+    parser.add_argument(
+        "--days", type=at_least_one, default=1, metavar="N", help="the last N days of the lake, UTC (default: 1)"
+    )
+    parser.add_argument(
+        "--set",
+        type=change,
+        action="append",
+        default=[],
+        metavar="CHANNEL.FIELD=VALUE",
+        dest="changes",
+        help="another limit: max_concurrency, release_interval (500ms, 2s), release_burst, weight, paused (yes); "
+        "none lifts it; without CHANNEL for all; may be repeated",
+    )
+    parser.add_argument("--workers", type=at_least_one, metavar="N", help="another number of workers")
+    parser.add_argument(
+        "--slots", type=at_least_one, metavar="N", help="messages leased at a time (default: the most in the archive)"
+    )
+    parser.add_argument("--validate", action="store_true", help="say channel by channel how far the replay is off")
+    parser.add_argument("--top", type=at_least_one, default=20, metavar="N", help="channels to show (default: 20)")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    arguments.add_engine(parser)
+
+
+def run(args: Namespace) -> int:
+    from django_pgqueue.spark.lake import Lake
+
+    from . import output
+    from .job import Scenario, files_of, simulate
+
+    lake = Lake.open(args.lake)
+    files, days = files_of(lake, args.days)
+    was = Scenario(args.queue, files)
+    other = Scenario(args.queue, files, tuple(args.changes), args.slots, args.workers)
+    scenarios = [was] if other.as_it_was else [was, other]
+    with arguments.engine("simulate", args) as spark:
+        outcomes = simulate(spark, lake, scenarios)
+    output.show(outcomes, queue=args.queue, days=days, top=args.top, validate=args.validate, as_json=args.json)
+    return 0
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def change(text: str) -> Change:
+    try:
+        return Change.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

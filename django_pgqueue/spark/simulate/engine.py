@@ -1,0 +1,208 @@
+"""A queue in simulated time: the line, turns, weights, limits and rates as pgqueue_take keeps them.
+
+Pure: no clock, no database, no randomness. All times are whole microseconds, so that rates come out exactly. The
+functions whose rules these are: pgqueue_take, pgqueue_allowance, pgqueue_leave_limited, pgqueue_absorb,
+pgqueue_unpark.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+from django_pgqueue.spark.simulate.limits import Limits
+
+ARRIVES, SETTLES, UNPARKS = range(3)
+NEVER = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """``arrives_at``: when it can be seen; ``due_at``: its dequeue_at, its place and the start of its wait.
+    ``runs``: how long each attempt is leased; ``pauses``: from the failure of each but the last to its next due time.
+    """
+
+    id: int
+    channel: str
+    rank: int
+    arrives_at: int
+    due_at: int
+    runs: tuple[int, ...]
+    pauses: tuple[int, ...] = ()
+    waited: int = 0
+
+
+# Called when the last attempt of a message begins: the message, and how long that attempt has waited.
+Record = Callable[[Message, int], None]
+# Order of service within a channel, then the message and the number of attempts before.
+Ready = tuple[int, int, int, Message, int]
+
+
+class Lane:
+    """The place of a channel: in the line, or parked until something happens."""
+
+    __slots__ = ("in_line", "limits", "next_at", "parked_until", "ready", "running", "served")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.ready: list[Ready] = []
+        self.running = 0
+        self.served = 0
+        self.next_at = 0
+        self.in_line = False
+        self.parked_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``left``: messages that never ran, by channel: it is paused, or has no place. ``busy``: leased time together."""
+
+    left: dict[str, int]
+    busy: int
+    ended_at: int
+
+
+class Simulation:
+    """``slots``: messages that the workers lease at the same time."""
+
+    def __init__(self, limits: Mapping[str, Limits], slots: int, record: Record) -> None:
+        self._limits = limits
+        self._free = slots
+        self._record = record
+        self._lanes: dict[str, Lane] = {}
+        self._line: deque[Lane] = deque()
+        self._events: list[tuple[int, int, int, Lane, Message | None, int]] = []
+        self._order = count()
+        self._busy = 0
+
+    def run(self, messages: Iterable[Message]) -> Result:
+        """Serve them all; they come in the order of arrives_at."""
+        coming = iter(messages)
+        message = next(coming, None)
+        now = 0
+        while message is not None or self._events:
+            now = min(message.arrives_at if message else NEVER, self._events[0][0] if self._events else NEVER)
+            while message is not None and message.arrives_at <= now:
+                self._arrive(self._lane(message.channel), message, 0, message.due_at)
+                message = next(coming, None)
+            while self._events and self._events[0][0] <= now:
+                self._happen(*heapq.heappop(self._events))
+            while self._free and self._line:
+                self._turn(now)
+        return Result({name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now)
+
+    def _lane(self, channel: str) -> Lane:
+        if channel not in self._lanes:
+            self._lanes[channel] = Lane(self._limits.get(channel, Limits()))
+        return self._lanes[channel]
+
+    def _at(self, moment: int, kind: int, lane: Lane, message: Message | None = None, attempt: int = 0) -> None:
+        heapq.heappush(self._events, (moment, next(self._order), kind, lane, message, attempt))
+
+    def _happen(self, now: int, _: int, kind: int, lane: Lane, message: Message | None, attempt: int) -> None:
+        if kind == UNPARKS:
+            if lane.parked_until == now:
+                self._enter(lane)
+            return
+        assert message is not None
+        if kind == ARRIVES:
+            self._arrive(lane, message, attempt, now)
+            return
+        self._free += 1
+        lane.running -= 1
+        if attempt < len(message.pauses):
+            self._at(now + message.pauses[attempt], ARRIVES, lane, message, attempt + 1)
+        if lane.limits.max_concurrency is not None:
+            self._enter(lane)
+
+    def _arrive(self, lane: Lane, message: Message, attempt: int, due_at: int) -> None:
+        was_empty = not lane.ready
+        heapq.heappush(lane.ready, (message.rank, due_at, message.id, message, attempt))
+        # A lane at its limit stays parked when more messages come.
+        if was_empty:
+            self._enter(lane)
+
+    def _enter(self, lane: Lane) -> None:
+        if not lane.in_line:
+            lane.in_line = True
+            lane.parked_until = None
+            self._line.append(lane)
+
+    def _turn(self, now: int) -> None:
+        """One dequeue: what is free is shared among the lanes at the head of the line, by weight."""
+        limit = self._free
+        heads = [self._line.popleft() for _ in range(min(limit, len(self._line)))]
+        weights = sum(lane.limits.weight for lane in heads) if limit > 1 else 1
+        left = limit
+        stay, tail = [], []
+        for lane in heads:
+            weight = lane.limits.weight
+            quota = min(left, max(weight - lane.served, (limit * weight + weights - 1) // weights))
+            if quota < 1:
+                stay.append(lane)
+                continue
+            got = self._serve(lane, quota, now)
+            left -= got
+            if lane.in_line:
+                (stay if lane.served else tail).append(lane)
+        self._line.extendleft(reversed(stay))
+        self._line.extend(tail)
+
+    def _serve(self, lane: Lane, quota: int, now: int) -> int:
+        """Lease up to ``quota`` messages of the lane, and decide where it stands afterwards."""
+        limits = lane.limits
+        room = quota
+        if limits.limited:
+            room, quota = self._allowance(lane, quota, now)
+        got = min(quota, len(lane.ready))
+        for _ in range(got):
+            self._lease(lane, now)
+        rotate = not got or lane.served + got >= limits.weight
+        lane.served = 0 if rotate else lane.served + got
+        if not limits.limited:
+            if not lane.ready:
+                lane.in_line = False
+                lane.served = 0
+            return got
+        if limits.release_interval is not None:
+            lane.next_at += got * limits.release_interval
+        self._park(lane, limits, room <= got and limits.max_concurrency is not None, now)
+        return got
+
+    def _allowance(self, lane: Lane, quota: int, now: int) -> tuple[int, int]:
+        """Free places under max_concurrency, and how many messages may go now (GCRA)."""
+        limits = lane.limits
+        room = quota + 1
+        if limits.paused:
+            room = 0
+        elif limits.max_concurrency is not None:
+            room = max(limits.max_concurrency - lane.running, 0)
+        may = min(quota, room)
+        if limits.release_interval is not None:
+            lane.next_at = max(lane.next_at, now)
+            early = (limits.release_burst - 1) * limits.release_interval
+            may = min(may, (now + early - lane.next_at) // limits.release_interval + 1)
+        return room, max(may, 0)
+
+    def _park(self, lane: Lane, limits: Limits, full: bool, now: int) -> None:
+        again_at = None
+        if limits.release_interval is not None:
+            again_at = lane.next_at - (limits.release_burst - 1) * limits.release_interval
+        if not lane.ready or limits.paused or full:
+            lane.in_line = False
+        elif again_at is not None and again_at > now:
+            lane.in_line = False
+            lane.parked_until = again_at
+            self._at(again_at, UNPARKS, lane)
+
+    def _lease(self, lane: Lane, now: int) -> None:
+        _, due_at, _, message, attempt = heapq.heappop(lane.ready)
+        self._free -= 1
+        lane.running += 1
+        self._busy += message.runs[attempt]
+        self._at(now + message.runs[attempt], SETTLES, lane, message, attempt)
+        if attempt == len(message.pauses):
+            self._record(message, now - due_at)

@@ -1,0 +1,98 @@
+"""Scenarios, each of them a Spark task of its own: what was, replayed, and what would have been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import parquet
+
+from django_pgqueue.spark.lake import Lake
+
+from .capacity import Capacity
+from .engine import Simulation
+from .limits import Change, Limits, changed
+from .outcome import SECOND, Outcome, Recorder
+from .workload import Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = ("archive", "dead_letter")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``files``: of the lake, by table. ``slots``, ``workers``: None as in the archive."""
+
+    queue: str
+    files: dict[str, list[str]]
+    changes: tuple[Change, ...] = ()
+    slots: int | None = None
+    workers: int | None = None
+
+    @property
+    def as_it_was(self) -> bool:
+        return not (self.changes or self.slots or self.workers)
+
+
+def simulate(spark: SparkSession, lake: Lake, scenarios: Iterable[Scenario]) -> list[Outcome]:
+    """Run the scenarios side by side. Raises PipelineError, or Spark's exception that holds its text."""
+    scenarios = list(scenarios)
+    return spark.sparkContext.parallelize(scenarios, len(scenarios)).map(play).collect()
+
+
+def files_of(lake: Lake, days: int | None) -> tuple[dict[str, list[str]], list[date]]:
+    """The files of the last ``days`` days (UTC) with messages, or of all; and those days."""
+    found = sorted({date.fromisoformat(name[-10:]) for table in TABLES for name in lake.partitions(table)})
+    chosen = found[-days:] if days else found
+    files = {table: [str(path) for path in lake.files(table, chosen)] for table in TABLES}
+    files["channel"] = [str(path) for path in lake.files("channel")]
+    return files, chosen
+
+
+def play(scenario: Scenario) -> Outcome:
+    """One scenario, from the files to the waits."""
+    workload = Workload.load({table: scenario.files[table] for table in TABLES}, scenario.queue)
+    began_at, ended_at = workload.window
+    known = in_force(scenario.files.get("channel", []), scenario.queue, ended_at)
+    limits = changed({name: known.get(name, Limits()) for name in workload.channels}, scenario.changes)
+    slots = scenario.slots or _slots(workload, scenario.workers)
+    record = Recorder()
+    result = Simulation(limits, slots, record).run(workload.messages())
+    return record.outcome(result, slots, began_at, {name: each.as_json() for name, each in limits.items()})
+
+
+def _slots(workload: Workload, workers: int | None) -> int:
+    capacity = Capacity.of(workload.leases())
+    return capacity.slots if workers is None else workers * capacity.per_worker
+
+
+def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, Limits]:
+    """The limits of a queue's channels at a moment: of the first snapshot after it, else of the last one before.
+
+    A channel that was removed keeps those of its last snapshot.
+    """
+    until = EPOCH + timedelta(microseconds=ended_at)
+    rows = [row for path in paths for row in parquet.ParquetFile(path).read().to_pylist() if row["queue"] == queue]
+    later = [row["exported_at"] for row in rows if row["exported_at"] >= until]
+    rows = [row for row in rows if not later or row["exported_at"] <= min(later)]
+    return {row["name"]: _limits(row) for row in sorted(rows, key=itemgetter("exported_at"))}
+
+
+def _limits(row: dict[str, Any]) -> Limits:
+    """Without pauses: the messages of the archive did run."""
+    interval = row["release_interval_seconds"]
+    # A released channel drains without limits.
+    if row["released_at"] is not None:
+        return Limits(weight=row["weight"])
+    return Limits(
+        max_concurrency=row["max_concurrency"],
+        release_interval=None if interval is None else round(interval * SECOND),
+        release_burst=row["release_burst"],
+        weight=row["weight"],
+    )

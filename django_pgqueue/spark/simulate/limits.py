@@ -1,0 +1,103 @@
+"""The limits of a channel, as the simulation knows them, and how somebody asks for others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django_pgqueue.spark.errors import PipelineError
+
+MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|)")
+# The name of a channel may hold dots and equals signs; the fields are known, so the last one of them counts.
+CHANGE = re.compile(
+    r"(?:(?P<channel>.*)\.)?(?P<field>max_concurrency|release_interval|release_burst|weight|paused)=(?P<value>[^=]*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``release_interval``: microseconds from one delivery to the next. None: no limit."""
+
+    max_concurrency: int | None = None
+    release_interval: int | None = None
+    release_burst: int = 1
+    weight: int = 1
+    paused: bool = False
+
+    @property
+    def limited(self) -> bool:
+        return self.max_concurrency is not None or self.release_interval is not None or self.paused
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "max_concurrency": self.max_concurrency,
+            "release_interval_seconds": None if self.release_interval is None else self.release_interval / 1_000_000,
+            "release_burst": self.release_burst,
+            "weight": self.weight,
+            "paused": self.paused,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """``channel`` None: every channel."""
+
+    channel: str | None
+    field: str
+    value: Any
+
+    @classmethod
+    def parse(cls, text: str) -> Change:
+        """``CHANNEL.max_concurrency=8``, ``CHANNEL.release_interval=100ms``, ``weight=1`` for all channels.
+
+        Raises ValueError.
+        """
+        match = CHANGE.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"{text!r} is no limit. Write CHANNEL.FIELD=VALUE, or FIELD=VALUE for all channels; "
+                "fields: max_concurrency, release_interval, release_burst, weight, paused"
+            )
+        return cls(match["channel"], match["field"], _value(match["field"], match["value"].strip()))
+
+
+def _value(field: str, text: str) -> Any:
+    if field == "paused":
+        if text not in ("yes", "no"):
+            raise ValueError(f"paused is yes or no, not {text!r}")
+        return text == "yes"
+    if text == "none" and field in ("max_concurrency", "release_interval"):
+        return None
+    if field == "release_interval":
+        return microseconds(text)
+    least = 0 if field == "max_concurrency" else 1
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f"{field} is a number from {least} on, not {text!r}")
+    return int(text)
+
+
+def microseconds(text: str) -> int:
+    """``0.5``, ``500ms``, ``2s``, ``1m``: a duration. Raises ValueError."""
+    match = DURATION.fullmatch(text)
+    length = round(float(match[1]) * MICROSECONDS[match[2]]) if match else 0
+    if length < 1:
+        raise ValueError(f"{text!r} is no duration. Write seconds, or a number with us, ms, s, m or h: 500ms")
+    return length
+
+
+def changed(limits: Mapping[str, Limits], changes: Iterable[Change]) -> dict[str, Limits]:
+    """The limits with the changes, in their order. Raises PipelineError for a channel that is not there."""
+    new = dict(limits)
+    for change in changes:
+        if change.channel is not None and change.channel not in new:
+            raise PipelineError(
+                f"The queue has no message of channel {change.channel!r} in these days. "
+                f"Choose one of {', '.join(sorted(new)[:10])}."
+            )
+        for channel in new if change.channel is None else [change.channel]:
+            new[channel] = replace(new[channel], **{change.field: change.value})
+    return new

@@ -1,0 +1,78 @@
+"""What a simulation found: the waits of each channel, as they were and as they would have been."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .engine import Message, Result
+
+PERCENTILES = (50, 95, 99)
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds from being due to the lease of the last attempt, at PERCENTILES (percentile_disc)."""
+
+    messages: int
+    actual: tuple[float, ...]
+    simulated: tuple[float, ...]
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``off``: by how many seconds the wait of a message differs from what it was, at PERCENTILES.
+    ``utilization``: the part of the slots' time in which they were leased.
+    """
+
+    slots: int
+    all: Waits
+    channels: dict[str, Waits]
+    off: tuple[float, ...]
+    utilization: float
+    limits: dict[str, dict[str, Any]]
+
+
+class Recorder:
+    """Collects waits while a simulation runs; some 16 bytes a message."""
+
+    def __init__(self) -> None:
+        self._waits: dict[str, tuple[array[int], array[int]]] = {}
+
+    def __call__(self, message: Message, waited: int) -> None:
+        pair = self._waits.get(message.channel)
+        if pair is None:
+            pair = self._waits[message.channel] = (array("q"), array("q"))
+        pair[0].append(message.waited)
+        pair[1].append(waited)
+
+    def outcome(self, result: Result, slots: int, began_at: int, limits: Mapping[str, dict[str, Any]]) -> Outcome:
+        names = sorted({*self._waits, *result.left})
+        nothing = (array("q"), array("q"))
+        channels = {name: waits(*self._waits.get(name, nothing), result.left.get(name, 0)) for name in names}
+        actual = array("q", (wait for pair in self._waits.values() for wait in pair[0]))
+        simulated = array("q", (wait for pair in self._waits.values() for wait in pair[1]))
+        off = [abs(was - is_now) for was, is_now in zip(actual, simulated, strict=True)]
+        return Outcome(
+            slots=slots,
+            all=waits(actual, simulated, sum(result.left.values())),
+            channels=channels,
+            off=percentiles(off),
+            utilization=result.busy / max(slots * (result.ended_at - began_at), 1),
+            limits={name: limits[name] for name in names if name in limits},
+        )
+
+
+def waits(actual: Iterable[int], simulated: Iterable[int], left: int) -> Waits:
+    was = sorted(actual)
+    return Waits(len(was) + left, percentiles(was), percentiles(simulated), left)
+
+
+def percentiles(values: Iterable[int]) -> tuple[float, ...]:
+    """In seconds; those of PostgreSQL's percentile_disc. Empty: of nothing."""
+    ordered = sorted(values)
+    return tuple(ordered[max(-(-len(ordered) * p // 100) - 1, 0)] / SECOND for p in PERCENTILES) if ordered else ()

@@ -1,0 +1,94 @@
+"""The simulated line beside the real one: the same messages, served second by second, in the same order."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import channel_set, complete, dequeue
+from django_pgqueue.spark.simulate.engine import Message, Simulation
+from django_pgqueue.spark.simulate.limits import Limits
+from tests.lifecycle.conftest import pass_time, sql
+
+pytestmark = pytest.mark.django_db
+
+SECOND = 1_000_000
+STEPS = 40
+
+
+def make(chance: random.Random, limits: dict[str, Limits], messages: int) -> list[Message]:
+    """The same channels and messages in the database and for the simulation, all of them due now."""
+    for name, each in limits.items():
+        interval = None if each.release_interval is None else timedelta(microseconds=each.release_interval)
+        channel_set(
+            name,
+            max_concurrency=each.max_concurrency,
+            release_interval=interval,
+            release_burst=each.release_burst,
+            weight=each.weight,
+        )
+    channels = [*limits, *chance.choices(list(limits), k=messages - len(limits))]
+    priorities = [chance.randrange(3) for _ in channels]
+    rows = sql(
+        "SELECT id FROM pgqueue_enqueue_many(array_fill('h'::text, ARRAY[%s]), NULL, %s, p_priorities => %s)",
+        len(channels),
+        channels,
+        priorities,
+    )
+    return [
+        Message(id=key, channel=channel, rank=-priority, arrives_at=0, due_at=0, runs=(SECOND,))
+        for (key,), channel, priority in zip(rows, channels, priorities, strict=True)
+    ]
+
+
+def served_by_the_engine(slots: int) -> list[list[int]]:
+    """Ids by second. What was leased in one second is done in the next."""
+    seconds = []
+    for _ in range(STEPS):
+        leased = []
+        while len(leased) < slots and (got := dequeue(limit=slots - len(leased))):
+            leased += got
+        seconds.append([delivery.id for delivery in leased])
+        pass_time(seconds=1)
+        complete(leased)
+    return seconds
+
+
+def served_by_the_simulation(messages: list[Message], limits: dict[str, Limits], slots: int) -> list[list[int]]:
+    seconds: list[list[int]] = [[] for _ in range(STEPS)]
+
+    def record(message: Message, waited: int) -> None:
+        assert waited % SECOND == 0
+        seconds[waited // SECOND].append(message.id)
+
+    Simulation(limits, slots, record).run(messages)
+    return seconds
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_turns_weights_and_priorities_give_the_same_order(seed: int):
+    chance = random.Random(seed)
+    limits = {f"c{n}": Limits(weight=chance.randint(1, 4)) for n in range(chance.randint(1, 6))}
+    messages = make(chance, limits, 60)
+    slots = chance.choice([2, 3, 5, 8])
+    assert served_by_the_simulation(messages, limits, slots) == served_by_the_engine(slots)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_limits_and_rates_let_the_same_messages_through(seed: int):
+    chance = random.Random(seed)
+    limits = {
+        f"c{n}": Limits(
+            max_concurrency=chance.choice([None, 1, 2, 3]),
+            release_interval=chance.choice([None, SECOND, 2 * SECOND]),
+            release_burst=chance.randint(1, 3),
+            weight=chance.randint(1, 3),
+        )
+        for n in range(5)
+    }
+    messages = make(chance, limits, 40)
+    ours, engines = served_by_the_simulation(messages, limits, 100), served_by_the_engine(100)
+    # Which channel is first does not matter: there is room for all.
+    assert list(map(sorted, ours)) == list(map(sorted, engines))
