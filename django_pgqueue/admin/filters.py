@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
@@ -71,6 +71,24 @@ class ValueFilter(admin.SimpleListFilter):
             return queryset
         # PostgreSQL has no text with NUL, so nothing has this value.
         return queryset.none() if "\0" in value else queryset.filter(**{self.lookup: value})
+
+
+class OneOfFilter(admin.SimpleListFilter):
+    """One of few choices is always taken; there is no "all"."""
+
+    default = ""
+
+    def chosen(self) -> str:
+        value = self.value()
+        return value if value in dict(self.lookup_choices) else str(self.default)
+
+    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+        for value, title in self.lookup_choices:
+            yield {
+                "selected": self.chosen() == value,
+                "query_string": changelist.get_query_string({self.parameter_name: value}),
+                "display": title,
+            }
 
 
 class QueueFilter(ValueFilter):

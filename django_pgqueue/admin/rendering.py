@@ -147,6 +147,14 @@ def duration(value: timedelta) -> str:
     return ("-" if seconds < 0 else "") + "\N{NO-BREAK SPACE}".join(part for part in parts[:2] if part)
 
 
+def seconds(value: float | None) -> str | None:
+    return None if value is None else duration(timedelta(seconds=value))
+
+
+def number(value: object) -> str:
+    return format_html('<span class="pgqueue-number">{}</span>', f"{value:,}" if isinstance(value, int) else value)
+
+
 def name(text: object) -> str:
     """A name that may be long and without spaces."""
     return format_html('<span class="pgqueue-name">{}</span>', text)

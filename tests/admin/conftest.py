@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,11 +15,15 @@ from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
-from django_pgqueue.models import DeadLetter
+from django_pgqueue.models import BacklogForecast, DeadLetter, QueueMetric
 
-MODELS = ("queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule")
+MODELS = (
+    "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", "lake", "queuemetric",
+    "backlogforecast",
+)  # fmt: skip
 VIEW = tuple(f"view_{model}" for model in MODELS)
 # Tables that Django does not manage: its flush after a transactional test leaves them as they are.
 RUNTIME = "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure"
@@ -109,6 +114,20 @@ def make_dead(count: int = 1, *, reason: str = "refused", details: Any = None, *
         ids += [delivery.id for delivery in taken]
         left -= len(taken)
     return list(DeadLetter.objects.filter(pk__in=ids).order_by("pk"))
+
+
+def make_metric(**values: Any) -> QueueMetric:
+    """The rollup of a queue, if no channel or handler is given."""
+    counts = ("enqueued", "completed", "popped", "purged", "cancelled", "dead", "attempts", "retries", "sla_breaches")
+    given = {"grain": "hour", "bucket_at": timezone.now(), "queue": "default", "run_seconds": 0, "retry_seconds": 0}
+    return QueueMetric(**dict.fromkeys(counts, 0) | given | values)
+
+
+def make_forecast(**values: Any) -> BacklogForecast:
+    now = timezone.now()
+    given = {"queue": "default", "channel": "default", "computed_at": now, "hour_at": now + timedelta(hours=1)}
+    expected = {"expected_enqueued": 1, "expected_capacity": 1, "expected_backlog": 0}
+    return BacklogForecast(**given | expected | values)
 
 
 class Page(HTMLParser):

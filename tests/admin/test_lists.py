@@ -17,8 +17,19 @@ from django_pgqueue import NewMessage, channel_pause, channel_set, dequeue, enqu
 from django_pgqueue.admin.filters import ActiveChannelFilter
 from django_pgqueue.admin.live_counts import live_counts
 from django_pgqueue.admin.paginator import CappedCount, CappedPaginator
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, Worker
-from tests.admin.conftest import MODELS, address, make_dead
+from django_pgqueue.models import (
+    ArchivedMessage,
+    BacklogForecast,
+    Channel,
+    DeadLetter,
+    Lake,
+    Message,
+    Queue,
+    QueueMetric,
+    Schedule,
+    Worker,
+)
+from tests.admin.conftest import MODELS, address, make_dead, make_forecast, make_metric
 
 Pages = Callable[..., str]
 
@@ -45,6 +56,9 @@ def fill(count: int) -> None:
         Worker(name=f"w{pk}", hostname="h", pid=1, queues=["mail"], concurrency=1, version="1") for pk in ids
     )
     Schedule.objects.bulk_create(Schedule(name=f"s{pk}", handler="h", cron="@daily") for pk in ids)
+    Lake.objects.bulk_create(Lake(name=f"l{pk}", path="/lake", exported_xid=pk, rows={}) for pk in ids)
+    QueueMetric.objects.bulk_create(make_metric(bucket_at=now, queue=f"q{pk}") for pk in ids)
+    BacklogForecast.objects.bulk_create(make_forecast(channel=f"c{pk}") for pk in ids)
     queues = ["default", "mail", *(f"q{pk}" for pk in ids)]
     Queue.objects.bulk_create((Queue(name=name) for name in queues), ignore_conflicts=True)
 
@@ -165,6 +179,8 @@ def test_nonsense_in_the_address_finds_nothing_and_breaks_nothing(admin_client: 
         "archivedmessage": ["queue", "since", "q"],
         "channel": ["queue", "state", "q"],
         "worker": ["alive"],
+        "queuemetric": ["grain", "level", "queue", "channel"],
+        "backlogforecast": ["when", "queue"],
     }.items():
         for name in names:
             response = admin_client.get(address(model), {name: value}, follow=True)

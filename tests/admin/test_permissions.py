@@ -10,8 +10,19 @@ from django.test import Client
 from django.utils import timezone
 
 from django_pgqueue import channel_pause, enqueue, pop
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, Worker
-from tests.admin.conftest import MODELS, VIEW, act, address, make_dead
+from django_pgqueue.models import (
+    ArchivedMessage,
+    BacklogForecast,
+    Channel,
+    DeadLetter,
+    Lake,
+    Message,
+    Queue,
+    QueueMetric,
+    Schedule,
+    Worker,
+)
+from tests.admin.conftest import MODELS, VIEW, act, address, make_dead, make_forecast, make_metric
 
 ALLOWED = {
     ("channel", "pause"): "pause_channel",
@@ -48,12 +59,31 @@ def one_of_each() -> dict[str, int]:
         "archivedmessage": ArchivedMessage.objects.get().pk,
         "deadletter": letter.pk,
         "worker": worker.pk,
+        "lake": Lake.objects.create(name="nightly", path="/lake", exported_xid=1, rows={}).pk,
+        "queuemetric": saved(make_metric()),
+        "backlogforecast": saved(make_forecast()),
         "schedule": Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily").pk,
     }
 
 
+def saved(item: QueueMetric | BacklogForecast) -> int:
+    item.save()
+    return item.pk
+
+
 def everything() -> list[object]:
-    models = (Queue, Channel, Message, ArchivedMessage, DeadLetter, Worker, Schedule)
+    models = (
+        Queue,
+        Channel,
+        Message,
+        ArchivedMessage,
+        DeadLetter,
+        Worker,
+        Schedule,
+        Lake,
+        QueueMetric,
+        BacklogForecast,
+    )
     return [list(model.objects.order_by("pk").values()) for model in models]
 
 
@@ -127,7 +157,9 @@ def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[
     assert everything() == before
 
 
-@pytest.mark.parametrize("model", ["message", "archivedmessage", "deadletter", "worker"])
+@pytest.mark.parametrize(
+    "model", ["message", "archivedmessage", "deadletter", "worker", "queuemetric", "backlogforecast"]
+)
 def test_what_the_functions_own_nobody_edits(model: str, admin_client: Client, one_of_each: dict[str, int]) -> None:
     before = everything()
     change = address(model, one_of_each[model])

@@ -1,0 +1,72 @@
+"""What the lakes have taken over: how old their last export is, and what it brought."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db import models
+from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.models import Lake
+from django_pgqueue.models.expressions import ClockTimestamp
+
+LATE = timedelta(days=1, hours=1)
+"""An export each night is in time."""
+DAYS = 40
+
+
+@admin.register(Lake)
+class LakeAdmin(ReadOnlyAdmin):
+    """Exports write it. Whoever gives up a lake deletes its row: retention waits for every lake that is here."""
+
+    list_display = ["name_shown", "age", "exported_at", "archived", "dead", "path_shown"]
+    search_fields = ["name"]
+    sortable_by = ["name_shown", "exported_at"]
+    fields = ["name", "path", "exported_at", "age", "exported_xid", "archived", "dead", "days"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Lake]:
+        # By the clock that wrote exported_at: this host's may be wrong.
+        age = ExpressionWrapper(ClockTimestamp() - F("exported_at"), output_field=DurationField())
+        return super().get_queryset(request).annotate(behind=age)
+
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return admin.ModelAdmin.has_delete_permission(self, request, obj)
+
+    @admin.display(description=_("name"), ordering="name")
+    def name_shown(self, lake: Lake) -> str:
+        return rendering.name(lake.name)
+
+    @admin.display(description=_("path"))
+    def path_shown(self, lake: Lake) -> str:
+        return rendering.name(lake.path)
+
+    @admin.display(description=_("last export"))
+    def age(self, lake: Lake) -> str:
+        text = _("%s ago") % rendering.duration(lake.behind)
+        return rendering.badge(text, "late" if lake.behind > LATE else "good")
+
+    @admin.display(description=_("archived messages"))
+    def archived(self, lake: Lake) -> str:
+        return rendering.number(sum(rows_by_day(lake, "archive").values()))
+
+    @admin.display(description=_("dead letters"))
+    def dead(self, lake: Lake) -> str:
+        return rendering.number(sum(rows_by_day(lake, "dead_letter").values()))
+
+    @admin.display(description=_("archived messages by day"))
+    def days(self, lake: Lake) -> str:
+        newest = sorted(rows_by_day(lake, "archive").items(), reverse=True)[:DAYS]
+        lines = ((day, f"{rows:,}") for day, rows in newest)
+        return format_html('<ul class="pgqueue-times">{}</ul>', format_html_join("", "<li>{}: {}</li>", lines))
+
+
+def rows_by_day(lake: Lake, table: str) -> dict[str, int]:
+    found: Any = lake.rows.get(table) if isinstance(lake.rows, dict) else None
+    return {day: rows for day, rows in found.items() if isinstance(rows, int)} if isinstance(found, dict) else {}

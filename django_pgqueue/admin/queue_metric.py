@@ -1,0 +1,195 @@
+"""The rollups of the lake, as they were loaded: per hour and queue, unless other rows are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.admin.filters import OneOfFilter, QueueFilter
+from django_pgqueue.models import QueueMetric
+
+LEVELS = {
+    "queue": Q(channel=None),
+    "channel": Q(channel__isnull=False, handler=None),
+    "handler": Q(handler__isnull=False),
+}
+
+
+class GrainFilter(OneOfFilter):
+    title = _("per")
+    parameter_name = "grain"
+    default = QueueMetric.Grain.HOUR
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return QueueMetric.Grain.choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(grain=self.chosen())
+
+
+class LevelFilter(OneOfFilter):
+    """Rows of one level: those of a queue are not the sum of what its channels show."""
+
+    title = _("of each")
+    parameter_name = "level"
+    default = "queue"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [("queue", _("queue")), ("channel", _("channel")), ("handler", _("handler"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(LEVELS[self.chosen()])
+
+
+class ChannelFilter(admin.SimpleListFilter):
+    """The channel in the address, or none: there may be too many to offer."""
+
+    title = _("channel")
+    parameter_name = "channel"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [(self.value(), self.value())] if self.value() else []
+
+    def has_output(self) -> bool:
+        return bool(self.value())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        return queryset.none() if "\0" in value else queryset.filter(channel=value)
+
+
+@admin.register(QueueMetric)
+class QueueMetricAdmin(ReadOnlyAdmin):
+    """A queue leads to its channels, a channel to its handlers."""
+
+    list_display = [
+        "bucket_at",
+        "queue_shown",
+        "channel_shown",
+        "handler_shown",
+        "enqueued_shown",
+        "completed_shown",
+        "dead_shown",
+        "retries_shown",
+        "wait_p95",
+        "run_p95",
+        "total_p95",
+        "share",
+        "breaches_shown",
+    ]
+    list_filter = [GrainFilter, LevelFilter, QueueFilter, ChannelFilter]
+    ordering = ["-bucket_at", "queue", "channel", "handler"]
+    sortable_by = ["bucket_at"]
+    fieldsets = [
+        (None, {"fields": ["grain", "bucket_at", "queue", "channel", "handler"]}),
+        (_("Messages"), {"fields": ["enqueued", "completed", "popped", "purged", "cancelled", "dead", "dead_reasons"]}),
+        (_("Attempts"), {"fields": ["attempts", "retries", "retries_reasons", "retry_time"]}),
+        (_("Times (half of the messages, 95 %, 99 %)"), {"fields": ["wait", "run", "total", "run_time", "share"]}),
+        (_("SLA"), {"fields": ["promise", "sla_breaches"]}),
+    ]
+
+    def down(self, metric: QueueMetric, text: str, level: str, **chosen: str) -> str:
+        return self.link(
+            rendering.name(text),
+            "queuemetric_changelist",
+            grain=metric.grain,
+            level=level,
+            queue=metric.queue,
+            **chosen,
+        )
+
+    @admin.display(description=_("queue"))
+    def queue_shown(self, metric: QueueMetric) -> str:
+        return self.down(metric, metric.queue, "channel")
+
+    @admin.display(description=_("channel"), empty_value=_("all"))
+    def channel_shown(self, metric: QueueMetric) -> str | None:
+        if metric.channel is None:
+            return None
+        return self.down(metric, metric.channel, "handler", channel=metric.channel)
+
+    @admin.display(description=_("handler"), empty_value=_("all"))
+    def handler_shown(self, metric: QueueMetric) -> str | None:
+        return None if metric.handler is None else rendering.name(metric.handler)
+
+    @admin.display(description=_("enqueued"))
+    def enqueued_shown(self, metric: QueueMetric) -> str:
+        return rendering.number(metric.enqueued)
+
+    @admin.display(description=_("completed"))
+    def completed_shown(self, metric: QueueMetric) -> str:
+        return rendering.number(metric.completed)
+
+    @admin.display(description=_("dead"))
+    def dead_shown(self, metric: QueueMetric) -> str:
+        return rendering.number(metric.dead)
+
+    @admin.display(description=_("retries"))
+    def retries_shown(self, metric: QueueMetric) -> str:
+        return rendering.number(metric.retries)
+
+    @admin.display(description=_("wait p95"))
+    def wait_p95(self, metric: QueueMetric) -> str | None:
+        return rendering.seconds(metric.wait_p95_seconds)
+
+    @admin.display(description=_("run p95"))
+    def run_p95(self, metric: QueueMetric) -> str | None:
+        return rendering.seconds(metric.run_p95_seconds)
+
+    @admin.display(description=_("total p95"))
+    def total_p95(self, metric: QueueMetric) -> str | None:
+        return rendering.seconds(metric.total_p95_seconds)
+
+    @admin.display(description=_("capacity"))
+    def share(self, metric: QueueMetric) -> str | None:
+        """Of the time that the queue's handlers ran."""
+        return None if metric.capacity_share is None else f"{metric.capacity_share:.1%}"
+
+    @admin.display(description=_("SLA breaches"))
+    def breaches_shown(self, metric: QueueMetric) -> str | None:
+        return None if metric.sla_seconds is None else rendering.number(metric.sla_breaches)
+
+    @admin.display(description=_("waited"))
+    def wait(self, metric: QueueMetric) -> str:
+        return percentiles(metric, "wait")
+
+    @admin.display(description=_("ran"))
+    def run(self, metric: QueueMetric) -> str:
+        return percentiles(metric, "run")
+
+    @admin.display(description=_("from the enqueue to the end"))
+    def total(self, metric: QueueMetric) -> str:
+        return percentiles(metric, "total")
+
+    @admin.display(description=_("under lease"))
+    def run_time(self, metric: QueueMetric) -> str | None:
+        return rendering.seconds(metric.run_seconds)
+
+    @admin.display(description=_("in failed attempts"))
+    def retry_time(self, metric: QueueMetric) -> str | None:
+        return rendering.seconds(metric.retry_seconds)
+
+    @admin.display(description=_("promised within"))
+    def promise(self, metric: QueueMetric) -> str:
+        return rendering.seconds(metric.sla_seconds) or "-"
+
+    @admin.display(description=_("retries by error"))
+    def retries_reasons(self, metric: QueueMetric) -> str:
+        return rendering.pretty_json(metric.retries_by_reason)
+
+    @admin.display(description=_("dead letters by reason"))
+    def dead_reasons(self, metric: QueueMetric) -> str:
+        return rendering.pretty_json(metric.dead_by_reason)
+
+
+def percentiles(metric: QueueMetric, what: str) -> str:
+    found = [rendering.seconds(getattr(metric, f"{what}_p{percent}_seconds")) for percent in (50, 95, 99)]
+    return ", ".join(text or "-" for text in found)
