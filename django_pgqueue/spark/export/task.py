@@ -152,10 +152,11 @@ class Files:
         for folder in (self.folder / self.table, self.folder / self.table / f"day={day}"):
             folder.mkdir(exist_ok=True)
         path = folder / f"{uuid4().hex}.parquet"
-        dictionary = [name for name in DICTIONARY if name in schema.arrow_schema(self.table).names]
+        columns = schema.arrow_schema(self.table)
+        dictionary = [name for name in DICTIONARY if name in columns.names]
         return File(
             path,
-            pq.ParquetWriter(path, schema.arrow_schema(self.table), compression="zstd", use_dictionary=dictionary),
+            pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=dictionary, write_page_checksum=True),
         )
 
     def _close(self, day: date) -> None:

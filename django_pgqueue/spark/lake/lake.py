@@ -75,13 +75,17 @@ class Lake:
 
     @property
     def description(self) -> Description:
-        content = read_json(self.control / "lake.json")
+        path = self.control / "lake.json"
+        content = read_json(path)
         if content.get("format", 0) > schema.FORMAT:
             raise PipelineError(
                 f"The lake in {self.path} has format {content['format']}, this version knows {schema.FORMAT}: "
                 "use the version of pgqueue-django that wrote it, or a newer one."
             )
-        return Description(**(content | {"without": tuple(content.get("without", ()))}))
+        try:
+            return Description(**(content | {"without": tuple(content.get("without", ()))}))
+        except TypeError as error:
+            raise damaged(path, error) from None
 
     def describe(self, **changes: Any) -> None:
         """Change what lake.json says; while writing."""
@@ -116,7 +120,7 @@ class Lake:
     def partitions(self, table: str) -> list[str]:
         """Such as ``day=2026-11-21``, or ``grain=hour/day=2026-11-21``."""
         root = self.path / table
-        return sorted(path.relative_to(root).as_posix() for path in root.glob("**/day=*") if path.is_dir())
+        return sorted(path.relative_to(root).as_posix() for path in root.rglob("day=????-??-??") if path.is_dir())
 
     def files(self, table: str, days: Collection[date] | None = None) -> list[Path]:
         """The Parquet files of a table, of some days (UTC) or all, as the newest commit left them."""

@@ -1,0 +1,140 @@
+"""Check that the lake is whole: every committed file is there and can be read, with its rows, and nothing else is.
+
+With a source, named or in PGQUEUE_SOURCE, the days that the database still has are compared with it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from django_pgqueue.spark.arguments import add_lake, add_source
+
+if TYPE_CHECKING:
+    from django_pgqueue.spark.lake import File, Lake
+    from django_pgqueue.spark.source import Source
+
+REMEDY = "Remove what is damaged, then `export --rescan` writes anew the days that the archive still has."
+DEAD_LETTERS = """
+SELECT (d.dead_at AT TIME ZONE 'UTC')::date, count(*) FROM pgqueue_dead_letter AS d
+WHERE d.xid < %s::text::xid8 AND d.dead_at > '-infinity' AND d.dead_at < 'infinity' GROUP BY 1 ORDER BY 1
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_lake(parser)
+    add_source(parser)
+    parser.add_argument(
+        "--since",
+        type=date.fromisoformat,
+        default=date.min,
+        metavar="DAY",
+        help="only this day and later ones, as 2026-11-21: for a lake whose old days were removed",
+    )
+
+
+def run(args: Namespace) -> int:
+    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.source import VARIABLE, Source
+
+    lake = Lake.open(args.lake)
+    lake.settle()
+    committed = {path: file for path, file in committed_files(lake).items() if file.day >= args.since}
+    problems = list(find_problems(lake, committed, args.since))
+    rows = sum(file.rows for file in committed.values())
+    print(f"{len(committed):,} files, {rows:,} rows, {lake.head.number:,} commits.")
+    if args.source is not None or os.environ.get(VARIABLE):
+        source = Source.from_environment() if args.source is None else Source.parse(args.source)
+        problems += compare(lake, source, args.since)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        print(REMEDY, file=sys.stderr)
+        return 1
+    print("The lake is whole.")
+    return 0
+
+
+def committed_files(lake: Lake) -> dict[str, File]:
+    """By path, what all commits together say is there. Raises PipelineError when a commit is missing."""
+    from django_pgqueue.spark.errors import PipelineError
+
+    numbers = lake.commit_numbers()
+    if missing := sorted(set(range(1, lake.head.number + 1)) - set(numbers)):
+        raise PipelineError(f"{lake.commit_path(missing[0])} is missing: restore it from a backup.")
+    files: dict[str, File] = {}
+    for number in numbers:
+        commit = lake.commit(number)
+        for path in commit.removed:
+            files.pop(path, None)
+        files |= {file.path: file for file in commit.files}
+    return files
+
+
+def find_problems(lake: Lake, committed: dict[str, File], since: date) -> Iterator[str]:
+    from django_pgqueue.spark.schema import TABLES
+
+    for path, file in sorted(committed.items()):
+        if problem := look_at(lake, file):
+            yield f"{lake.path / path}: {problem}"
+    days = {day for day in (_days(lake)) if day >= since}
+    for table in TABLES:
+        for path in lake.files(table, days):
+            if path.relative_to(lake.path).as_posix() not in committed:
+                yield f"{path}: no commit knows it."
+
+
+def look_at(lake: Lake, file: File) -> str:
+    """What is wrong with a file; reads all of it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = lake.path / file.path
+    if not path.exists():
+        return "it is missing."
+    if path.stat().st_size != file.bytes:
+        return f"it has {path.stat().st_size:,} bytes, committed were {file.bytes:,}."
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            rows = sum(batch.num_rows for batch in parquet.iter_batches())
+    except (OSError, pa.ArrowException) as error:
+        return f"it cannot be read: {' '.join(str(error).split())}"
+    return "" if rows == file.rows else f"it has {rows:,} rows, committed were {file.rows:,}."
+
+
+def compare(lake: Lake, source: Source, since: date) -> Iterator[str]:
+    """Days of which lake and database differ, up to where the last export went."""
+    from django_pgqueue.spark.export.archive import find_partitions
+    from django_pgqueue.spark.export.register import check_identity
+    from django_pgqueue.spark.export.repair import rows_in_database
+
+    check_identity(lake, source.identity(), adopt=False)
+    exported = lake.state.get("exported_xid", 0)
+    counted = {table: lake.state.get("rows", {}).get(table, {}) for table in ("archive", "dead_letter")}
+    with source.connect() as connection, source.errors():
+        partitions = [part for part in find_partitions(connection) if part.day and part.day >= since and part.blocks]
+        for partition in partitions:
+            there, here = rows_in_database(connection, partition, exported), _rows(counted["archive"], partition.day)
+            if there != here:
+                yield f"archive of {partition.day}: the lake has {here:,} rows, the database {there:,}."
+        for day, there in connection.execute(DEAD_LETTERS, [exported]):
+            # Those that retention has deleted are still in the lake.
+            if day >= since and there > _rows(counted["dead_letter"], day):
+                here = _rows(counted["dead_letter"], day)
+                yield f"dead letters of {day}: the lake has {here:,}, the database {there:,}."
+    print(f"Compared with the database: {len(partitions):,} days, up to transaction {exported:,}.")
+
+
+def _rows(counted: dict[str, int], day: date) -> int:
+    return counted.get(day.isoformat(), 0)
+
+
+def _days(lake: Lake) -> set[date]:
+    from django_pgqueue.spark.lake.commit import day_of
+    from django_pgqueue.spark.schema import TABLES
+
+    return {day_of(partition) for table in TABLES for partition in lake.partitions(table)}
