@@ -14,10 +14,11 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import BaseAdmin, LeanChangeList
-from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.base import LeanChangeList
+from django_pgqueue.admin.confirmation import confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
+from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.channel_pause import channel_pause
@@ -80,7 +81,7 @@ class ChannelChangeList(LeanChangeList):
 
 
 @admin.register(Channel)
-class ChannelAdmin(BaseAdmin):
+class ChannelAdmin(PausableAdmin):
     form = ChannelForm
     list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]
@@ -88,6 +89,7 @@ class ChannelAdmin(BaseAdmin):
     search_fields = ["name"]
     sortable_by = ["name_shown", "queue"]
     actions = ["pause", "resume", "purge", "release"]
+    pause_consequence = _("Nothing more of these channels is delivered until you resume them. Enqueue goes on.")
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LeanChangeList]:
@@ -113,9 +115,6 @@ class ChannelAdmin(BaseAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
         """Never: a channel is released, drains, and is then removed by pgqueue_prune."""
         return False
-
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.pause_channel")
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.purge_channel")
@@ -175,38 +174,11 @@ class ChannelAdmin(BaseAdmin):
             channel=channel.pk,
         )
 
-    @admin.action(description=_("Pause selected channels"), permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
-        form = ReasonForm(request.POST if is_confirmed(request) else None)
-        if not form.is_valid():
-            return confirm(
-                self,
-                request,
-                queryset,
-                action="pause",
-                title=_("Pause channels"),
-                consequence=_("Nothing more of these channels is delivered until you resume them. Enqueue goes on."),
-                button=_("Pause"),
-                form=form,
-            )
-        reason = form.cleaned_data["reason"]
+    def pause_one(self, item: Channel, reason: str, *, using: str) -> None:
+        channel_pause(item.name, item.queue, reason=reason, using=using)
 
-        def act(channel: Channel) -> str:
-            channel_pause(channel.name, channel.queue, reason=reason, using=queryset.db)
-            return _("Paused: %s") % reason
-
-        done = self.apply(request, queryset, act, using=queryset.db)
-        self.tell(request, ngettext("%d channel is paused.", "%d channels are paused.", len(done)), len(done))
-        return None
-
-    @admin.action(description=_("Resume selected channels"), permissions=["pause"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Channel]) -> None:
-        def act(channel: Channel) -> str:
-            channel_resume(channel.name, channel.queue, using=queryset.db)
-            return _("Resumed.")
-
-        done = self.apply(request, queryset.exclude(paused_at=None), act, using=queryset.db)
-        self.tell(request, ngettext("%d channel is resumed.", "%d channels are resumed.", len(done)), len(done))
+    def resume_one(self, item: Channel, *, using: str) -> None:
+        channel_resume(item.name, item.queue, using=using)
 
     @admin.action(description=_("Purge selected channels"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:

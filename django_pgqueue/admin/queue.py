@@ -6,15 +6,12 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import BaseAdmin
-from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
 from django_pgqueue.admin.filters import QUEUES
+from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_resume import queue_resume
@@ -25,13 +22,16 @@ MOST = 1_000
 
 
 @admin.register(Queue)
-class QueueAdmin(BaseAdmin):
+class QueueAdmin(PausableAdmin):
     list_display = ["name_shown", "state", "events"]
     search_fields = ["name"]
     sortable_by = ["name_shown"]
     fields = ["name", "events", "paused_at", "pause_reason"]
     readonly_fields = ["name", "paused_at", "pause_reason"]
     actions = ["pause", "resume"]
+    pause_consequence = _(
+        "Nothing more of these queues is delivered to any worker until you resume them. Enqueue goes on."
+    )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         self.add_missing()
@@ -55,9 +55,6 @@ class QueueAdmin(BaseAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
         return False
 
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.pause_queue")
-
     @admin.display(description=_("name"), ordering="name")
     def name_shown(self, queue: Queue) -> str:
         return rendering.name(queue.name)
@@ -68,37 +65,8 @@ class QueueAdmin(BaseAdmin):
             return rendering.paused(queue.pause_reason)
         return rendering.badge(_("open"), "good")
 
-    @admin.action(description=_("Pause selected queues"), permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
-        form = ReasonForm(request.POST if is_confirmed(request) else None)
-        if not form.is_valid():
-            return confirm(
-                self,
-                request,
-                queryset,
-                action="pause",
-                title=_("Pause queues"),
-                consequence=_(
-                    "Nothing more of these queues is delivered to any worker until you resume them. Enqueue goes on."
-                ),
-                button=_("Pause"),
-                form=form,
-            )
-        reason = form.cleaned_data["reason"]
+    def pause_one(self, item: Queue, reason: str, *, using: str) -> None:
+        queue_pause(item.name, reason=reason, using=using)
 
-        def act(queue: Queue) -> str:
-            queue_pause(queue.name, reason=reason, using=queryset.db)
-            return _("Paused: %s") % reason
-
-        done = self.apply(request, queryset, act, using=queryset.db)
-        self.tell(request, ngettext("%d queue is paused.", "%d queues are paused.", len(done)), len(done))
-        return None
-
-    @admin.action(description=_("Resume selected queues"), permissions=["pause"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
-        def act(queue: Queue) -> str:
-            queue_resume(queue.name, using=queryset.db)
-            return _("Resumed.")
-
-        done = self.apply(request, queryset.exclude(paused_at=None), act, using=queryset.db)
-        self.tell(request, ngettext("%d queue is resumed.", "%d queues are resumed.", len(done)), len(done))
+    def resume_one(self, item: Queue, *, using: str) -> None:
+        queue_resume(item.name, using=using)

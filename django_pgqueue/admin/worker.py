@@ -7,14 +7,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
 from django.db.models.functions import Coalesce
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import ReadOnlyAdmin
-from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.conf import settings
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
@@ -39,7 +38,7 @@ class AliveFilter(admin.SimpleListFilter):
 
 
 @admin.register(Worker)
-class WorkerAdmin(ReadOnlyAdmin):
+class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     """A worker that was silent for longer than LEASE has lost its messages: they are delivered to others."""
 
     list_display = [
@@ -60,6 +59,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     search_fields = ["name"]
     sortable_by = ["name_shown", "started_at"]
     actions = ["pause", "resume"]
+    pause_consequence = _("They take no more messages until you resume them, and end what they have.")
     fields = [
         "name",
         "alive",
@@ -119,43 +119,13 @@ class WorkerAdmin(ReadOnlyAdmin):
     def memory(self, worker: Worker) -> str:
         return "-" if worker.memory_bytes is None else filesizeformat(worker.memory_bytes)
 
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.pause_worker")
-
-    @admin.action(description=_("Pause selected workers"), permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Worker]) -> HttpResponse | None:
-        form = ReasonForm(request.POST if is_confirmed(request) else None)
-        if not form.is_valid():
-            return confirm(
-                self,
-                request,
-                queryset,
-                action="pause",
-                title=_("Pause workers"),
-                consequence=_("They take no more messages until you resume them, and end what they have."),
-                button=_("Pause"),
-                form=form,
-            )
-        reason = form.cleaned_data["reason"]
-
-        def act(worker: Worker) -> str:
-            row = Worker.objects.using(queryset.db).filter(pk=worker.pk)
-            row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
-            return _("Paused: %s") % reason
-
-        done = self.apply(request, queryset, act, using=queryset.db)
-        self.tell(request, ngettext("%d worker is paused.", "%d workers are paused.", len(done)), len(done))
-        return None
-
-    @admin.action(description=_("Resume selected workers"), permissions=["pause"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Worker]) -> None:
-        def act(worker: Worker) -> str:
-            Worker.objects.using(queryset.db).filter(pk=worker.pk).update(paused_at=None, pause_reason="")
-            return _("Resumed.")
-
-        done = self.apply(request, queryset.exclude(paused_at=None), act, using=queryset.db)
-        self.tell(request, ngettext("%d worker is resumed.", "%d workers are resumed.", len(done)), len(done))
-
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, worker: Worker) -> str:
         return _("%s ago") % rendering.duration(worker.silent_for)
+
+    def pause_one(self, item: Worker, reason: str, *, using: str) -> None:
+        row = Worker.objects.using(using).filter(pk=item.pk)
+        row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
+
+    def resume_one(self, item: Worker, *, using: str) -> None:
+        Worker.objects.using(using).filter(pk=item.pk).update(paused_at=None, pause_reason="")
