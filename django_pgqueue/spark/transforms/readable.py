@@ -1,0 +1,32 @@
+"""Spark's pages about a file that it cannot read, in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import Lake
+
+UNREADABLE = re.compile(
+    r"(?:FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|PATH_NOT_FOUND)\b.*?(?:file:)?(/\S+\.parquet)", re.S
+)
+
+
+@contextmanager
+def readable(lake: Lake) -> Iterator[None]:
+    """Raises PipelineError, with the name of the file, when Spark cannot read one of the lake."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        if found := UNREADABLE.search(str(error)):
+            path = unquote(found[1])
+            raise PipelineError(
+                f"{path} cannot be read, it is damaged or gone: see what else is with verify, restore it from a backup, "
+                "or remove it and run export --rescan."
+            ) from None
+        raise

@@ -1,0 +1,123 @@
+"""The metrics of the lake: computed anew for the days that changed, and only for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from django_pgqueue.spark.lake import Lake, Staged
+from django_pgqueue.spark.lake.writing import Writing
+
+from .readable import readable
+from .touched import MESSAGES, Touched, find_touched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GRAINS = ("minute", "hour", "day")
+SQL = Path(__file__).with_name("rollup.sql")
+# Messages that are computed at once: what Spark sorts on disk, and what a killed run has to do again.
+BATCH = 5_000_000
+# Percentiles of up to half as many messages are exact, those of more are off by one rank in as many.
+ACCURACY = 100_000
+# Percentiles of a group need some megabytes: one group after the other, sorted on disk, instead of all in memory.
+ONE_BY_ONE = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1"}
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """``days``: those that were computed, the newest first; ``rows``: of metrics."""
+
+    days: tuple[date, ...] = ()
+    rows: int = 0
+
+
+def rollup(
+    spark: SparkSession,
+    lake: Lake,
+    sla: Mapping[str, timedelta] | None = None,
+    *,
+    everything: bool = False,
+    done: Callable[[int, int], None] = lambda days, of: None,
+) -> Rolled:
+    """Compute the metrics of the days that changed since the last rollup; ``everything``: of all days.
+
+    ``sla``: how long messages may take, by "queue" or "queue/channel". Each batch of days is a commit of its own: a run
+    that is killed goes on where it stopped. ``done`` is told after each batch how many days are done, and of how many.
+    Raises PipelineError: somebody else writes the lake, a file cannot be read.
+    """
+    with lake.writing() as writing:
+        touched = find_touched(lake, everything=everything)
+        days, rows = sorted(touched.days, reverse=True), 0
+        for batch in batches(days, _messages(lake)):
+            with readable(lake):
+                files = _write(metrics(spark, lake, batch, touched, sla or {}), writing)
+            touched.days -= {*batch}
+            replaced = [("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch]
+            writing.commit("rollup", files, replace=replaced, state=touched.state())
+            rows += sum(file.rows for file in files)
+            done(len(days) - len(touched.days), len(days))
+    return Rolled(tuple(days), rows)
+
+
+def batches(days: list[date], messages: Mapping[date, int], most: int = BATCH) -> Iterator[list[date]]:
+    """Days that are computed together: as many as have ``most`` messages, but one at least."""
+    batch: list[date] = []
+    total = 0
+    for day in days:
+        if batch and total + messages.get(day, 0) > most:
+            yield batch
+            batch, total = [], 0
+        batch.append(day)
+        total += messages.get(day, 0)
+    if batch:
+        yield batch
+
+
+def metrics(
+    spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
+) -> DataFrame:
+    """The rows of these days, with `day`: all grains, and all levels from the queue to the handler."""
+    return spark.sql(
+        SQL.read_text(encoding="utf-8"),
+        args={"sla": json.dumps({name: limit // MICROSECOND for name, limit in sla.items()}), "accuracy": ACCURACY},
+        archive=lake.read(spark, "archive", days),
+        dead_letter=lake.read(spark, "dead_letter", days),
+        created=_created(spark, lake, days, touched),
+    )
+
+
+def _created(spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched) -> DataFrame:
+    """The messages that were created on these days, whenever they were settled."""
+    from pyspark.sql import functions as f
+
+    archive, dead_letters = (
+        lake.read(spark, table, touched.settled_on(days)).select("queue", "channel", "handler", "created_at")
+        for table in MESSAGES
+    )
+    return archive.union(dead_letters).where(f.to_date("created_at").isin([*days]))
+
+
+def _messages(lake: Lake) -> dict[date, int]:
+    """How many the lake has, by day of settlement."""
+    counted: dict[date, int] = {}
+    for days in lake.state.get("rows", {}).values():
+        for day, rows in days.items():
+            counted[date.fromisoformat(day)] = counted.get(date.fromisoformat(day), 0) + rows
+    return counted
+
+
+def _write(frame: DataFrame, writing: Writing) -> list[Staged]:
+    # One file for each grain and day; a channel's rows lie together in it.
+    (
+        frame.repartition("grain", "day")
+        .sortWithinPartitions("grain", "day", "queue", "channel", "handler", "bucket_at")
+        .write.partitionBy("grain", "day")
+        .parquet(f"{writing.folder}/metrics", mode="overwrite", compression="zstd")
+    )
+    return writing.collect("metrics")

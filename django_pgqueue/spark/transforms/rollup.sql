@@ -1,0 +1,115 @@
+-- Metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each channel (handler NULL) and
+-- each handler: percentiles of parts do not add up to those of the whole.
+-- Tables: {archive}, {dead_letter}: what was settled on these days; {created}: what was created on them, whenever it was settled.
+-- Parameters: :sla, a JSON object of microseconds by "queue" or "queue/channel"; :accuracy of percentile_approx: a percentile of up to
+--   accuracy / 2 values is exact (percentile_disc), of more it is off by one in accuracy of the ranks at most.
+WITH settled AS (
+    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, archived_at AS settled_at, outcome,
+        CAST(NULL AS STRING) AS reason, attempts, errors
+    FROM {archive}
+    UNION ALL
+    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, dead_at, 'dead', coalesce(reason, 'unknown'), attempts, errors
+    FROM {dead_letter}
+),
+-- Errors are what callers of SQL functions say: whatever cannot be read counts as unknown.
+parsed AS (
+    SELECT s.*,
+        from_json(s.errors, 'ARRAY<STRUCT<attempt: STRING, at: STRING, leased_at: STRING, type: STRING>>') AS failed,
+        from_json(:sla, 'MAP<STRING, BIGINT>') AS sla
+    FROM settled AS s
+),
+-- put_back: the failed attempt was followed by another one, or by the wait for it. Otherwise its time is that of the last lease.
+measured AS (
+    SELECT p.queue, p.channel, p.handler, p.settled_at, p.outcome, p.reason, p.attempts,
+        coalesce(try_element_at(p.sla, concat(p.queue, '/', p.channel)), try_element_at(p.sla, p.queue)) AS sla,
+        unix_micros(p.leased_at) - unix_micros(p.dequeue_at) AS wait,
+        unix_micros(p.settled_at) - unix_micros(p.leased_at) AS run,
+        CASE WHEN p.leased_at IS NOT NULL THEN unix_micros(p.settled_at) - unix_micros(p.created_at) END AS total,
+        transform(
+            coalesce(p.failed, array()),
+            f -> struct(
+                coalesce(f.type, 'unknown') AS reason,
+                coalesce(unix_micros(try_cast(f.at AS TIMESTAMP)) - unix_micros(try_cast(f.leased_at AS TIMESTAMP)), 0) AS micros,
+                p.leased_at IS NULL OR coalesce(f.attempt <> CAST(p.attempts AS STRING), true) AS put_back)) AS failed
+    FROM parsed AS p
+),
+events AS (
+    SELECT m.queue, m.channel, m.handler, m.settled_at AS at, 0 AS enqueued, m.outcome, m.attempts, m.wait, m.run, m.total,
+        size(filter(m.failed, f -> f.put_back)) AS retries,
+        coalesce(m.run, 0) + aggregate(filter(m.failed, f -> f.put_back), 0L, (sum, f) -> sum + f.micros) AS busy,
+        aggregate(m.failed, 0L, (sum, f) -> sum + f.micros) AS wasted,
+        m.sla IS NOT NULL AND m.outcome = 'dead' OR m.total > m.sla AS breach
+    FROM measured AS m
+    UNION ALL
+    SELECT c.queue, c.channel, c.handler, c.created_at, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM {created} AS c
+),
+counted AS (
+    SELECT b.grain, b.bucket_at, e.queue, e.channel, e.handler,
+        sum(e.enqueued) AS enqueued,
+        count_if(e.outcome = 'completed') AS completed,
+        count_if(e.outcome = 'popped') AS popped,
+        count_if(e.outcome = 'purged') AS purged,
+        count_if(e.outcome = 'cancelled') AS cancelled,
+        count_if(e.outcome = 'dead') AS dead,
+        coalesce(sum(e.attempts), 0) AS attempts,
+        coalesce(sum(e.retries), 0) AS retries,
+        percentile_approx(e.wait, array(0.5D, 0.95D, 0.99D), :accuracy) AS wait,
+        percentile_approx(e.run, array(0.5D, 0.95D, 0.99D), :accuracy) AS run,
+        percentile_approx(e.total, array(0.5D, 0.95D, 0.99D), :accuracy) AS total,
+        coalesce(sum(e.busy), 0) AS busy,
+        coalesce(sum(e.wasted), 0) AS wasted,
+        count_if(e.breach) AS breaches
+    FROM events AS e
+    LATERAL VIEW inline(array(
+        struct('minute', date_trunc('minute', e.at)),
+        struct('hour', date_trunc('hour', e.at)),
+        struct('day', date_trunc('day', e.at)))) b AS grain, bucket_at
+    GROUP BY GROUPING SETS (
+        (b.grain, b.bucket_at, e.queue),
+        (b.grain, b.bucket_at, e.queue, e.channel),
+        (b.grain, b.bucket_at, e.queue, e.channel, e.handler))
+),
+reasons AS (
+    SELECT m.queue, m.channel, m.handler, m.settled_at AS at, f.reason, 1 AS retries, 0 AS dead
+    FROM measured AS m
+    LATERAL VIEW explode(filter(m.failed, f -> f.put_back)) x AS f
+    UNION ALL
+    SELECT m.queue, m.channel, m.handler, m.settled_at, m.reason, 0, 1 FROM measured AS m WHERE m.outcome = 'dead'
+),
+reasons_counted AS (
+    SELECT b.grain, b.bucket_at, r.queue, r.channel, r.handler, r.reason, sum(r.retries) AS retries, sum(r.dead) AS dead
+    FROM reasons AS r
+    LATERAL VIEW inline(array(
+        struct('minute', date_trunc('minute', r.at)),
+        struct('hour', date_trunc('hour', r.at)),
+        struct('day', date_trunc('day', r.at)))) b AS grain, bucket_at
+    GROUP BY GROUPING SETS (
+        (b.grain, b.bucket_at, r.queue, r.reason),
+        (b.grain, b.bucket_at, r.queue, r.channel, r.reason),
+        (b.grain, b.bucket_at, r.queue, r.channel, r.handler, r.reason))
+),
+reasons_gathered AS (
+    SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler,
+        map_from_entries(array_sort(collect_list(struct(c.reason, c.retries)) FILTER (WHERE c.retries > 0))) AS retries_by_reason,
+        map_from_entries(array_sort(collect_list(struct(c.reason, c.dead)) FILTER (WHERE c.dead > 0))) AS dead_by_reason
+    FROM reasons_counted AS c
+    GROUP BY c.grain, c.bucket_at, c.queue, c.channel, c.handler
+)
+SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.completed, c.popped, c.purged, c.cancelled, c.dead, c.attempts,
+    c.retries,
+    c.wait[0] / 1e6D AS wait_p50_seconds, c.wait[1] / 1e6D AS wait_p95_seconds, c.wait[2] / 1e6D AS wait_p99_seconds,
+    c.run[0] / 1e6D AS run_p50_seconds, c.run[1] / 1e6D AS run_p95_seconds, c.run[2] / 1e6D AS run_p99_seconds,
+    c.total[0] / 1e6D AS total_p50_seconds, c.total[1] / 1e6D AS total_p95_seconds, c.total[2] / 1e6D AS total_p99_seconds,
+    c.busy / 1e6D AS run_seconds,
+    c.busy / nullif(sum(c.busy) FILTER (WHERE c.channel IS NULL) OVER (PARTITION BY c.grain, c.bucket_at, c.queue), 0) AS capacity_share,
+    c.wasted / 1e6D AS retry_seconds,
+    coalesce(try_element_at(s.sla, concat(c.queue, '/', c.channel)), try_element_at(s.sla, c.queue)) / 1e6D AS sla_seconds,
+    c.breaches AS sla_breaches,
+    coalesce(g.retries_by_reason, map()) AS retries_by_reason,
+    coalesce(g.dead_by_reason, map()) AS dead_by_reason,
+    to_date(c.bucket_at) AS day
+FROM counted AS c
+CROSS JOIN (SELECT from_json(:sla, 'MAP<STRING, BIGINT>') AS sla) AS s
+LEFT JOIN reasons_gathered AS g
+    ON g.grain = c.grain AND g.bucket_at = c.bucket_at AND g.queue = c.queue AND g.channel <=> c.channel AND g.handler <=> c.handler

@@ -1,0 +1,26 @@
+"""How long messages may take: the options ``--sla default=30s --sla default/tenant-7=5m``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django_pgqueue.spark.errors import PipelineError
+
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
+
+
+def parse_sla(entries: Iterable[str]) -> dict[str, timedelta]:
+    """Durations by "queue" or "queue/channel", from texts such as "default=30s". Raises PipelineError."""
+    return dict(_entry(entry) for entry in entries)
+
+
+def _entry(entry: str) -> tuple[str, timedelta]:
+    # Names may hold = themselves.
+    name, separator, duration = entry.rpartition("=")
+    match = DURATION.fullmatch(duration.strip())
+    if not separator or not name or match is None or float(match[1]) == 0:
+        raise PipelineError(f"--sla {entry!r} is not understood: give QUEUE=30s or QUEUE/CHANNEL=5m (ms, s, m, h, d).")
+    return name, timedelta(seconds=float(match[1]) * UNITS[match[2] or "s"])
