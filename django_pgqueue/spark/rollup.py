@@ -5,7 +5,6 @@ With a source, metrics and forecast are loaded into its database, where the admi
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 
 from .arguments import add_engine, add_lake, engine
@@ -19,7 +18,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=DURATION",
-        help="how long messages of a queue, or of QUEUE/CHANNEL, may take from enqueue to the end: default=30s; repeatable",
+        help="how long messages of a queue, or of QUEUE/CHANNEL, may take from enqueue to the end: default=30s; "
+        "may be repeated",
     )
     parser.add_argument("--all", action="store_true", help="compute all days anew, as after a change of --sla")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ MIXED = {
     "created_at": "{day} - interval '1 hour' + i * interval '47.123457 seconds'",
     "dequeue_at": "{created_at} + (i * 7919 % 1009) * interval '1.000003 milliseconds'",
     "leased_at": "{dequeue_at} + (i * 104729 % 10007) * interval '1 millisecond'",
-    "errors": "CASE WHEN i % 3 > 0 THEN jsonb_build_array(jsonb_build_object('attempt', 1, 'at', {created_at} + interval "
-    "'1.5 seconds', 'leased_at', {created_at} + interval '250 milliseconds', 'type', 'Error' || i % 4)) END",
+    "errors": "CASE WHEN i % 3 > 0 THEN jsonb_build_array(jsonb_build_object('attempt', 1, 'type', 'Error' || i % 4,"
+    " 'leased_at', {created_at} + interval '250 milliseconds', 'at', {created_at} + interval '1.5 seconds')) END",
 }
 
 

@@ -26,7 +26,7 @@ def readable(lake: Lake) -> Iterator[None]:
         if found := UNREADABLE.search(str(error)):
             path = unquote(found[1])
             raise PipelineError(
-                f"{path} cannot be read, it is damaged or gone: see what else is with verify, restore it from a backup, "
-                "or remove it and run export --rescan."
+                f"{path} cannot be read, it is damaged or gone: see with verify what else is, and restore it from a "
+                "backup, or remove it and run export --rescan."
             ) from None
         raise

@@ -1,8 +1,8 @@
-"""Which days a rollup has to compute anew: those on which messages were settled or created that came since the last one.
+"""Which days a rollup has to compute: those on which messages were settled or created that the last one did not know.
 
-State of the lake that is kept here: ``rolled_up``, the commit up to which days were looked for; ``rollup_pending``, days
-that are known but not computed yet; ``created_days``, by day of settlement the other days on which its messages were
-created.
+What the state of the lake keeps for it: ``rolled_up``, the commit up to which days were looked for; ``rollup_pending``,
+days that are known but not computed yet; ``created_days``, by day of settlement the other days on which its messages
+were created.
 """
 
 from __future__ import annotations
