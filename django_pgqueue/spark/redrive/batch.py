@@ -1,0 +1,152 @@
+"""Some thousand dead letters, put back in one transaction; what is refused is told apart from the rest."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+
+from .tally import Tally
+
+REDRIVE = "SELECT old_id FROM pgqueue_redrive(%s::bigint[], %s::text, NULL, %s::jsonb[])"
+STATES = "SELECT id, redriven_at FROM pgqueue_dead_letter WHERE id = ANY (%s::bigint[])"
+CHANNELS = "SELECT id, queue, channel FROM pgqueue_dead_letter WHERE id = ANY (%s::bigint[])"
+CLOSED = """
+SELECT d.id,
+    CASE WHEN c.id IS NULL THEN 'does not exist' ELSE 'has been released' END || ' in queue "' || d.queue || '"',
+    coalesce(%s, d.channel)
+FROM pgqueue_dead_letter AS d
+LEFT JOIN pgqueue_channel AS c ON c.queue = d.queue AND c.name = coalesce(%s, d.channel)
+WHERE d.id = ANY (%s::bigint[]) AND d.redriven_at IS NULL AND (c.id IS NULL OR c.released_at IS NOT NULL)
+"""
+# Channel not found, full, released, busy; invalid argument.
+REFUSALS = ("PGQ03", "PGQ04", "PGQ05", "PGQ06", "PGQ07")
+HELD = "another session holds it"
+# Seconds between attempts at letters that somebody holds: it may be this very task, run twice by Spark.
+WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)
+
+
+class Letter(NamedTuple):
+    """``payload``: JSON text that replaces the old one; None keeps it."""
+
+    id: int
+    payload: str | None = None
+
+
+def redrive_batch(
+    connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, began_at: datetime
+) -> Tally:
+    """Put them back, once. ``began_at``: when the job began, by the clock of the database: what has been redriven since
+    then counts as redriven, for a task that failed may have done it before it was tried again."""
+    tally = Tally(selected=len(letters))
+    left = list(letters)
+    for wait in WAITS:
+        redriven, accepted = _accepted(connection, left, channel, tally)
+        tally.redriven += len(redriven)
+        held = _explain(connection, accepted - redriven, began_at, tally)
+        left = [letter for letter in left if letter.id in held]
+        if not left:
+            return tally
+        time.sleep(wait)
+    tally.refuse(HELD, len(left))
+    return tally
+
+
+def look(connection: psycopg.Connection[Any], ids: Sequence[int], channel: str | None, began_at: datetime) -> Tally:
+    """What `redrive_batch` would do, but for channels that become full. Changes nothing."""
+    tally = Tally(selected=len(ids))
+    closed = defaultdict(list)
+    for key, problem, name in connection.execute(CLOSED, [channel, channel, list(ids)]):
+        closed[f'channel "{name}" {problem}'].append(key)
+    refused: set[int] = set()
+    for reason, keys in sorted(closed.items()):
+        tally.refuse(reason, len(keys))
+        refused.update(keys)
+    states = _states(connection, ids)
+    tally.gone = sum(key not in states for key in ids)
+    tally.already = sum(states.get(key) is not None for key in ids)
+    tally.redriven = len(ids) - tally.gone - tally.already - tally.refused
+    return tally
+
+
+def _accepted(
+    connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, tally: Tally
+) -> tuple[set[int], set[int]]:
+    """The ids that were redriven now, and those that nobody refused."""
+    try:
+        return _call(connection, letters, channel), {letter.id for letter in letters}
+    except psycopg.Error as error:
+        if not _is_refusal(error):
+            raise
+        refusal = error
+    # One bad letter, or one full channel, must not stop the others.
+    parts = _good_payloads(connection, letters, tally) if _is_data(refusal) else _by_channel(connection, letters)
+    if len(parts) == 1 and len(parts[0]) == len(letters):
+        tally.refuse(_told(refusal), len(letters))
+        return set(), set()
+    done: set[int] = set()
+    kept: set[int] = set()
+    for part in parts:
+        now, accepted = _accepted(connection, part, channel, tally)
+        done |= now
+        kept |= accepted
+    return done, kept
+
+
+def _call(connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None) -> set[int]:
+    payloads = [letter.payload for letter in letters]
+    given = payloads if any(payload is not None for payload in payloads) else None
+    return {key for (key,) in connection.execute(REDRIVE, [[letter.id for letter in letters], channel, given])}
+
+
+def _by_channel(connection: psycopg.Connection[Any], letters: Sequence[Letter]) -> list[list[Letter]]:
+    places = {key: place for key, *place in connection.execute(CHANNELS, [[letter.id for letter in letters]])}
+    groups: defaultdict[tuple[str, ...], list[Letter]] = defaultdict(list)
+    for letter in letters:
+        groups[tuple(places.get(letter.id, ()))].append(letter)
+    return [groups[place] for place in sorted(groups)]
+
+
+def _good_payloads(connection: psycopg.Connection[Any], letters: Sequence[Letter], tally: Tally) -> list[list[Letter]]:
+    good = []
+    for letter in letters:
+        try:
+            connection.execute("SELECT %s::jsonb", [letter.payload])
+            good.append(letter)
+        except psycopg.DataError as error:
+            tally.refuse(f"dead letter {letter.id} has no valid payload: {_told(error)}", 1)
+    return [good] if good else []
+
+
+def _explain(connection: psycopg.Connection[Any], ids: set[int], began_at: datetime, tally: Tally) -> set[int]:
+    """Count what nobody refused and was not redriven now. Returns the letters that another session holds."""
+    if not ids:
+        return set()
+    states = _states(connection, ids)
+    held = {key for key, redriven_at in states.items() if redriven_at is None}
+    ours = {key for key, redriven_at in states.items() if redriven_at is not None and redriven_at >= began_at}
+    tally.gone += len(ids) - len(states)
+    tally.redriven += len(ours)
+    tally.already += len(states) - len(held) - len(ours)
+    return held
+
+
+def _states(connection: psycopg.Connection[Any], ids: Iterable[int]) -> dict[int, datetime | None]:
+    return dict(connection.execute(STATES, [list(ids)]).fetchall())
+
+
+def _is_data(error: psycopg.Error) -> bool:
+    """Values that PostgreSQL, or psycopg itself, cannot take: bad JSON, NUL characters."""
+    return isinstance(error, psycopg.DataError)
+
+
+def _is_refusal(error: psycopg.Error) -> bool:
+    return error.sqlstate in REFUSALS or _is_data(error)
+
+
+def _told(error: psycopg.Error) -> str:
+    return " ".join((error.diag.message_primary or str(error)).split())

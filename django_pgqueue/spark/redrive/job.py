@@ -1,0 +1,125 @@
+"""Dead letters that Spark chose, put back by its tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export.progress import Progress
+from django_pgqueue.spark.session import session
+from django_pgqueue.spark.source import Source
+
+from .batch import Letter, look, redrive_batch
+from .letters import dead_letters, once, prepared
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+BATCH = 5_000
+TICK = 0.2  # seconds between two looks at the progress
+
+
+def redrive(
+    letters: DataFrame | str,
+    source: Source,
+    *,
+    channel: str | None = None,
+    rate: float | None = None,
+    dry_run: bool = False,
+) -> Tally:
+    """Give the dead letters a new life, each once; what was redriven before is left out.
+
+    ``letters``: a frame with the column ``id`` and perhaps ``payload`` (text, struct, map or array; NULL keeps the old
+    one), or a condition in Spark SQL on the dead letters of the database. ``channel``: another one of the same queue.
+    ``rate``: at most so many a second. Raises PipelineError, or Spark's exception that holds its text.
+    """
+    if rate is not None and not rate > 0:
+        raise PipelineError(f"A rate of {rate} dead letters a second is none: give a number above 0.")
+    if not isinstance(letters, str):
+        return put_back(once(prepared(letters)), source, channel=channel, rate=rate, dry_run=dry_run)
+    with session("pgqueue redrive") as spark:
+        chosen = dead_letters(spark, source, letters)
+        return put_back(chosen, source, channel=channel, rate=rate, dry_run=dry_run)
+
+
+def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: float | None, dry_run: bool) -> Tally:
+    """`redrive` for a frame in which no id is there twice."""
+    with source.connect() as connection, source.errors():
+        [began_at] = connection.execute("SELECT clock_timestamp()").fetchone()
+    # Chosen once: a task that is tried again has the same letters, though their rows look different by then.
+    frame = prepared(letters).localCheckpoint()
+    rows = (frame if rate is None else frame.coalesce(1)).rdd
+    return run(rows, Task(source, channel, rate, dry_run, began_at))
+
+
+class Task:
+    """What a task does with its letters; it travels in the function, so that the source is in no file."""
+
+    def __init__(
+        self, source: Source, channel: str | None, rate: float | None, dry_run: bool, began_at: datetime
+    ) -> None:
+        self.source = source
+        self.channel = channel
+        self.rate = rate
+        self.dry_run = dry_run
+        self.began_at = began_at
+
+    def __call__(self, rows: Iterable[Any]) -> Tally:
+        total = Tally()
+        size = BATCH if self.rate is None else max(1, min(BATCH, int(self.rate)))
+        letters = (Letter(*row) for row in rows)
+        started = time.monotonic()
+        connection = None
+        with self.source.errors():
+            for batch in batches(letters, size):
+                connection = connection or self.source.connect(application_name="pgqueue spark redrive")
+                if self.rate is not None:
+                    time.sleep(max(0.0, started + total.selected / self.rate - time.monotonic()))
+                total.add(self._batch(connection, batch))
+        if connection:
+            connection.close()
+        return total
+
+    def _batch(self, connection: Any, batch: list[Letter]) -> Tally:
+        if self.dry_run:
+            return look(connection, [letter.id for letter in batch], self.channel, self.began_at)
+        return redrive_batch(connection, batch, self.channel, self.began_at)
+
+
+def batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
+    while batch := list(islice(letters, size)):
+        yield batch
+
+
+def run(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
+    context = rows.context
+    done, count = context.accumulator(0), context.accumulator(0)
+
+    def counted(part: Iterable[Any]) -> Iterator[Tally]:
+        tally = task(part)
+        done.add(1)
+        count.add(tally.selected)
+        yield tally
+
+    total = Tally()
+    progress = Progress(rows.getNumPartitions())
+    with ThreadPoolExecutor(1, thread_name_prefix="redrive") as pool:
+        results = pool.submit(rows.mapPartitions(counted).collect)
+        try:
+            while wait([results], TICK).not_done:
+                progress.set(done.value, count.value)
+        except BaseException:
+            context.cancelAllJobs()
+            raise
+        finally:
+            progress.end()
+        for tally in results.result():
+            total.add(tally)
+    return total

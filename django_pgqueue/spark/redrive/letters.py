@@ -1,0 +1,103 @@
+"""Which dead letters: frames with the column id, and perhaps a new payload."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, NumericType, StringType, StructType
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from django_pgqueue.spark.source import Source
+
+# Only read when the condition or the new payload speaks of them.
+HEAVY = ("payload", "body", "headers", "details", "state", "errors")
+# More tasks than cores: the progress is that of tasks.
+PARTITIONS = 16
+TEXT_OF = {"ignoreNullFields": "false"}
+
+
+def dead_letters(
+    spark: SparkSession, source: Source, condition: str, payload: str | None = None, partitions: int = PARTITIONS
+) -> DataFrame:
+    """Those of the database for which a condition in Spark SQL is true; ``payload``: an expression for the new one.
+
+    Raises PipelineError for SQL that Spark does not take.
+    """
+    from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
+
+    spoken = f"{condition} {payload or ''}"
+    fields = [field for field in spark_schema(TABLES["dead_letter"]) if _needed(field.name, spoken)]
+    reader = spark.read.format("pgqueue").schema(StructType(fields))
+    options = {"source": source.conninfo, "table": "dead_letter", "partitions": str(partitions)}
+    return chosen(reader.options(**options).load(), condition, payload)
+
+
+def dead_letters_of(spark: SparkSession, lake: Lake, condition: str, payload: str | None = None) -> DataFrame:
+    """The same from a lake. What retention has dropped since, or somebody redrove, is told when it is put back."""
+    missing = [name for name in lake.description.without if re.search(rf"\b{name}\b", f"{condition} {payload or ''}")]
+    if missing:
+        raise PipelineError(
+            f"The lake does not have the column {', '.join(missing)} (export --without): choose from the database."
+        )
+    return chosen(lake.read(spark, "dead_letter"), condition, payload)
+
+
+def chosen(frame: DataFrame, condition: str, payload: str | None) -> DataFrame:
+    with errors_of_sql():
+        found = frame.where(condition)
+        if payload is None:
+            return found.select("id")
+        return found.select("id", functions.expr(payload).alias("payload"))
+
+
+def once(letters: DataFrame) -> DataFrame:
+    """Each id once: two tasks must not have the same letter."""
+    return letters.repartition(letters.sparkSession.sparkContext.defaultParallelism, "id").dropDuplicates(["id"])
+
+
+def prepared(letters: DataFrame) -> DataFrame:
+    """The id, and the new payload as JSON text. Raises PipelineError for a frame that has no such columns."""
+    types = {field.name: field.dataType for field in letters.schema}
+    if "id" not in types:
+        raise PipelineError("The frame has no column id: select the ids of the dead letters.")
+    columns = [functions.col("id").cast("bigint")]
+    if "payload" in types:
+        columns.append(_as_json(types["payload"]).alias("payload"))
+    return letters.select(*columns).where("id IS NOT NULL")
+
+
+def _as_json(kind: DataType):
+    column = functions.col("payload")
+    match kind:
+        case StringType():
+            return column
+        case StructType() | MapType() | ArrayType():
+            return functions.to_json(column, TEXT_OF)
+        case NumericType() | BooleanType():
+            return column.cast("string")
+    raise PipelineError(
+        f"A payload of type {kind.simpleString()} is no JSON: make it text, a struct, a map or an array."
+    )
+
+
+def _needed(name: str, spoken: str) -> bool:
+    return name not in HEAVY or re.search(rf"\b{name}\b", spoken, re.IGNORECASE) is not None
+
+
+@contextmanager
+def errors_of_sql() -> Iterator[None]:
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        told = str(error).strip().splitlines()[0]
+        raise PipelineError(f"Spark does not take this SQL: {told}") from None
