@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,14 +19,86 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import override_settings
 
+from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.management.commands.queuelake import conninfo, environment, promises, run
+from django_pgqueue.models import Lake
 
+ROOT = Path(__file__).parents[2]
 CHILD = "import sys, time; print('started', flush=True); time.sleep(60)"
 PARENT = f"""
 import os, sys
 from django_pgqueue.management.commands.queuelake import run
 sys.exit(run([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
 """
+
+
+def manage(given: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "testproject" / "manage.py"), *arguments],
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.django_db
+def test_an_action_has_its_own_help(environment: dict[str, str]) -> None:
+    shown = manage(environment, "queuelake", "verify", "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert "--lake" in shown.stdout
+
+
+@pytest.mark.django_db
+def test_the_exit_status_is_that_of_the_process(environment: dict[str, str]) -> None:
+    wrong = manage(environment, "queuelake", "verify")
+    assert wrong.returncode == 2
+    assert "required: --lake" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+@pytest.fixture
+def settled(transactional_db: None) -> Iterator[None]:
+    """One message is in the archive. Django's flush leaves the tables that it does not manage as they are."""
+    channel_set("default")
+    enqueue("h", {"n": 1})
+    complete(dequeue())
+    yield
+    with connections["default"].cursor() as cursor:
+        cursor.execute("TRUNCATE pgqueue_lane, pgqueue_arrival, pgqueue_archived_message")
+
+
+@pytest.mark.usefixtures("settled")
+def test_an_export_brings_the_queue_to_the_lake_and_tells_nobody_the_password(
+    environment: dict[str, str], pg_url: str, tmp_path: Path
+) -> None:
+    secret = "canary-in-a-coal-mine"
+    user = connections["default"].settings_dict["USER"]
+    url = re.sub("//.*?@", f"//{user}:{secret}@", pg_url)
+    seen: set[str] = set()
+    done = threading.Event()
+    watcher = threading.Thread(target=watch_arguments, args=(secret, seen, done))
+    watcher.start()
+    try:
+        exported = manage({**environment, "DATABASE_URL": url}, "queuelake", "export", "--lake", str(tmp_path / "lake"))
+    finally:
+        done.set()
+        watcher.join()
+    assert exported.returncode == 0, exported.stderr
+    assert Lake.objects.get().rows["archive"]
+    assert seen == set()
+    assert secret not in exported.stdout + exported.stderr
+    assert not any(secret.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def watch_arguments(secret: str, seen: set[str], done: threading.Event) -> None:
+    """Whatever a process list would show."""
+    while not done.wait(0.02):
+        for arguments in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if secret in (text := arguments.read_text(errors="replace")):
+                    seen.add(text)
 
 
 @pytest.mark.django_db
