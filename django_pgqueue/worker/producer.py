@@ -7,14 +7,14 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.dequeue import dequeue
-from django_pgqueue.lifecycle.wait import wait
 from django_pgqueue.models import Message, Queue
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.flood import Flood
+from django_pgqueue.worker.notifications import Notifications
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 
@@ -24,13 +24,6 @@ ROLE = "producer"
 DRAIN_INTERVAL = 0.05
 # Seconds from one look to the next, while messages trickle in: a dequeue of several costs hardly more than one of one.
 REST = 0.003
-# So many looks in a row that find something are a flood; so many that find nothing are its end.
-FLOOD = 3
-EBB = 3
-# So many notifications in a row that somebody else was faster to answer: for so many seconds they are left to him. Each
-# enqueue that has to notify commits alone, so a second worker that is woken in vain would slow down the enqueuers.
-VAIN = 3
-WITHDRAWN = 0.1
 
 
 class Producer:
@@ -56,15 +49,10 @@ class Producer:
         self._held = held
         self._done = done
         self._outage = outage
+        self._notifications = Notifications(options)
+        self._flood = Flood()
         self._turn = 0
-        self._announced_until = 0.0
-        self._successes = 0
-        self._failures = 0
         self._rest_until = 0.0
-        self._heard = False
-        self._vain = 0
-        self._withdrawn = False
-        self._flooded = False
         self._stopped = False
         self._paused = self._pause_wanted = False
         self._wake = threading.Event()
@@ -75,8 +63,7 @@ class Producer:
 
     def hear(self) -> None:
         """A notification: something may be there, for whoever is first."""
-        if not self._withdrawn:
-            self._heard = True
+        if self._notifications.hear():
             self._wake.set()
 
     def pause(self, paused: bool) -> None:
@@ -97,14 +84,14 @@ class Producer:
         dedicate(self._options.using)
         while not self._stopped:
             self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
-        self._outage.patiently(ROLE, lambda: self._announce(timedelta(0)), sleep=lambda seconds: True)
+        self._outage.patiently(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
 
     def run_once(self) -> int:
         """Fill the buffer, or sleep until something happens. Returns how many messages were dequeued."""
         self._rest()
         # Cleared before the look: what arrives after it, wakes us.
         self._wake.clear()
-        heard, self._heard = self._heard, False
+        self._notifications.answer()
         quiet = self._held() == 0
         if self._pause_wanted != self._paused:
             self._say_paused()
@@ -115,9 +102,8 @@ class Producer:
         looked_at = time.monotonic()
         found = self.look(room) if room else 0
         self._rest_until = looked_at + REST if found < room else 0.0
-        self._vain = 0 if found else self._vain + heard
-        self._successes = self._successes + 1 if found else 0
-        self._failures = 0 if found else self._failures + 1
+        self._notifications.looked(found)
+        self._flood.looked(found)
         if self._options.once:
             self._finish_once()
         elif self._options.drain:
@@ -162,50 +148,27 @@ class Producer:
         return found
 
     def _fall_asleep(self, room: int) -> None:
-        if self._vain >= VAIN and self._options.notify != "always":
-            self._withdraw()
+        if self._notifications.are_vain:
+            self._notifications.leave_to_others(self._wake.wait)
             return
-        if self._flooded and self._failures < EBB:
-            # The flood may go on. Announced, it would cost each enqueuer a lock.
-            self._wake.wait(REST * 2**self._failures)
+        if self._flood.may_go_on():
+            # Announced, it would cost each enqueuer a lock.
+            self._wake.wait(self._flood.rest(REST))
             return
-        self._flooded = False
+        self._flood.rose = False
         # Whoever enqueued before the announcement could not know that we want to be woken.
-        if self._renew() and self.look(room):
+        if self._notifications.announce() and self.look(room):
             return
         self._wake.wait(self._poll * random.uniform(0.8, 1.0))
 
-    def _withdraw(self) -> None:
-        self._vain = 0
-        self._announce(timedelta(0))
-        self._announced_until = 0.0
-        self._withdrawn = True
-        self._wake.wait(WITHDRAWN * random.uniform(0.8, 1.2))
-        self._withdrawn = False
-
     def _awake(self, found: int, room: int) -> None:
         if self._options.notify == "always":
-            self._renew()
+            self._notifications.announce()
             return
         # A trickle is served best by one who is known to sleep; in a flood, enqueuers need not notify.
-        if self._announced_until and (1 < found == room or self._successes >= FLOOD):
-            self._announce(timedelta(0))
-            self._announced_until = 0.0
-            self._flooded = True
-
-    def _renew(self) -> bool:
-        """Say that we want to be notified, unless an earlier word holds. Returns whether it was necessary."""
-        now = time.monotonic()
-        if self._options.listen is None or self._announced_until >= now + self._poll:
-            return False
-        period = 2 * self._poll + 1
-        self._announce(timedelta(seconds=period))
-        self._announced_until = now + period
-        return True
-
-    def _announce(self, period: timedelta) -> None:
-        if self._options.listen is not None and (period or self._announced_until):
-            wait(self._options.name, self._options.queues, period, using=self._options.using)
+        if self._notifications.are_announced and self._flood.is_here(found, room):
+            self._notifications.renounce()
+            self._flood.rose = True
 
     def _finish_once(self) -> None:
         while self._held() and not self._stopped:
