@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,13 +40,28 @@ def add_source(parser: ArgumentParser) -> None:
 
 
 def add_engine(parser: ArgumentParser) -> None:
-    """``args.master``, ``args.memory``: see `engine`."""
+    """``args.master``, ``args.memory``, ``args.conf``: see `engine`."""
     parser.add_argument("--master", metavar="URL", help="Spark's address of a cluster (default: this machine)")
     parser.add_argument("--memory", default="1g", metavar="SIZE", help="the heap of Spark's driver (default: 1g)")
+    parser.add_argument(
+        "--conf",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark, such as spark.executor.memory=2g; may be repeated",
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise ArgumentTypeError(f"KEY=VALUE is wanted, not {text!r}")
+    return key, value
 
 
 @contextmanager
 def engine(name: str, args: Namespace) -> Iterator[SparkSession]:
     """The session that these arguments ask for."""
-    with session(f"pgqueue {name}", args.master, args.memory) as spark:
+    with session(f"pgqueue {name}", args.master, args.memory, dict(args.conf)) as spark:
         yield spark
