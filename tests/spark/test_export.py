@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pytest
 
-from django_pgqueue.spark.export.job import Options, export
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export.archive import check_unchanged
+from django_pgqueue.spark.export.horizon import find_holder, read_horizon
+from django_pgqueue.spark.export.job import export, find_losses
+from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.plan import make_plan
+from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
-from tests.spark.rows import fill_archive, fill_dead_letters
+from tests.conftest import Connect
+from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
 
 Database = psycopg.Connection[Any]
+ARCHIVE = "pgqueue_archived_message"
+LETTERS = "pgqueue_dead_letter"
+
+
+def lake_rows(lake: Path, table: str = "archive") -> list[dict[str, Any]]:
+    """All rows, with those that are there twice, in the order of ids."""
+    rows = [
+        row
+        for path in Lake.open(lake).files(table)
+        for row in pq.read_table(path, partitioning=None, schema=schema.arrow_schema(table)).to_pylist()
+    ]
+    return sorted(rows, key=lambda row: row["id"])
 
 
 def ids(lake: Path, table: str = "archive") -> list[int]:
-    """All ids, with those that are there twice."""
-    found = []
-    for path in Lake.open(lake).files(table):
-        found += pq.read_table(path, columns=["id"], partitioning=None)["id"].to_pylist()
-    return sorted(found)
+    return [row["id"] for row in lake_rows(lake, table)]
 
 
-def expected(database: Database, table: str = "pgqueue_archived_message") -> list[int]:
+def expected(database: Database, table: str = ARCHIVE) -> list[int]:
     return [row[0] for row in database.execute(f"SELECT id FROM {table} ORDER BY id")]
 
 
@@ -35,7 +56,7 @@ def test_the_archive_and_the_dead_letters_reach_the_lake(source: Source, databas
     summary = export(source, lake)
 
     assert ids(lake) == expected(database)
-    assert ids(lake, "dead_letter") == expected(database, "pgqueue_dead_letter")
+    assert ids(lake, "dead_letter") == expected(database, LETTERS)
     assert summary.rows == {"archive": 1000, "dead_letter": 100, "channel": 1}
 
 
@@ -49,12 +70,442 @@ def test_a_second_export_brings_only_what_is_new(source: Source, database: Datab
 
     assert summary.rows == {"archive": 10, "dead_letter": 5, "channel": 0}
     assert ids(lake) == expected(database)
+    assert Lake.open(lake).state["rows"] == {"archive": {f"{DAY}": 1010}, "dead_letter": {f"{DAY}": 5}}
+
+
+def test_an_empty_archive_is_a_lake_without_rows(source: Source, lake: Path) -> None:
+    assert export(source, lake).rows["archive"] == 0
+    assert ids(lake) == []
+
+
+def test_when_nothing_is_new_nothing_is_committed(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    # The second one closes the days that are over.
+    for _ in range(2):
+        export(source, lake)
+    before = Lake.open(lake).head.number
+
+    assert export(source, lake).files == 0
+    assert Lake.open(lake).head.number == before
 
 
 def test_the_tasks_run_on_spark(spark: Any, source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 5000)
+    fill_dead_letters(database, 300)
 
     export(source, lake, Options(master="local", range_bytes=100_000))
 
     assert ids(lake) == expected(database)
-    assert len(Lake.open(lake).files("archive")) > 1
+    assert ids(lake, "dead_letter") == expected(database, LETTERS)
+    assert len(Lake.open(lake).files("archive")) > 5
+    assert Lake.open(lake).read(spark, "archive").agg({"id": "sum"}).first()[0] == sum(expected(database))
+
+
+def test_what_a_long_transaction_commits_late_comes_later_and_once(
+    source: Source, database: Database, connect: Connect, lake: Path
+) -> None:
+    late = connect()
+    fill_archive(late, 5, channel="'late'", archived_at="{day} + interval '1 hour'")
+    with late.transaction():
+        # In a savepoint xmin is another number than that of the transaction.
+        fill_archive(late, 2, channel="'late'")
+    fill_archive(database, 100)
+    fill_dead_letters(database, 3)
+    assert export(source, lake).rows == {"archive": 0, "dead_letter": 0, "channel": 1}
+    late.commit()
+    fill_archive(database, 10)
+
+    assert export(source, lake).rows == {"archive": 117, "dead_letter": 3, "channel": 0}
+    assert export(source, lake).rows == {"archive": 0, "dead_letter": 0, "channel": 0}
+    assert ids(lake) == expected(database)
+
+
+def test_who_holds_the_horizon_back_is_named(source: Source, database: Database, connect: Connect) -> None:
+    late = connect(application_name="nightly report")
+    late.execute("SELECT pg_current_xact_id()")
+    horizon = read_horizon(database)
+    assert horizon.xid < horizon.next_xid
+    assert find_holder(database, horizon) is None
+
+    holder = find_holder(database, replace(horizon, now=horizon.now + timedelta(minutes=2)))
+
+    assert f"pid {late.info.backend_pid}" in holder.who
+    assert "application nightly report" in holder.who
+
+
+def test_what_is_below_the_horizon_is_on_the_servers_disk(database: Database, connect: Connect) -> None:
+    """With synchronous_commit = off a crash would take back what the export has seen."""
+    careless = connect(autocommit=True)
+    careless.execute("SET synchronous_commit = off")
+    careless.execute("INSERT INTO pgqueue_tally VALUES ('q', 'c', 1)")
+    written = careless.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]
+
+    horizon = read_horizon(database)
+
+    assert database.execute("SELECT pg_current_wal_flush_lsn() >= %s", [written]).fetchone()[0]
+    # After a crash, too, the numbers go on above it.
+    assert database.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").fetchone()[0] > horizon.xid
+    database.execute("DELETE FROM pgqueue_tally")
+
+
+def test_every_column_is_as_the_database_says(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(
+        database,
+        20,
+        queue="'a/b=c'",
+        channel="""(ARRAY['..', 'day=1', 'a/b', '', E'new\\nline', '𝛼"''\\', 'NULL', '%2F'])[1 + i % 8]""",
+        handler="'x' || chr(1) || i",
+        payload="""jsonb_build_object('text', E'\\u0001 \\\\u0000 " \\r\\n' || repeat('ü', i), 'n', 1e300)""",
+        body="CASE WHEN i % 2 = 0 THEN decode(repeat('00ff', i), 'hex') END",
+        headers="CASE WHEN i % 3 = 0 THEN '{}'::jsonb END",
+        priority="-32768 + i",
+        created_at="('{-infinity,4713-01-01 BC,0001-01-01 00:00+00}'::timestamptz[])[1 + i % 3]",
+        dequeue_at="('{infinity,294276-01-01,9999-12-31 23:59:59.999999+00}'::timestamptz[])[1 + i % 3]",
+        leased_at="CASE WHEN i % 2 = 0 THEN '2026-03-14 12:00:00.123456+05:30'::timestamptz END",
+        archived_at="{day} + interval '1 hour'",
+        errors="""'[{"attempt": 1}]'::jsonb""",
+        dedupe_key="'key ' || i",
+        redriven_from="9223372036854775807 - i",
+    )  # fmt: skip
+    fill_dead_letters(
+        database, 5, details="'{}'::jsonb", backoff="interval '1 month 2 days 0.5 s'", backoff_factor="1.5"
+    )
+    export(source, lake)
+
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    for row, real in zip(lake_rows(lake), as_text(database, ARCHIVE), strict=True):
+        assert row["created_at"] == first
+        assert row["dequeue_at"] == last
+        for name in set(real) - {"created_at", "dequeue_at", "lease_token"}:
+            assert row[name] == real[name], name
+    for row, real in zip(lake_rows(lake, "dead_letter"), as_text(database, LETTERS), strict=True):
+        assert row["backoff_seconds"] == 30 * 86400 + 2 * 86400 + 0.5
+        for name in set(real) & set(row):
+            assert row[name] == real[name], name
+
+
+def as_text(database: Database, table: str) -> list[dict[str, Any]]:
+    """The rows as psycopg reads them, jsonb as text."""
+    types = dict(
+        database.execute(
+            "SELECT attname, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0",
+            [table],
+        ).fetchall()
+    )
+    casts = {"jsonb": "::text", "xid8": "::text::bigint"}
+    times = {"created_at", "dequeue_at"} if table == ARCHIVE else set()
+    columns = ", ".join(f"{name}{casts.get(kind, '')} AS {name}" for name, kind in types.items() if name not in times)
+    with database.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        return cursor.execute(f"SELECT {columns} FROM {table} ORDER BY id").fetchall()
+
+
+def test_payloads_of_a_megabyte_arrive(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 30, payload="jsonb_build_object('text', repeat(md5(i::text), 32768))")
+
+    export(source, lake)
+
+    lengths = [len(row["payload"]) for row in lake_rows(lake)]
+    assert lengths == [row[0] for row in database.execute(f"SELECT length(payload::text) FROM {ARCHIVE} ORDER BY id")]
+    assert min(lengths) > 1_000_000
+
+
+def test_the_lake_is_a_dataset_for_other_readers(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10, channel="'a/b=c'")
+    fill_archive(database, 5, day=DAY + timedelta(days=1))
+    export(source, lake)
+
+    table = ds.dataset(lake / "archive", partitioning="hive").to_table()
+
+    assert table.num_rows == 15
+    assert set(table["day"].to_pylist()) == {"2026-03-14", "2026-03-15"}
+
+
+def test_dead_letters_that_are_redriven_meanwhile_are_there_once(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_dead_letters(database, 500)
+    database.execute(f"SELECT pgqueue_redrive(array_agg(id)) FROM {LETTERS} WHERE id %% 2 = 0" % ())
+    export(source, lake)
+    database.execute(f"SELECT pgqueue_redrive(array_agg(id)) FROM {LETTERS}")
+    export(source, lake)
+
+    assert ids(lake, "dead_letter") == expected(database, LETTERS)
+
+
+def test_channels_are_written_when_they_changed(source: Source, database: Database, lake: Path) -> None:
+    export(source, lake)
+    assert export(source, lake).rows["channel"] == 0
+    database.execute("UPDATE pgqueue_channel SET max_concurrency = 3")
+
+    assert export(source, lake).rows["channel"] == 1
+    assert [row["max_concurrency"] for row in lake_rows(lake, "channel")] == [None, 3]
+    assert all(row["exported_at"].date() == datetime.now(UTC).date() for row in lake_rows(lake, "channel"))
+
+
+def test_days_that_are_over_are_not_read_any_more(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    export(source, lake)
+    assert Lake.open(lake).state["closed_before"] is None
+    # The horizon has passed what was going on when the day was over for an hour.
+    export(source, lake)
+    closed = date.fromisoformat(Lake.open(lake).state["closed_before"])
+
+    assert closed >= datetime.now(UTC).date() - timedelta(days=1)
+    plan = make_plan(database, Lake.open(lake).state)
+    assert not [task for task in plan.tasks if "20260314" in task.relation]
+
+
+def test_a_long_transaction_keeps_the_days_open_that_it_may_write_to(
+    source: Source, database: Database, connect: Connect, lake: Path
+) -> None:
+    fill_archive(database, 10)
+    late = connect()
+    fill_archive(late, 1)
+    for _ in range(3):
+        export(source, lake)
+    assert Lake.open(lake).state["closed_before"] is None
+    late.commit()
+    for _ in range(2):
+        export(source, lake)
+
+    assert Lake.open(lake).state["closed_before"]
+    assert ids(lake) == expected(database)
+
+
+def test_a_closed_day_that_grew_all_the_same_is_read_again(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    for _ in range(2):
+        export(source, lake)
+    fill_archive(database, 1000)
+
+    assert export(source, lake).rows["archive"] == 1000
+    assert ids(lake) == expected(database)
+
+
+def test_a_partition_that_is_dropped_while_it_is_read_is_told(
+    source: Source, database: Database, lake: Path, tmp_path: Path
+) -> None:
+    fill_archive(database, 10)
+    plan = make_plan(database, {})
+    drop(database)
+
+    results = [perform(task, source, str(tmp_path)) for task in plan.tasks]
+
+    assert list(find_losses(plan, results, {})) == [
+        "pgqueue_archived_message_20260314 was dropped while it was read: what it held is not all in the lake."
+    ]
+
+
+def test_a_partition_that_was_dropped_between_two_exports_is_told_once(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 10)
+    export(source, lake)
+    drop(database)
+
+    assert "2026-03-14 was dropped since the last export" in export(source, lake).losses[0]
+    assert export(source, lake).losses == ()
+
+
+def test_a_partition_that_retention_drops_after_its_day_is_no_loss(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 10)
+    for _ in range(2):
+        export(source, lake)
+    drop(database)
+
+    assert export(source, lake).losses == ()
+
+
+def drop(database: Database) -> None:
+    database.execute("DROP TABLE pgqueue_archived_message_20260314")
+
+
+def test_a_partition_that_is_rewritten_while_it_is_read_fails_the_export(source: Source, database: Database) -> None:
+    fill_archive(database, 10)
+    plan = make_plan(database, {})
+    database.execute("VACUUM FULL pgqueue_archived_message_20260314")
+
+    with pytest.raises(PipelineError, match=r"20260314 was rewritten .* run export again"):
+        check_unchanged(database, plan.partitions)
+
+
+def test_columns_can_be_left_out_from_now_on(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 1, headers="'{}'::jsonb")
+    export(source, lake, Options(without=("payload", "headers")))
+    fill_archive(database, 1, headers="'{}'::jsonb")
+    export(source, lake)
+    fill_archive(database, 1, headers="'{}'::jsonb")
+    export(source, lake, Options(without=()))
+
+    assert [row["payload"] for row in lake_rows(lake)] == [None, None, '{"order": 0}']
+    assert [row["headers"] for row in lake_rows(lake)] == [None, None, "{}"]
+
+
+def test_a_rescan_writes_days_anew_that_lost_a_file_or_lack_a_row(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 100)
+    fill_archive(database, 50, day=DAY + timedelta(days=1))
+    export(source, lake)
+    fill_archive(database, 20)
+    export(source, lake)
+    Lake.open(lake).files("archive", [DAY])[0].unlink()
+    # No transaction commits below the horizon; this one stands for a day that was closed too early.
+    fill_archive(database, 1, day=DAY + timedelta(days=1), xid="'3'::xid8")
+    untouched = make_partition(database, DAY + timedelta(days=2))
+    fill_archive(database, 7, day=DAY + timedelta(days=2))
+
+    summary = export(source, lake, Options(rescan=True))
+
+    assert untouched is None
+    assert summary.rewritten == (DAY, DAY + timedelta(days=1))
+    assert ids(lake) == expected(database)
+    assert Lake.open(lake).state["rows"]["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
+    assert export(source, lake, Options(rescan=True)).rewritten == ()
+
+
+def test_a_lake_of_another_database_is_refused_until_it_is_adopted(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 1)
+    made = Lake.open(lake, create=True)
+    made.describe(system_identifier="1", database="5 shop")
+
+    with pytest.raises(PipelineError, match=r"holds another database .*--adopt"):
+        export(source, lake)
+    export(source, lake, Options(adopt=True))
+
+    assert Lake.open(lake).description.system_identifier == source.identity()[0]
+
+
+def test_a_database_that_is_older_than_the_lake_is_refused(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 1)
+    with Lake.open(lake, create=True).writing() as writing:
+        writing.commit("export", state={"exported_xid": 2**40})
+
+    with pytest.raises(PipelineError, match=r"only at \d+: it was restored from a backup"):
+        export(source, lake)
+
+
+def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    export(source, lake)
+    name, copy = Lake.open(lake).description.name, lake.with_name("copy")
+    copy.mkdir()
+    for path in sorted(lake.rglob("*")):
+        to = copy / path.relative_to(lake)
+        to.mkdir() if path.is_dir() else to.write_bytes(path.read_bytes())
+    fill_archive(database, 5)
+    export(source, lake)
+
+    with pytest.raises(PipelineError, match=r"an old copy.*--adopt"):
+        export(source, copy)
+    assert export(source, copy, Options(adopt=True)).rows["archive"] == 5
+    assert ids(copy) == expected(database)
+    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(name,)]
+
+
+def test_the_database_is_told_what_the_lake_holds(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    fill_dead_letters(database, 2)
+    summary = export(source, lake)
+    made = Lake.open(lake)
+
+    [row] = database.execute("SELECT name, path, exported_xid, rows FROM pgqueue_lake").fetchall()
+
+    assert summary.warning == ""
+    assert row == (made.description.name, str(lake), made.state["exported_xid"], made.state["rows"])
+    assert row[3] == {"archive": {"2026-03-14": 10}, "dead_letter": {"2026-03-14": 2}}
+
+
+def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(
+    source: Source, database: Database, lake: Path
+) -> None:
+    export(source, lake)
+    lake.rename(lake.with_name("gone"))
+
+    assert export(source, lake).warning == ""
+    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(Lake.open(lake).description.name,)]
+
+
+def test_a_role_that_may_only_read_exports_and_warns(dsn: str, source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    reader = as_role(database, dsn, "pgqueue_test_reader", "GRANT pg_read_all_data TO {}")
+
+    summary = export(reader, lake)
+
+    assert ids(lake) == expected(database)
+    assert "The role may not write to pgqueue_lake" in summary.warning
+
+
+def test_a_role_that_may_not_read_the_partitions_is_told_what_to_grant(
+    dsn: str, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 10)
+    grants = f"GRANT SELECT ON {ARCHIVE}, {LETTERS}, pgqueue_channel TO {{}}"
+
+    with pytest.raises(PipelineError, match=r"may not read pgqueue_archived_message_.*pg_read_all_data"):
+        export(as_role(database, dsn, "pgqueue_test_blind", grants), lake)
+
+
+def as_role(database: Database, dsn: str, role: str, grants: str) -> Source:
+    if not database.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).fetchone():
+        database.execute(f"CREATE ROLE {role}")
+    database.execute(grants.format(role))
+    return Source.parse(f"{dsn}&options=-c%20role%3D{role}")
+
+
+def test_a_database_without_our_tables_is_one_clear_line(dsn: str, lake: Path) -> None:
+    with pytest.raises(PipelineError, match=r"no table pgqueue_archived_message .* migrate it"):
+        export(Source.parse(f"{dsn}&options=-c%20search_path%3Dpg_catalog"), lake)
+
+
+def test_an_older_database_lacks_columns(source: Source) -> None:
+    existing = {"id": "bigint", "xid": "xid8"}
+
+    assert 'NULL::text AS "payload"' in schema.select_list("archive", existing)
+    assert "infinity" not in schema.select_list("archive", existing)
+
+
+def test_the_ranges_cover_each_block_once_and_none_is_large(source: Source, database: Database) -> None:
+    fill_archive(database, 5000)
+    plan = make_plan(database, {}, range_bytes=100_000)
+    [partition] = [part for part in plan.partitions if part.blocks]
+
+    counted = [
+        database.execute(f"SELECT count(*) FROM {task.relation} WHERE {condition}").fetchone()[0]
+        for task in plan.tasks
+        if task.table == "archive"
+        for condition in task.ranges
+    ]
+
+    assert sum(counted) == 5000
+    assert len(counted) >= partition.bytes // 100_000
+    assert max(counted) < 1000
+
+
+def test_ranges_are_read_by_place_and_dead_letters_by_their_index(source: Source, database: Database) -> None:
+    fill_archive(database, 20000)
+    fill_dead_letters(database, 5000)
+    database.execute(f"ANALYZE {ARCHIVE}, {LETTERS}")
+    plan = make_plan(database, {}, range_bytes=100_000)
+    # The last range of each.
+    statements = {task.table: f"{task.query} WHERE {task.ranges[-1]}" for task in plan.tasks}
+
+    assert "Tid Range Scan" in explained(database, statements["archive"])
+    assert "pgqueue_dead_letter_xid" in explained(database, statements["dead_letter"])
+
+
+def explained(database: Database, statement: str) -> str:
+    return json.dumps(database.execute(f"EXPLAIN (FORMAT JSON) {statement}").fetchone()[0])
+
+
+def test_created_days_of_the_rows_are_remembered_for_rollups(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10, created_at="{day} - i % 3 * interval '10 days'", leased_at="{day}")
+    export(source, lake)
+
+    [file] = [file for file in Lake.open(lake).head.files if file.table == "archive"]
+
+    assert file.more["created_days"] == ["2026-02-22", "2026-03-04", "2026-03-14"]

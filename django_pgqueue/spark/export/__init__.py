@@ -42,11 +42,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from django_pgqueue.spark.source import Source
 
-    from .job import Options, export
+    from .job import export
+    from .options import Options
 
     source = Source.from_environment() if args.source is None else Source.parse(args.source)
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
-    options = Options(args.master, args.memory, without, args.rescan, args.adopt)
+    options = Options(args.master, args.memory, dict(getattr(args, "conf", ())), without, args.rescan, args.adopt)
     summary = export(source, args.lake, options)
     print(told(summary))
     for line in (summary.warning, *summary.losses):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, timedelta
 from typing import Any
 
@@ -39,6 +39,13 @@ class Partition:
     blocks: int
     bytes: int
 
+    def grew(self, connection: psycopg.Connection[Any], known: Mapping[str, int]) -> bool:
+        """Whether a closed partition has rows that it should not have got any more: new blocks, or in its last one."""
+        if self.blocks != known["blocks"] or self.blocks == 0:
+            return self.blocks != known["blocks"]
+        last = f"ctid >= '({self.blocks - 1},0)'::tid AND xid >= '{known['xid']}'::xid8"
+        return connection.execute(f"SELECT EXISTS (SELECT FROM {self.relation} WHERE {last})").fetchone()[0]  # noqa: S608
+
     def ranges(self, range_bytes: int) -> Iterator[str]:
         """Conditions on ctid that divide it into ranges of about so many bytes, values out of line included.
 
@@ -52,43 +59,44 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Which days are over for good. ``before``: the first that is not. ``pending``: the days before it will be over
-    once the horizon has passed ``pending_xid``. ``sizes``: blocks of closed partitions, by day, as they were read."""
+    """Which days are over for good: those before ``before``. Those before ``pending`` will be once the horizon has
+    passed ``pending_xid``. ``closed``: by day the blocks of a closed partition, and the horizon it was read up to."""
 
     before: date = date.min
     pending: date | None = None
     pending_xid: int = 0
-    sizes: dict[str, int] | None = None
+    closed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Closing:
+    def from_state(cls, state: Mapping[str, Any]) -> Closing:
         pending = state.get("pending_close")
         return cls(
             date.fromisoformat(state["closed_before"]) if state.get("closed_before") else date.min,
             date.fromisoformat(pending["before"]) if pending else None,
             pending["xid"] if pending else 0,
-            state.get("closed_blocks", {}),
+            state.get("closed", {}),
         )
 
-    def is_closed(self, partition: Partition) -> bool:
-        """Whether nothing new can be in it. A partition that grew all the same is read again."""
-        if partition.day is None or partition.day >= self.before:
-            return False
-        return (self.sizes or {}).get(partition.day.isoformat()) == partition.blocks
-
-    def after(self, horizon: Horizon, partitions: list[Partition]) -> dict[str, Any]:
-        """The state after a run with this horizon."""
+    def advance(self, horizon: Horizon) -> Closing:
+        """After a run with this horizon, but for ``closed``."""
         before, pending, pending_xid = self.before, self.pending, self.pending_xid
         if pending is not None and horizon.xid >= pending_xid:
-            before, pending = pending, None
+            before, pending, pending_xid = pending, None, 0
         over = (horizon.now.astimezone(UTC) - GRACE).date()
-        if pending is None and over > before:
+        if pending is None and over > before and horizon.next_xid is not None:
             pending, pending_xid = over, horizon.next_xid
-        closed = [partition for partition in partitions if partition.day and partition.day < before]
+        return replace(self, before=before, pending=pending, pending_xid=pending_xid)
+
+    def read_up_to(self, partition: Partition) -> int | None:
+        """The horizon that a closed partition was read up to; None: it is open."""
+        known = self.closed.get(partition.day.isoformat()) if partition.day and partition.day < self.before else None
+        return known["xid"] if known else None
+
+    def as_state(self) -> dict[str, Any]:
         return {
-            "closed_before": before.isoformat() if before > date.min else None,
-            "pending_close": {"before": pending.isoformat(), "xid": pending_xid} if pending else None,
-            "closed_blocks": {partition.day.isoformat(): partition.blocks for partition in closed},
+            "closed_before": self.before.isoformat() if self.before > date.min else None,
+            "pending_close": {"before": self.pending.isoformat(), "xid": self.pending_xid} if self.pending else None,
+            "closed": {day: dict(known) for day, known in self.closed.items()},
         }
 
 

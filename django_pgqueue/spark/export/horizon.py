@@ -12,8 +12,7 @@ import psycopg
 OLD = timedelta(minutes=1)
 
 SNAPSHOT = """
-SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint, clock_timestamp(), pg_is_in_recovery()
-FROM pg_current_snapshot() AS s
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp(), pg_is_in_recovery()
 """
 HOLDERS = """
 SELECT 'pid ' || a.pid || concat(', user ' || a.usename, ', application ' || nullif(a.application_name, ''),
@@ -29,10 +28,11 @@ ORDER BY 3 DESC LIMIT 1
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Every transaction below ``xid`` is over; ``next_xid`` has not begun. ``now``: the database's clock."""
+    """Every transaction below ``xid`` is over, and none from ``next_xid`` on had begun ``now``, by the database's
+    clock. A standby does not know ``next_xid``."""
 
     xid: int
-    next_xid: int
+    next_xid: int | None
     now: datetime
 
 
@@ -46,14 +46,13 @@ class Holder:
 
 def read_horizon(connection: psycopg.Connection[Any]) -> Horizon:
     """The present horizon; what is below it is on disk of the server, too."""
-    xid, next_xid, now, standby = connection.execute(SNAPSHOT).fetchone()
-    if not standby:
-        _barrier(connection)
-    return Horizon(xid, next_xid, now)
+    xid, now, standby = connection.execute(SNAPSHOT).fetchone()
+    # Not the snapshot's xmax: transactions above it may run already.
+    return Horizon(xid, None if standby else _barrier(connection), now)
 
 
-def _barrier(connection: psycopg.Connection[Any]) -> None:
-    """Commit a transaction of our own above the horizon, and wait until it is on disk.
+def _barrier(connection: psycopg.Connection[Any]) -> int:
+    """Commit a transaction of our own above the horizon, and wait until it is on disk. Returns its number.
 
     With synchronous_commit = off a crash would take back transactions that the export has seen, and give their numbers
     to others, which no export would look at.
@@ -61,7 +60,10 @@ def _barrier(connection: psycopg.Connection[Any]) -> None:
     with connection.transaction():
         connection.execute("SET TRANSACTION READ WRITE")
         connection.execute("SET LOCAL synchronous_commit = on")
-        connection.execute("SELECT pg_logical_emit_message(true, 'pgqueue', 'export')")
+        row = connection.execute(
+            "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(true, 'pgqueue', 'export')"
+        ).fetchone()
+    return row[0]
 
 
 def find_holder(connection: psycopg.Connection[Any], horizon: Horizon) -> Holder | None:

@@ -19,24 +19,12 @@ from . import register
 from .archive import check_unchanged
 from .channels import take_snapshot
 from .horizon import Holder, find_holder
-from .plan import RANGE_BYTES, Plan, make_plan
+from .options import Options
+from .plan import Plan, make_plan
 from .progress import Progress
 from .repair import days_that_differ
 from .run import run
 from .task import Result, Written
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """``without``: columns that are left empty, None: as before. ``rescan``: compare all days, write anew those that
-    differ. ``adopt``: go on although the database, or the state of the lake, is another one than expected."""
-
-    master: str | None = None
-    memory: str = "1g"
-    without: tuple[str, ...] | None = None
-    rescan: bool = False
-    adopt: bool = False
-    range_bytes: int = RANGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +64,7 @@ def export(source: Source, path: Path, options: Options | None = None) -> Summar
         files = [_staged(file) for result in results for file in result.files]
         if lake.state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
-        losses = _losses(plan, results, lake.state)
+        losses = find_losses(plan, results, lake.state)
         _commit(writing, plan, files)
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
@@ -93,7 +81,7 @@ def export(source: Source, path: Path, options: Options | None = None) -> Summar
 def _read(plan: Plan, source: Source, writing: Writing, options: Options) -> list[Result]:
     progress = Progress(len(plan.tasks))
     try:
-        results = run(plan.tasks, source, str(writing.folder), progress, master=options.master, memory=options.memory)
+        results = run(plan.tasks, source, str(writing.folder), progress, options)
     finally:
         progress.end()
     for result in results:
@@ -107,7 +95,7 @@ def _staged(file: Written) -> Staged:
     return Staged(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, more)
 
 
-def _losses(plan: Plan, results: list[Result], state: dict[str, Any]) -> Iterator[str]:
+def find_losses(plan: Plan, results: list[Result], state: dict[str, Any]) -> Iterator[str]:
     """What retention dropped before the lake had it."""
     for relation in sorted({result.gone for result in results if result.gone}):
         yield f"{relation} was dropped while it was read: what it held is not all in the lake."
@@ -121,7 +109,7 @@ def _commit(writing: Writing, plan: Plan, files: list[Staged]) -> None:
     """Commits unless nothing is new: an idle queue does not fill the lake with commits."""
     before = writing.lake.state
     state = {
-        **plan.closing.after(plan.horizon, plan.partitions),
+        **plan.closing.as_state(),
         "channel_digest": plan.channel_digest,
         "open_days": plan.open_days,
     }

@@ -16,9 +16,9 @@ from django_pgqueue.spark.errors import PipelineError
 from . import channels, dead_letters
 from .archive import Closing, Partition, find_partitions
 from .horizon import Horizon, read_horizon
+from .options import RANGE_BYTES
 from .task import Task
 
-RANGE_BYTES = 64 * 1024 * 1024  # what one statement reads, about half a second
 RANGES_PER_TASK = 8  # at most: the size of a file
 TASKS_PER_CORE = 3  # at least, where there are as many ranges, so that the cores end at about the same time
 
@@ -30,7 +30,7 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``tasks`` read what is new below the horizon, and the days of ``rewritten`` as a whole."""
+    """``tasks`` read what is new below the horizon, and ``rewritten`` days as a whole. ``closing``: afterwards."""
 
     horizon: Horizon
     tasks: list[Task]
@@ -42,7 +42,7 @@ class Plan:
 
     @property
     def open_days(self) -> list[str]:
-        """Days that may still get rows, or that this run has read to their end for the first time."""
+        """Days that may still get rows."""
         before = self.closing.before
         return [p.day.isoformat() for p in self.partitions if p.day and p.day >= before and p.blocks]
 
@@ -63,15 +63,19 @@ def make_plan(
     horizon = read_horizon(connection)
     partitions = find_partitions(connection)
     tasks = []
+    closed = {}
+    after = closing.advance(horizon)
     for partition in partitions:
-        again = partition.day in rewrite
-        if again or (horizon.xid > since and not closing.is_closed(partition)):
+        start = 0 if partition.day in rewrite else first_xid(connection, partition, closing, since)
+        if start is not None and start < horizon.xid:
             query = f"{selects['archive']} FROM {partition.relation}"
-            rows = f"xid >= '{0 if again else since}'::xid8 AND xid < '{horizon.xid}'::xid8"
-            tasks += [
-                Task("archive", partition.relation, query, (f"{rows} AND {blocks}",))
-                for blocks in partition.ranges(range_bytes)
-            ]
+            rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
+            conditions = [f"{rows} AND {blocks}" for blocks in partition.ranges(range_bytes)]
+            tasks += [Task("archive", partition.relation, query, (condition,)) for condition in conditions]
+        if partition.day and partition.day < after.before:
+            day = partition.day.isoformat()
+            now = {"blocks": partition.blocks, "xid": horizon.xid}
+            closed[day] = closing.closed.get(day, now) if start is None else now
     if horizon.xid > since:
         ranges = dead_letters.find_ranges(connection, since, horizon.xid, range_bytes)
         relation = schema.SOURCES["dead_letter"]
@@ -79,7 +83,15 @@ def make_plan(
         tasks += [Task("dead_letter", relation, query, (condition,)) for condition in ranges]
     digest = channels.digest(connection)
     query = f"{selects['channel']} FROM {schema.SOURCES['channel']}"
-    return Plan(horizon, group(tasks), partitions, closing, list(rewrite), query, digest)
+    return Plan(horizon, group(tasks), partitions, replace(after, closed=closed), list(rewrite), query, digest)
+
+
+def first_xid(connection: psycopg.Connection[Any], partition: Partition, closing: Closing, since: int) -> int | None:
+    """From which transaction on a partition is to be read; None: it is closed, and did not grow."""
+    read_up_to = closing.read_up_to(partition)
+    if read_up_to is None:
+        return since
+    return read_up_to if partition.grew(connection, closing.closed[partition.day.isoformat()]) else None
 
 
 def group(tasks: list[Task]) -> list[Task]:

@@ -34,7 +34,7 @@ def check_identity(lake: Lake, identity: tuple[str, str], *, adopt: bool) -> Non
 def check_horizon(lake: Lake, horizon: Horizon) -> None:
     """Raises PipelineError when the database is older than the lake: new rows would have numbers that are passed."""
     exported = lake.state.get("exported_xid", 0)
-    if exported > horizon.next_xid:
+    if horizon.next_xid is not None and exported > horizon.next_xid:
         raise PipelineError(
             f"The lake in {lake.path} has rows up to transaction {exported}, the database is only at "
             f"{horizon.next_xid}: it was restored from a backup, or made anew. Export to a new lake."
@@ -61,6 +61,7 @@ def report(source: Source, lake: Lake, *, new: bool) -> str:
     name, path, state = lake.description.name, str(lake.path), lake.state
     try:
         with source.connect() as connection:
+            user = connection.info.user
             if new:
                 # Retention would wait for ever for a lake that was here before.
                 connection.execute(FORGET, [path, name])
@@ -70,7 +71,7 @@ def report(source: Source, lake: Lake, *, new: bool) -> str:
     except psycopg.errors.InsufficientPrivilege:
         return (
             "The role may not write to pgqueue_lake, so the database does not know of this export: GRANT SELECT, "
-            f"INSERT, UPDATE, DELETE ON pgqueue_lake TO {connection.info.user}."
+            f"INSERT, UPDATE, DELETE ON pgqueue_lake TO {user}."
         )
     except (psycopg.Error, PipelineError) as error:
         told = " ".join(source.redact(str(error)).split())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
 
+from .options import Options
 from .progress import Progress
 from .task import Result, Task, perform
 
@@ -19,15 +20,13 @@ FEW = 6
 TICK = 0.2  # seconds between two looks at the progress
 
 
-def run(
-    tasks: list[Task], source: Source, folder: str, progress: Progress, *, master: str | None, memory: str
-) -> list[Result]:
-    """The results of all tasks. ``master``: given, Spark is used for however little."""
+def run(tasks: list[Task], source: Source, folder: str, progress: Progress, options: Options) -> list[Result]:
+    """The results of all tasks. Where a master is asked for, Spark is used for however little."""
     if not tasks:
         return []
-    if master is None and sum(len(task.ranges) for task in tasks) <= FEW:
+    if options.master is None and sum(len(task.ranges) for task in tasks) <= FEW:
         return [run_here(task, source, folder, progress) for task in tasks]
-    with session("pgqueue export", master, memory) as spark:
+    with session("pgqueue export", options.master, options.memory, options.conf) as spark:
         return run_on_spark(tasks, source, folder, progress, spark.sparkContext)
 
 
