@@ -91,6 +91,13 @@ class Ledger:
                 delivery.handler, delivery.id, delivery.attempt, effects, extra=self._keys("lease_lost", delivery),
             )  # fmt: skip
 
+    def close(self) -> None:
+        """The last line: how long the worker worked, and what it did."""
+        seconds, totals = time.monotonic() - self.started_at, self.totals()
+        counts = ", ".join(f"{count} {event.replace('_', ' ')}" for event, count in totals.items())
+        extra = {"event": "worker_stopped", "worker": self.worker, "duration_ms": round(seconds * 1000), **totals}
+        logger.info("worker %s stopped after %.1f s: %s", self.worker, seconds, counts, extra=extra)
+
     def _keys(self, event: str, delivery: Delivery, seconds: float = 0.0) -> dict[str, Any]:
         return {
             "event": event,

@@ -1,13 +1,21 @@
-"""A role of the worker: a thread that closes its connections, and that does not die unnoticed."""
+"""Roles of the worker: threads that close their connections, and that do not die unnoticed."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from django.db import connections
 
 Crashed = Callable[[str, BaseException], None]
+
+
+class Companion(Protocol):
+    """Something that runs beside the worker, as long as the worker does, as the maintenance loop."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 class Role(threading.Thread):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
@@ -30,12 +28,13 @@ from django_pgqueue.worker.process_slot import ProcessSlots
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.registration import Description, Registration, as_json
+from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.runtime import Runtime
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.slots import Slots
 from django_pgqueue.worker.supervisor.link import Link
 from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
-from django_pgqueue.worker.supervisor.subordinate import Inbox, Reports
+from django_pgqueue.worker.supervisor.subordinate import Inbox, Reports, end_within
 from django_pgqueue.worker.unstarted import return_unstarted
 from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
 
@@ -43,16 +42,7 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 # For the last settlements, after the handlers have ended.
 SETTLE_TIMEOUT = 10.0
-# Of a lease: without a supervisor nobody extends it, and this process must be gone before it is over.
-LAST_PART = 0.8
 VITALS_INTERVAL = 1.0
-
-
-class Companion(Protocol):
-    """Something that runs beside the worker, as long as the worker does: the maintenance loop."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
 
 
 class Worker:
@@ -275,11 +265,7 @@ class Worker:
             companion.stop()
         # Last of all: until here, everything that is held stays held.
         self._keeper.stop()
-        seconds = time.monotonic() - self.ledger.started_at
-        totals = self.ledger.totals()
-        counts = ", ".join(f"{count} {event.replace('_', ' ')}" for event, count in totals.items())
-        extra = {"event": "worker_stopped", "worker": self.options.name, "duration_ms": round(seconds * 1000), **totals}
-        logger.info("worker %s stopped after %.1f s: %s", self.options.name, seconds, counts, extra=extra)
+        self.ledger.close()
         return idle and written
 
     def _runs(self) -> Iterator[Run]:
@@ -292,10 +278,7 @@ class Worker:
             self.recycle(reason)
 
     def _orphaned(self) -> None:
-        """The supervisor died, and with it the heartbeats: end what runs, as far as the leases allow."""
-        timer = threading.Timer(self.options.lease.total_seconds() * LAST_PART, os._exit, [1])
-        timer.daemon = True
-        timer.start()
+        end_within(self.options.lease)
         self.shutdown.request("the supervisor is gone")
 
     def _wake(self) -> None:

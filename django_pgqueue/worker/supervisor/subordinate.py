@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 from django_pgqueue.worker.registration import Description
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.supervisor.link import Link
 
 INTERVAL = 1.0
+# Of a lease: without a supervisor nobody extends it, and this process must be gone before it is over.
+LAST_PART = 0.8
 
 
 class Inbox:
@@ -66,3 +70,10 @@ class Reports:
             if self._stopped.wait(INTERVAL):
                 break
         self._link.send("report", self._describe())
+
+
+def end_within(lease: timedelta) -> None:
+    """The supervisor died, and with it the heartbeats: what runs may end, as far as the leases allow."""
+    timer = threading.Timer(lease.total_seconds() * LAST_PART, os._exit, [1])
+    timer.daemon = True
+    timer.start()

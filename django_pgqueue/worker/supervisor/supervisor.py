@@ -13,6 +13,7 @@ from django_pgqueue.worker.board import Running
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.registration import Registration
+from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.supervisor.crew import Crew
 from django_pgqueue.worker.supervisor.deaths import Estate, Undertaker, after_death, after_execution
@@ -21,7 +22,7 @@ from django_pgqueue.worker.supervisor.orders import Orders
 from django_pgqueue.worker.supervisor.process import Child, end_of
 from django_pgqueue.worker.supervisor.reload import FileWatch
 from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
-from django_pgqueue.worker.worker import SETTLE_TIMEOUT, Companion
+from django_pgqueue.worker.worker import SETTLE_TIMEOUT
 
 logger = logging.getLogger("django_pgqueue.worker")
 
