@@ -218,13 +218,15 @@ def test_an_empty_lake_has_a_report_that_says_what_to_do(tmp_path: Path) -> None
 
 
 def test_a_noisy_neighbour_is_one_that_makes_others_wait() -> None:
-    hours = [NOON + timedelta(hours=number) for number in range(5)]
+    hours = [NOON + timedelta(hours=number) for number in range(7)]
+    # Loud, and the others wait; loud, and nobody does; loud, and the others wait somewhat longer.
+    special = {3: (0.8, 9.0), 4: (0.9, 1.0), 5: (0.9, 1.9)}
     rows = []
     for number, hour in enumerate(hours):
-        # Hour 3: loud, and the others wait. Hour 4: loud, and nobody does.
-        share, wait = {3: (0.8, 9.0), 4: (0.9, 1.0)}.get(number, (0.3, 1.0))
+        share, wait = special.get(number, (0.3, 1.0))
         rows.append(metric(hour, "mail", "loud", capacity_share=share, wait_p95_seconds=20.0 * number))
         rows.append(metric(hour, "mail", "quiet", capacity_share=0.1, wait_p95_seconds=wait))
+        rows.append(metric(hour, "mail", "quick", capacity_share=0.1, wait_p95_seconds=wait / 100))
         rows.append(metric(hour, "mail", "never", capacity_share=0.0, wait_p95_seconds=None))
         rows.append(metric(hour, "other", "quiet", capacity_share=0.2, wait_p95_seconds=wait))
 
