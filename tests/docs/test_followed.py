@@ -1,4 +1,4 @@
-"""The tutorial and the README's example, followed from an empty folder on an empty database."""
+"""The tutorials and the README's example, followed from an empty folder on an empty database."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def newcomer(tmp_path: Path, transactional_db: None, pg_url: str, environment: d
 def test_the_tutorial_can_be_followed_from_an_empty_folder(newcomer: Newcomer) -> None:
     page = "docs/tutorials/first-queue.md"
     newcomer.follow(blocks(REPOSITORY / page), page)
+
+
+@pytest.mark.timeout(400)
+def test_the_tutorial_of_the_pipeline_ends_with_a_report(newcomer: Newcomer) -> None:
+    page = "docs/tutorials/archive-to-report.md"
+    newcomer.follow(blocks(REPOSITORY / page), page)
+
+    assert "<svg" in (newcomer.folder / "report.html").read_text()
 
 
 def test_the_example_of_the_readme_works_in_a_new_project(newcomer: Newcomer) -> None:
