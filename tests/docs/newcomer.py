@@ -69,7 +69,7 @@ class Newcomer:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=180,  # Spark starts slowly on a busy machine
+            timeout=400,  # a job of Spark takes long on a busy machine
             check=False,
         )
         assert done.returncode == 0, f"{what} ended with status {done.returncode}:\n{done.stdout}"
