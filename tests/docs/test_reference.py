@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from argparse import Action
+from argparse import Action, ArgumentParser
 from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ from django.db import connection
 import django_pgqueue
 from django_pgqueue import exceptions, outcomes
 from django_pgqueue.conf import DEFAULTS
+from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from tests.docs.markdown import DOCS, PAGES, REPOSITORY, anchors, blocks, links, name, page, prose, section
 
 PACKAGE = REPOSITORY / "django_pgqueue"
@@ -88,6 +89,23 @@ def test_no_option_is_there_that_does_not_exist() -> None:
         told = set(re.findall(r"^\| `(--[\w-]+)", section(page("docs/reference/commands.md"), command), re.MULTILINE))
 
         assert told <= {word for action in options(command) for word in action.option_strings}, command
+
+
+def pipeline_options(command: str) -> list[Action]:
+    module = import_module(f"django_pgqueue.spark.{command}")
+    parser = ArgumentParser(add_help=False)
+    module.add_arguments(parser)
+    return parser._actions
+
+
+@pytest.mark.parametrize("command", sorted(PIPELINE))
+def test_a_command_of_the_pipeline_is_there_with_all_its_options_and_no_others(command: str) -> None:
+    there = {word for action in pipeline_options(command) for word in action.option_strings}
+    told = section(page("docs/reference/pipeline.md"), command)
+    also = re.search(r"^Also (.+?)\.(?: |$)", told, re.MULTILINE)[1]
+
+    rows = re.findall(r"^\| `(--[\w-]+)", told, re.MULTILINE)
+    assert sorted(there) == sorted(rows + re.findall(r"`(--[\w-]+)`", also))
 
 
 def test_the_lines_for_pg_cron_are_those_that_the_command_prints() -> None:
