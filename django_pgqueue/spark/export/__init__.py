@@ -47,7 +47,7 @@ def run(args: Namespace) -> int:
 
     source = Source.from_environment() if args.source is None else Source.parse(args.source)
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
-    options = Options(args.master, args.memory, dict(getattr(args, "conf", ())), without, args.rescan, args.adopt)
+    options = Options(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
     summary = export(source, args.lake, options)
     print(told(summary))
     for line in (summary.warning, *summary.losses):

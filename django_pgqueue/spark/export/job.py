@@ -18,12 +18,12 @@ from django_pgqueue.spark.source import Source
 from . import register
 from .archive import check_unchanged
 from .channels import take_snapshot
+from .engine import run
 from .horizon import Holder, find_holder
 from .options import Options
 from .plan import Plan, make_plan
 from .progress import Progress
 from .repair import days_that_differ
-from .run import run
 from .task import Result, Written
 
 

@@ -1,0 +1,127 @@
+"""Verify: says what is wrong with a lake, and nothing of one that is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_pgqueue.spark.cli import main
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.source import Source
+from tests.spark.rows import DAY, fill_archive, fill_dead_letters
+
+
+@pytest.fixture
+def verify(
+    dsn: str,
+    source: Source,
+    database: psycopg.Connection[Any],
+    lake: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., tuple[int, str]]:
+    """A lake with rows of two exports; the function verifies it and returns status and output."""
+    fill_archive(database, 100)
+    fill_dead_letters(database, 10)
+    export(source, lake)
+    fill_archive(database, 50)
+    export(source, lake)
+    monkeypatch.setenv("PGQUEUE_SOURCE", dsn)
+
+    def verify(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        status = main(["verify", "--lake", str(lake), *arguments])
+        output = capsys.readouterr()
+        return status, output.out + output.err
+
+    return verify
+
+
+def first_file(lake: Path) -> Path:
+    return Lake.open(lake).files("archive")[0]
+
+
+def test_a_whole_lake_is_found_whole(verify: Any) -> None:
+    status, said = verify()
+
+    assert status == 0
+    assert "4 files, 161 rows, 2 commits." in said
+    assert "Compared with the database: 1 days" in said
+    assert "The lake is whole." in said
+
+
+def test_without_a_source_only_the_lake_is_looked_at(verify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGQUEUE_SOURCE")
+
+    status, said = verify()
+
+    assert status == 0
+    assert "Compared" not in said
+
+
+def damage_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[100] ^= 0xFF
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "is missing": Path.unlink,
+    "bytes, committed were": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "cannot be read": damage_a_byte,
+    "no commit knows it": lambda path: path.with_name("other.parquet").write_bytes(path.read_bytes()),
+}
+
+
+@pytest.mark.parametrize("problem", DAMAGE)
+def test_a_damaged_file_is_named(verify: Any, lake: Path, problem: str) -> None:
+    path = first_file(lake)
+    DAMAGE[problem](path)
+
+    status, said = verify()
+
+    assert status == 1
+    assert problem in said
+    assert str(path.parent) in said
+    assert "export --rescan" in said
+
+
+def test_rows_that_the_lake_lacks_are_told_by_day(verify: Any, database: psycopg.Connection[Any]) -> None:
+    fill_archive(database, 1, xid="'3'::xid8")
+    fill_dead_letters(database, 1, xid="'3'::xid8")
+
+    status, said = verify()
+
+    assert status == 1
+    assert f"archive of {DAY}: the lake has 150 rows, the database 151." in said
+    assert f"dead letters of {DAY}: the lake has 10, the database 11." in said
+
+
+def test_what_is_not_exported_yet_and_what_retention_deleted_is_no_difference(
+    verify: Any, database: psycopg.Connection[Any]
+) -> None:
+    fill_archive(database, 5)
+    database.execute("DELETE FROM pgqueue_dead_letter")
+
+    assert verify()[0] == 0
+
+
+def test_old_days_that_were_removed_are_left_out_by_since(verify: Any, lake: Path) -> None:
+    first_file(lake).unlink()
+
+    assert verify("--since", "2026-03-15")[0] == 0
+    assert verify("--since", "2026-03-14")[0] == 1
+
+
+def test_a_missing_commit_is_one_clear_line(verify: Any, lake: Path) -> None:
+    Lake.open(lake).commit_path(1).unlink()
+
+    status, said = verify()
+
+    assert status == 1
+    assert "00000001.json is missing" in said
