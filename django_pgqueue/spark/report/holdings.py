@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.commit import day_of
 
 TABLES = ("archive", "dead_letter", "channel", "metrics", "forecast")
+LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +26,29 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """``exported_xid``: all transactions before it are in the lake; None: nothing was exported."""
+    """``exported_xid``: all transactions before it are in the lake; None: nothing was exported.
+
+    ``rollup_due``: there are exported rows that the metrics do not count yet.
+    """
 
     name: str = ""
-    committed_at: datetime | None = None
+    exported_at: datetime | None = None
     exported_xid: int | None = None
+    rolled_up_at: datetime | None = None
+    rollup_due: bool = False
     tables: Sequence[Held] = ()
-    kinds: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def holdings(lake: Lake) -> Holdings:
-    head = lake.head
+    state, numbers = lake.state, lake.commit_numbers()
+    unseen = (number for number in numbers if number > state.get("rolled_up", 0))
     return Holdings(
         name=lake.description.name,
-        committed_at=_time(head.at),
-        exported_xid=head.state.get("exported_xid"),
-        tables=[_held(lake, table, head.state.get("rows", {}).get(table)) for table in TABLES],
-        kinds=_last_of_kinds(lake),
+        exported_at=_time(state.get("exported_at")),
+        exported_xid=state.get("exported_xid"),
+        rolled_up_at=_last_rollup(lake, numbers),
+        rollup_due=any(lake.commit(number).kind == "export" for number in unseen),
+        tables=[_held(lake, table, state.get("rows", {}).get(table)) for table in TABLES],
     )
 
 
@@ -52,16 +59,11 @@ def _held(lake: Lake, table: str, rows: dict[str, int] | None) -> Held:
     return Held(table, len(days), len(files), sum(file.stat().st_size for file in files), counted)
 
 
-def _last_of_kinds(lake: Lake) -> dict[str, datetime]:
-    """When each kind of commit was made last; looks at the newest commits only."""
-    found: dict[str, datetime] = {}
-    for number in reversed(lake.commit_numbers()[-50:]):
-        commit = lake.commit(number)
-        time = _time(commit.at)
-        if time is not None:
-            found.setdefault(commit.kind, time)
-    return found
+def _last_rollup(lake: Lake, numbers: Sequence[int]) -> datetime | None:
+    """Among the newest commits: a lake may have many thousands."""
+    commits = (lake.commit(number) for number in reversed(numbers[-LOOKED_AT:]))
+    return next((_time(commit.at) for commit in commits if commit.kind == "rollup"), None)
 
 
-def _time(at: str) -> datetime | None:
+def _time(at: str | None) -> datetime | None:
     return datetime.fromisoformat(at) if at else None

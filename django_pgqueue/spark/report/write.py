@@ -4,33 +4,67 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.commit import day_of
 
 from .compose import compose
-from .holdings import holdings
-from .read import read, read_forecast
+from .holdings import Holdings, holdings
+from .read import Data, read, read_forecast
+
+# So often is a lake read again that was written meanwhile.
+ATTEMPTS = 5
+
+Read = TypeVar("Read")
 
 
 def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) -> str:
-    """Write the report of the newest days to `output`. Returns the line that says so.
+    """Write the report of the newest days to ``output``. Returns the line that says so.
 
     Raises PipelineError: no lake, a damaged file, a queue that the lake does not know, a place that cannot be written.
     """
     lake = Lake.open(path)
-    period = _period(lake, days)
-    data = read(lambda grain, within: _metrics(lake, grain, within), period, queues)
+
+    def everything() -> tuple[Data, pa.Table, Holdings]:
+        period = _period(lake, days)
+        data = read(lambda grain, within: _metrics(lake, grain, within), period, queues)
+        return data, read_forecast(lake.files("forecast", period[-2:])), holdings(lake)
+
+    data, expected, held = steady(lake, everything)
     if unknown := sorted(set(queues) - set(data.queues)):
         raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
-    expected = read_forecast(lake.files("forecast", period[-2:]))
-    text = compose(data, expected, holdings(lake), datetime.now(UTC))
-    _replace(output, text)
-    return f"{output.resolve()}: {len(text) / 1e6:.1f} MB, {len(data.queues):,} queues, {len(period):,} days"
+    page = compose(data, expected, held, datetime.now(UTC))
+    _replace(output, page)
+    told = [
+        f"{len(data.queues):,} queue{'s' * (len(data.queues) != 1)}",
+        f"{len(data.days):,} day{'s' * (len(data.days) != 1)}",
+    ]
+    return f"{output.resolve()}: {', '.join(told)}, {len(page.encode()) / 1000:,.0f} kB"
+
+
+def steady(lake: Lake, read: Callable[[], Read]) -> Read:
+    """What was read, all of it from one commit: a rollup replaces files while others read them.
+
+    Raises PipelineError: the lake was written again and again.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        head = lake.head.number
+        try:
+            found = read()
+        except PipelineError:
+            if lake.head.number == head or attempt == ATTEMPTS:
+                raise
+            continue
+        if lake.head.number == head:
+            return found
+    raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")
 
 
 def _period(lake: Lake, days: int) -> list[date]:

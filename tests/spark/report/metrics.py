@@ -35,7 +35,9 @@ def of_each_grain(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def lake_of(path: Path, rows: Iterable[dict[str, Any]], forecast: Iterable[dict[str, Any]] = ()) -> Lake:
+def lake_of(
+    path: Path, rows: Iterable[dict[str, Any]], forecast: Iterable[dict[str, Any]] = (), *, replace: bool = False
+) -> Lake:
     lake = Lake.open(path, create=True)
     parts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -50,5 +52,5 @@ def lake_of(path: Path, rows: Iterable[dict[str, Any]], forecast: Iterable[dict[
             rows = pa.Table.from_pylist(content, arrow_schema(table))
             pq.write_table(rows.drop_columns("grain") if table == "metrics" else rows, file)
             staged.append(writing.staged(file))
-        writing.commit("rollup", staged)
+        writing.commit("rollup", staged, replace=parts if replace else (), state={"rolled_up": lake.head.number})
     return lake

@@ -7,6 +7,8 @@ import hashlib
 import re
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,7 +21,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.report.read import COMPARED, read
 from django_pgqueue.spark.report.sections.tenants import noisy
-from django_pgqueue.spark.report.write import write
+from django_pgqueue.spark.report.write import steady, write
 from django_pgqueue.spark.schema import arrow_schema
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 
@@ -143,6 +145,17 @@ def test_the_lake_is_described(small: Path) -> None:
     rows = {row[0]: row for row in page.tables[f"The lake {lake.description.name}"]}
     assert rows["metrics"][1:3] == ["1", "3"]
     assert rows["archive"][1:3] == ["0", "0"]
+
+
+def test_a_rollup_that_is_due_is_told(small: Path) -> None:
+    assert "of all that is here" in reported(small).text
+
+    with Lake.open(small).writing() as writing:
+        writing.commit("export", state={"exported_xid": 4711, "exported_at": "2026-11-21T12:34:56+00:00"})
+
+    page = reported(small)
+    assert "more was exported since" in page.text
+    assert re.search(r"21 Nov 2026 12:34\s*transactions before 4711", page.text)
 
 
 def test_one_queue_can_be_chosen(small: Path) -> None:
@@ -271,6 +284,57 @@ def test_a_place_that_cannot_be_written_is_named_and_the_old_page_stays(small: P
         write(small, folder, days=7)
 
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_what_is_read_while_the_lake_is_written_is_read_again(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=1)))
+    reads = []
+
+    def read() -> int:
+        reads.append(lake.head.number)
+        if len(reads) == 1:
+            lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=1), completed=2)))
+        if len(reads) == 2:
+            lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=2), completed=2)))
+            raise PipelineError("a file is gone")
+        return lake.head.number
+
+    assert steady(lake, read) == 3
+    assert reads == [1, 2, 3]
+
+
+def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path) -> None:
+    rows = of_each_grain(*(metric(NOON - timedelta(days=day), completed=1) for day in range(2)))
+    lake = lake_of(tmp_path / "lake", rows)
+
+    def replace() -> None:
+        for number in range(20):
+            again = [row | {"completed": number + 2} for row in rows]
+            lake_of(lake.path, again, replace=True)
+            time.sleep(0.05)
+
+    with ThreadPoolExecutor(1) as pool:
+        replacing = pool.submit(replace)
+        totals = []
+        while not replacing.done():
+            [row] = reported(lake.path).tables["Queues, busiest first"][1:]
+            totals.append(int(row[1]))
+        replacing.result()
+
+    assert len(set(totals)) > 1
+    assert not [total for total in totals if total % 2]
+
+
+def test_an_error_of_a_steady_lake_is_told_at_once(small: Path) -> None:
+    reads = []
+
+    def read() -> None:
+        reads.append(1)
+        raise PipelineError("damaged")
+
+    with pytest.raises(PipelineError, match="damaged"):
+        steady(Lake.open(small), read)
+    assert len(reads) == 1
 
 
 def test_the_command_needs_no_spark_and_tells_no_secret(small: Path, tmp_path: Path) -> None:

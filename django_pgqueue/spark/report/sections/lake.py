@@ -10,14 +10,10 @@ from django_pgqueue.spark.report.html import Section, table, tiles
 
 
 def lake(held: Holdings) -> Section:
+    seen = "more was exported since" if held.rollup_due else "of all that is here"
     figures = [
-        ("Last export", _moment(held.kinds.get("export")), "that brought something"),
-        ("Last rollup", _moment(held.kinds.get("rollup")), "that changed something"),
-        (
-            "Horizon",
-            "–" if held.exported_xid is None else str(held.exported_xid),
-            "transactions before it are exported",
-        ),
+        ("Last export", _moment(held.exported_at), f"transactions before {held.exported_xid or '–'}"),
+        ("Last rollup", _moment(held.rolled_up_at), seen),
     ]
     rows = [
         [one.table, shown(one.days), shown(one.files), f"{shown(one.bytes / 1e6)} MB", shown(one.rows)]
