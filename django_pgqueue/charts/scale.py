@@ -42,6 +42,9 @@ def shown(value: float | None, kind: str = "count") -> str:
         return "–"
     if kind == "share":
         percent = 100 * value
+        if 99 < percent < 100:
+            # Almost all is not all.
+            return f"{min(percent, 99.99):.2f} %"
         return f"{percent:.0f} %" if percent == round(percent) or percent >= 10 else f"{percent:.2g} %"
     if kind == "seconds" and value:
         seconds, unit = next((size, name) for size, name, up_to in UNITS if abs(value) < up_to)

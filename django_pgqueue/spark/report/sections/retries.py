@@ -43,5 +43,7 @@ def retries(data: Data) -> Section:
         ],
         names=2,
     )
-    told = paragraph("Attempts of messages that were archived before attempts noted their beginning count as no time.")
+    told = paragraph(
+        "Attempts that did not note their beginning, of messages that an older version settled, count as no time."
+    )
     return Section("retries", "Cost of failures", f'<div class="plots">{chart}</div>{lines}{told}')

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from django_pgqueue.charts import bars, shown
+from django_pgqueue.charts import bars, shown, text
 from django_pgqueue.charts.times import moment
-from django_pgqueue.spark.report.html import Section, folded, paragraph, table
+from django_pgqueue.spark.report.html import Safe, Section, folded, paragraph, table
 from django_pgqueue.spark.report.read import WIDTHS, Data, channels, sums, whole_queues
 
 from .summary import part
@@ -26,10 +26,11 @@ def tenants(data: Data) -> Section:
     worst = days.group_by(["queue", "channel"]).aggregate([("wait_p95_seconds", "max")]).to_pylist()
     waits = {(row["queue"], row["channel"]): row["wait_p95_seconds_max"] for row in worst}
     rows = sorted(sums(days, ["queue", "channel"], COLUMNS), key=lambda row: -row["run_seconds"])
+    largest = sorted(rows, key=lambda row: -_share(row, capacity))[:MOST_BARS]
     several = len(data.queues) > 1
     chart = bars(
         "Share of its queue's time in handlers",
-        [(_name(row, several), _share(row, capacity)) for row in rows[:MOST_BARS]],
+        [(_name(row, several), _share(row, capacity)) for row in largest],
         kind="share",
         note=f"{len(rows):,} channels" + (f", the {MOST_BARS} largest" if len(rows) > MOST_BARS else ""),
     )
@@ -107,7 +108,7 @@ def _neighbours(data: Data) -> str:
             row["channel"],
             shown(row["capacity_share"], "share"),
             f"{row['slowed']:,}",
-            row["longest"]["channel"],
+            Safe(f"<bdi>{text(row['longest']['channel'])}</bdi>"),
             shown(row["longest"]["wait_p95_seconds"], "seconds"),
             shown(row["longest"]["wait_p95_seconds_approximate_median"], "seconds"),
         ]
