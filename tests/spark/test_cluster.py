@@ -18,8 +18,8 @@ import pytest
 from tests.spark.cluster import Cluster, standalone_cluster
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 
-PATIENCE = 200
-DAYS, ROWS = 24, 500
+PATIENCE = 280
+DAYS, ROWS = 8, 500
 
 # Small, and a quick start instead of quick code.
 DEFAULTS = """
@@ -36,6 +36,17 @@ from django_pgqueue.spark.source import Source
 if __name__ == "__main__":
     url, lake = sys.argv[1:]
     print(export(Source.from_environment(), Path(lake), Options(master=url, memory="512m", range_bytes=32_768)).rows)
+"""
+READ = """
+import os, sys
+from django_pgqueue.spark.session import session
+
+if __name__ == "__main__":
+    url, target = sys.argv[1:]
+    with session("read", url, memory="512m") as spark:
+        reader = spark.read.format("pgqueue").option("source", os.environ["PGQUEUE_SOURCE"])
+        rows = reader.option("table", "archive").option("partitions", "8").load()
+        rows.select("id", "payload").write.parquet(target)
 """
 
 pytestmark = pytest.mark.timeout(2 * PATIENCE)
@@ -58,43 +69,51 @@ def archive(database: psycopg.Connection) -> int:
     return DAYS * ROWS
 
 
-def start(cluster: Cluster, dsn: str, script: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A driver, whose executors are on the cluster."""
-    return subprocess.Popen(
-        [sys.executable, str(script), cluster.url, *arguments],
-        env={
-            **os.environ,
-            "PGQUEUE_SOURCE": dsn,
-            "SPARK_CONF_DIR": str(cluster.folder),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
+def run_with_a_kill(cluster: Cluster, dsn: str, job: Path, target: Path, begun: str) -> str:
+    """What the job said, of whose executors one was killed as soon as a file ``begun`` was in its target."""
+    driver = subprocess.Popen(
+        [sys.executable, str(job), cluster.url, str(target)],
+        env={**os.environ, "PGQUEUE_SOURCE": dsn, "SPARK_CONF_DIR": str(cluster.folder), "SPARK_LOCAL_IP": "127.0.0.1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not next(target.glob(begun), None):
+            assert driver.poll() is None, driver.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(cluster.executors()[0], signal.SIGKILL)
+        output, errors = driver.communicate(timeout=PATIENCE)
+    finally:
+        driver.kill()
+    assert driver.returncode == 0, errors
+    assert "Lost executor" in errors, "it was killed too late"
+    return output
 
 
-def wait_for(driver: subprocess.Popen[str], pattern: str, folder: Path) -> None:
-    """Until there is such a file: the tasks have begun."""
-    deadline = time.monotonic() + PATIENCE
-    while not next(folder.glob(pattern), None):
-        assert driver.poll() is None, driver.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def ids(folder: Path) -> tuple[int, int]:
+    """How many rows there are, and how many different ones."""
+    found = ds.dataset(folder, format="parquet").to_table(["id"]).column("id").to_pylist()
+    return len(found), len(set(found))
 
 
 def test_an_export_survives_the_death_of_an_executor(
     cluster: Cluster, dsn: str, archive: int, lake: Path, tmp_path: Path
 ):
     (tmp_path / "job.py").write_text(EXPORT)
-    with start(cluster, dsn, tmp_path / "job.py", str(lake)) as driver:
-        wait_for(driver, "_pgqueue/staging/*/archive/*/*.parquet", lake)
-        os.kill(cluster.executors()[0], signal.SIGKILL)
-        output, errors = driver.communicate(timeout=PATIENCE)
+    output = run_with_a_kill(cluster, dsn, tmp_path / "job.py", lake, "_pgqueue/staging/*/archive/*/*.parquet")
 
-    assert driver.returncode == 0, errors
-    assert "Lost executor" in errors, "it was killed too late"
     assert f"'archive': {archive}, 'dead_letter': {ROWS}" in output
-    rows = ds.dataset(lake / "archive", format="parquet").to_table(["id"]).column("id").to_pylist()
-    assert len(rows) == len(set(rows)) == archive
+    assert ids(lake / "archive") == (archive, archive)
+
+
+def test_a_read_of_the_data_source_survives_the_death_of_an_executor(
+    cluster: Cluster, dsn: str, archive: int, tmp_path: Path
+):
+    (tmp_path / "job.py").write_text(READ)
+    run_with_a_kill(cluster, dsn, tmp_path / "job.py", tmp_path / "rows", "_temporary/0/task_*/*.parquet")
+
+    assert ids(tmp_path / "rows") == (archive, archive)
