@@ -28,10 +28,11 @@ class PgQueueDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Of a read without ``.schema(…)``: all columns of the table."""
+        from .options import Given, table
         from .tables import TABLES, spark_schema
 
-        # A stream has no option table, and the columns of a message.
-        return spark_schema(TABLES[self.options.get("table", "message")])
+        # A stream has the columns of a message, and no option that names another table.
+        return spark_schema(TABLES[Given(self.options).take("table", table, "message")])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from .options import ReadOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -59,13 +59,12 @@ def truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def one_of(values: Iterable[str]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in values:
-            raise ValueError(f"{text!r} is none of {', '.join(values)}.")
-        return text
+def table(text: str) -> str:
+    from .tables import TABLES
 
-    return read
+    if text not in TABLES:
+        raise ValueError(f"{text!r} is none of {', '.join(TABLES)}.")
+    return text
 
 
 def moment(text: str) -> datetime:
@@ -107,12 +106,10 @@ class ReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """Raises PipelineError."""
-        from .tables import TABLES
-
         given = Given(options)
         read = cls(
             source=given.source(),
-            table=given.take("table", one_of(TABLES), "message"),
+            table=given.take("table", table, "message"),
             queue=given.take("queue", channel_name),
             channel=given.take("channel", channel_name),
             since=given.take("since", moment),

@@ -1,6 +1,7 @@
 -- Settles the batches of a stream up to p_after, which its query has committed, and leases the messages of the next batch.
 -- Caller: the Spark data source, in a transaction of its own. p_lease: how long the messages stay the stream's, unless it extends it.
--- A batch that was claimed and not settled is claimed again as it was: the same number, the same messages but those whose lease is lost.
+-- p_limit 0 claims nothing new. A batch that was claimed and not settled is claimed again as it was: the same number, the same messages
+-- but those whose lease is lost.
 -- Returns the number of the batch, or p_after when there is nothing to do; its messages; how many were settled, how many could not be.
 -- Locks: the stream's row (lock order, before step 1), then as pgqueue_complete, then as pgqueue_dequeue. Errors: PGQ02 another query
 --   has taken the stream over, PGQ03, PGQ07.
@@ -30,7 +31,7 @@ DECLARE
     v_token uuid := gen_random_uuid();
     v_try integer := 0;
 BEGIN
-    IF coalesce(p_limit, 0) < 1 OR coalesce(p_lease, '0') <= '0' OR current_setting('transaction_isolation') <> 'read committed' THEN
+    IF coalesce(p_limit, -1) < 0 OR coalesce(p_lease, '0') <= '0' OR current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM pgqueue_refuse_take(p_name, p_limit, p_lease);
     END IF;
     UPDATE pgqueue_stream AS s SET claimed_at = clock_timestamp()

@@ -48,12 +48,29 @@ BEGIN
     FOR UPDATE SKIP LOCKED;
     v_held := FOUND;
     IF NOT v_held THEN
-        SELECT l.* INTO v_lane FROM pgqueue_lane AS l
-        WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
-        ORDER BY l.seq DESC LIMIT 1;
-        contended := contended OR FOUND;
-        -- Another transaction has the lane. Without limits the messages may be shared.
-        IF NOT FOUND OR v_channel.limited THEN
+        contended := contended OR EXISTS (
+            SELECT FROM pgqueue_lane AS l
+            WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq);
+        IF v_channel.limited THEN
+            RETURN;
+        END IF;
+        -- Another transaction has the lane, or the news of it. Without limits the messages may be shared, as in pgqueue_take_shared.
+        SELECT s.floor_rank, s.floor_at, s.floor_id INTO v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
+        FROM (
+            (SELECT l.floor_rank, l.floor_at, l.floor_id FROM pgqueue_lane AS l
+            WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+            ORDER BY l.seq DESC LIMIT 1)
+            UNION ALL
+            (SELECT a.floor_rank, a.floor_at, a.floor_id
+            FROM (
+                SELECT n.channel_id, n.floor_rank, n.floor_at, n.floor_id FROM pgqueue_arrival AS n
+                WHERE n.queue = p_queue AND NOT n.lazy AND n.xid >= v_floor.arrival_xid AND n.kind = 1
+                ORDER BY n.xid LIMIT 200
+            ) AS a
+            WHERE a.channel_id = v_channel.id)
+        ) AS s
+        ORDER BY s.floor_rank, s.floor_at, s.floor_id LIMIT 1;
+        IF NOT FOUND THEN
             RETURN;
         END IF;
     END IF;

@@ -1,0 +1,118 @@
+"""What a stream has taken, as the database remembers it; and the thread that keeps it the stream's."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.source import SourceLost
+
+from .options import StreamOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """``batch``: up to which batch there are messages; ``messages``: how many it has."""
+
+    batch: int
+    messages: int
+
+
+class Claims:
+    """A stream that this process has opened: whoever opens it later takes it over, and calls here raise then."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self.options = options
+        (self.owner, self.settled) = self._call(
+            "SELECT owner, settled FROM pgqueue_stream_open(%s, %s, %s)",
+            [options.stream, options.queue, options.channel],
+        )
+
+    def check(self, after: int) -> None:
+        """Raises PipelineError when the batches after this one are settled: their messages cannot be given again."""
+        if after < self.settled:
+            raise PipelineError(
+                f'The stream "{self.options.stream}" has settled batch {self.settled}, its checkpoint ends at batch '
+                f"{after}: it is older than the queue, or another query's. Start with a new checkpoint."
+            )
+
+    def claim(self, after: int, limit: int) -> Claimed:
+        """Settles the batches up to ``after``, and leases the next one. Raises PipelineError."""
+        batch, messages, lost = self._call(
+            "SELECT batch, messages, lost FROM pgqueue_stream_claim(%s, %s, %s, %s, make_interval(secs => %s), %s)",
+            [self.options.stream, self.owner, after, limit, self.options.lease, f"spark stream {self.options.stream}"],
+        )
+        self.tell(lost, "were processed here, but went to somebody else too")
+        return Claimed(batch, messages)
+
+    def extend(self) -> int:
+        """Extends all leases; returns how many. Raises PipelineError."""
+        held, lost = self._call(
+            "SELECT held, lost FROM pgqueue_stream_extend(%s, %s, make_interval(secs => %s))",
+            [self.options.stream, self.owner, self.options.lease],
+        )
+        self.tell(lost, "go to somebody else")
+        return held
+
+    def bounds(self, after: int, upto: int) -> list[tuple[int, int]]:
+        """First and last message id of each part of these batches that a task reads."""
+        with self.options.source.connect() as connection, self.options.source.errors():
+            rows = connection.execute(
+                "SELECT min(n.message_id), max(n.message_id) FROM ("
+                " SELECT c.message_id, ntile(%s) OVER (ORDER BY c.message_id) AS part FROM pgqueue_stream_claim AS c"
+                " WHERE c.stream = %s AND c.batch > %s AND c.batch <= %s) AS n GROUP BY n.part ORDER BY n.part",
+                [self.options.partitions, self.options.stream, after, upto],
+            )
+            return rows.fetchall()
+
+    def waiting(self) -> int:
+        """Messages that could be delivered now."""
+        (count,) = self._call(
+            "SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id"
+            " WHERE c.queue = %s AND (%s::text IS NULL OR c.name = %s)"
+            " AND (m.status = 1 OR m.status = 3 AND m.dequeue_at <= clock_timestamp())",
+            [self.options.queue, self.options.channel, self.options.channel],
+        )
+        return count
+
+    def tell(self, lost: int, fate: str) -> None:
+        if lost:
+            told = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {fate}."
+            print(told, file=sys.stderr, flush=True)
+
+    def _call(self, sql: str, parameters: list[Any]) -> Any:
+        with self.options.source.connect() as connection, self.options.source.errors():
+            return connection.execute(sql, parameters).fetchone()
+
+
+class Heart:
+    """Calls ``beat`` three times in a lease, in a thread of the process that plans the stream's batches."""
+
+    def __init__(self, beat: Callable[[], object], lease: float) -> None:
+        self.beat = beat
+        self.pause = lease / 3
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self.run, name="pgqueue leases", daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        pause = self.pause
+        while not self.stopped.wait(pause):
+            pause = self.pause
+            try:
+                self.beat()
+            except SourceLost as error:
+                # There are a few tries left before the leases expire.
+                pause = self.pause / 4
+                print(f"pgqueue: leases could not be extended, trying again: {error}", file=sys.stderr, flush=True)
+            except PipelineError as error:
+                print(f"pgqueue: leases are extended no more: {error}", file=sys.stderr, flush=True)
+                return
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.thread.join(5)

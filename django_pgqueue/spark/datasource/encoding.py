@@ -1,0 +1,139 @@
+"""Rows of a frame as text for COPY: one line a message, so that a line's number is the row's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as spark
+
+from django_pgqueue.spark.errors import PipelineError
+
+# About as much as is encoded and sent at once.
+PIECE = 8 * 1024 * 1024
+NESTED = (spark.StructType, spark.MapType, spark.ArrayType)
+WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
+NUMBER = (*WHOLE, spark.FloatType, spark.DoubleType, spark.DecimalType)
+
+Encode = Callable[[pa.Array], pa.Array]
+
+
+def text(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string())
+
+
+def as_json(values: pa.Array) -> pa.Array:
+    if pa.types.is_nested(values.type):
+        rows = values.to_pylist(maps_as_pydicts="strict")
+        return pa.array([None if row is None else dump(row) for row in rows], pa.string())
+    return text(values)
+
+
+def dump(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=moment)
+    except (TypeError, ValueError) as error:
+        raise PipelineError(f"A value is no JSON: {error}. Make the text yourself, with to_json(…).") from None
+
+
+def moment(value: object) -> str:
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def body(values: pa.Array) -> pa.Array:
+    return pa.array([None if value is None else "\\x" + value.hex() for value in values.to_pylist()], pa.string())
+
+
+def interval(values: pa.Array) -> pa.Array:
+    if pa.types.is_duration(values.type):
+        microseconds = values.cast(pa.duration("us")).cast(pa.int64())
+    else:
+        microseconds = pc.round(pc.multiply(values.cast(pa.float64()), 1e6)).cast(pa.int64())
+    return pc.binary_join_element_wise(text(microseconds), "microseconds", " ")
+
+
+# What a message can be given: how it is encoded, and Spark's types that it may have.
+COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
+    "handler": (text, (spark.StringType,)),
+    "payload": (as_json, (spark.StringType, *NESTED)),
+    "queue": (text, (spark.StringType,)),
+    "channel": (text, (spark.StringType,)),
+    "body": (body, (spark.BinaryType,)),
+    "headers": (as_json, (spark.StringType, *NESTED)),
+    "priority": (text, WHOLE),
+    "dequeue_at": (text, (spark.TimestampType, spark.TimestampNTZType)),
+    "delay": (interval, (spark.DayTimeIntervalType, *NUMBER)),
+    "max_attempts": (text, WHOLE),
+    "backoff": (interval, (spark.DayTimeIntervalType, *NUMBER)),
+    "backoff_factor": (text, NUMBER),
+    "backoff_longest": (interval, (spark.DayTimeIntervalType, *NUMBER)),
+    "dedupe_key": (text, (spark.StringType,)),
+}
+
+
+class Encoder:
+    """Of the rows of one frame. ``constants``: values for columns that are absent, or NULL in a row.
+
+    Raises PipelineError when the frame has columns that no message has, of the wrong type, or too few.
+    """
+
+    def __init__(self, schema: spark.StructType, constants: Mapping[str, str]) -> None:
+        self.columns = [checked(field) for field in schema.fields]
+        self.constants = dict(constants)
+        if len(set(self.columns)) < len(self.columns):
+            raise PipelineError("A column is there twice; upper and lower case are the same.")
+        if "handler" not in {*self.columns, *constants}:
+            raise PipelineError("There is no column handler, and no option handler that names one for all rows.")
+        if "payload" not in self.columns:
+            raise PipelineError("There is no column payload: make it with to_json(struct(…)), or name a struct so.")
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """The constants that are not among the columns."""
+        return {name: value for name, value in self.constants.items() if name not in self.columns}
+
+    def pieces(self, batch: pa.RecordBatch) -> Iterator[bytes]:
+        """The batch in COPY's text format."""
+        rows = max(1, PIECE * batch.num_rows // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, rows):
+            yield self.lines(batch.slice(start, rows))
+
+    def lines(self, batch: pa.RecordBatch) -> bytes:
+        values = []
+        for name, column in zip(self.columns, batch.columns, strict=True):
+            encode, _ = COLUMNS[name]
+            encoded = text(column) if pa.types.is_null(column.type) else encode(column)
+            if name in self.constants:
+                encoded = encoded.fill_null(self.constants[name])
+            values.append(escaped(encoded))
+        lines = pc.binary_join_element_wise(*values, "\t", null_handling="replace", null_replacement="\\N")
+        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")
+        return joined[0].as_buffer().to_pybytes() + b"\n"
+
+
+def checked(field: spark.StructField) -> str:
+    """The name of the column in PostgreSQL."""
+    name = field.name.lower()
+    if name not in COLUMNS:
+        raise PipelineError(
+            f'A message has no column "{field.name}"; it has {", ".join(COLUMNS)}. '
+            "What the handler shall know belongs into payload."
+        )
+    _, kinds = COLUMNS[name]
+    if not isinstance(field.dataType, (*kinds, spark.NullType)):
+        wanted = ", ".join(kind.typeName() for kind in kinds)
+        raise PipelineError(f"The column {name} is {field.dataType.simpleString()}; it may be {wanted}.")
+    return name
+
+
+def escaped(values: pa.Array) -> pa.Array:
+    for character, escape in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        if pc.any(pc.match_substring(values, character)).as_py():
+            values = pc.replace_substring(values, character, escape)
+    return values

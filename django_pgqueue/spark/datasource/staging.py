@@ -1,0 +1,141 @@
+"""Bulk enqueue in two steps: each task copies into a table of its own, and one transaction at the end enqueues all.
+
+A task that fails, is tried again or runs twice leaves a table that is not named at the end; a job or a batch that is
+run again finds itself in the ledger and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import psycopg
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.taskcontext import TaskContext
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.source import Source, SourceLost
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .encoding import Encoder
+
+# Seconds between attempts to enqueue: nothing is lost or doubled by one more.
+PAUSES = (0.5, 2.0, 8.0)
+# Another transaction was in the way: it is over when we come again.
+IN_THE_WAY = ("40001", "40P01", "PGQ06")
+# JSON has lines of its own, which come first.
+PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
+
+
+class InTheWay(PipelineError):
+    """Another transaction; the same may work in a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A bulk enqueue, or a batch of a stream. ``name`` and ``batch`` say whether it was done before."""
+
+    source: Source
+    name: str
+    batch: int = 0
+
+    def stage(self, batches: Iterable[pa.RecordBatch], encoder: Encoder) -> tuple[int | None, int]:
+        """Copies the rows; returns the id of their stage, if there are any, and how many. Raises PipelineError."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return None, 0
+        with self.source.connect() as connection, self.source.errors(), connection.transaction():
+            row = connection.execute(
+                "SELECT pgqueue_ingest_open(%s, %s, %s)", [self.name, self.batch, json.dumps(encoder.absent)]
+            ).fetchone()
+            (stage,) = row
+            # A worker whose input is not read to its end cannot be used again.
+            if stage is None:
+                return None, sum(0 for _ in filled)
+            rows = 0
+            columns = ", ".join(encoder.columns)
+            statement = f"COPY pgqueue_stage_{stage} ({columns}) FROM STDIN"
+            with self.refusals(), connection.cursor() as cursor, cursor.copy(statement) as copy:
+                for batch in chain([first], filled):
+                    rows += batch.num_rows
+                    for piece in encoder.pieces(batch):
+                        copy.write(piece)
+        return stage, rows
+
+    def ingest(self, stages: Sequence[int], messages: int, *, create_channels: bool) -> None:
+        """Enqueues what lies in the stages, once. Raises PipelineError."""
+        for pause in (*PAUSES, None):
+            try:
+                self._ingest(stages, messages, create_channels)
+                break
+            except (SourceLost, InTheWay):
+                if pause is None:
+                    raise
+                time.sleep(pause)
+        self.clean()
+
+    def _ingest(self, stages: Sequence[int], messages: int, create_channels: bool) -> None:
+        with self.source.connect() as connection, self.source.errors():
+            try:
+                row = connection.execute(
+                    "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s)",
+                    [self.name, self.batch, list(stages), messages, create_channels],
+                ).fetchone()
+            except psycopg.Error as error:
+                if error.sqlstate in IN_THE_WAY:
+                    raise InTheWay(f"Another transaction was in the way: {error.diag.message_primary}") from None
+                raise
+        if row[0] and row[1]:
+            print(
+                f"pgqueue: {row[1]} of {messages} messages were dropped: their channels are full (job {self.name}).",
+                file=sys.stderr,
+            )
+
+    def clean(self) -> None:
+        """Removes the stages of this job, and what others have left. What fails here is left for the next job."""
+        try:
+            with self.source.connect() as connection:
+                connection.execute("SELECT pgqueue_ingest_clean(%s)", [self.name])
+        except (psycopg.Error, PipelineError) as error:
+            print(f"pgqueue: stages were left to the next job: {self.source.redact(str(error))}", file=sys.stderr)
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """A row that PostgreSQL refuses is named; its content, which the error repeats, is not."""
+        try:
+            yield
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            line, column = "?", None
+            if match := PLACE.search(error.diag.context or ""):
+                line, column = match.groups()
+            column = column or error.diag.column_name
+            missing = "it is missing" if isinstance(error, psycopg.errors.NotNullViolation) else None
+            problem = missing or error.diag.constraint_name or error.diag.message_primary
+            task = TaskContext.get()
+            place = f"Row {line} of partition {task.partitionId() if task else 0}"
+            raise PipelineError(f"{place} cannot be enqueued{f', {column}' if column else ''}: {problem}.") from None
+
+
+class Staged(WriterCommitMessage):
+    """What a task has copied, for the commit."""
+
+    def __init__(self, name: str, stage: int | None, rows: int) -> None:
+        self.name = name
+        self.stage = stage
+        self.rows = rows
+
+
+def gathered(messages: Iterable[Staged | None]) -> tuple[list[int], int]:
+    """The stages in the order of partitions, and how many messages they hold."""
+    staged = [message for message in messages if message is not None and message.stage is not None]
+    return [message.stage for message in staged], sum(message.rows for message in staged)

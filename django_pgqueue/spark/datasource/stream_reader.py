@@ -1,0 +1,103 @@
+"""``spark.readStream``: a queue, or one channel of it, consumed in batches under leases.
+
+A batch is settled when its query has committed it. Spark calls ``commit`` for a batch only when it has planned the
+next one, never for the last: so batches are settled in ``latestOffset(start)``, which is called once everything up to
+``start`` is in the query's checkpoint. A batch that was not committed is given again, with the same messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from .claims import Claims, Heart
+from .options import StreamOptions
+from .reader import Statements, read, types
+from .tables import TABLES, chosen, literal, select
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+MESSAGE = TABLES["message"]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark makes one that plans, in a process beside the driver, and one that reads, which travels to the workers."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        self.options = options
+        self.columns, self.schema = chosen(MESSAGE, schema)
+        self.claims: Claims | None = None
+        self.heart: Heart | None = None
+        # The batch that was claimed last, by this process.
+        self.fresh = -1
+        # How many messages may still be taken: those that were there when a run with availableNow began.
+        self.left: int | None = None
+
+    def opened(self) -> Claims:
+        if self.claims is None:
+            self.claims = Claims(self.options)
+            self.heart = Heart(self.claims.extend, self.options.lease)
+        return self.claims
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"batch": self.opened().settled}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.options.batch_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.left = self.opened().waiting() + self.opened().extend()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        # Even a query that asks for everything gets what its memory can be expected to hold.
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch_messages
+        if self.left is not None:
+            most = min(most, self.left)
+        claimed = self.opened().claim(start["batch"], most)
+        self.fresh = claimed.batch
+        if self.left is not None:
+            self.left = max(0, self.left - claimed.messages)
+        return {"batch": claimed.batch}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        after, upto = start["batch"], end["batch"]
+        if after == upto:
+            return []
+        claims = self.opened()
+        claims.check(after)
+        if upto != self.fresh:
+            # After a crash: what is still held stays the stream's from now on, what is not goes to somebody else.
+            claims.extend()
+        with self.options.source.connect() as connection, self.options.source.errors():
+            existing = types(connection, MESSAGE.name)
+        return [Statements([self.statement(existing, after, upto, *ids)]) for ids in claims.bounds(after, upto)]
+
+    def statement(self, existing: dict[str, str], after: int, upto: int, first: int, last: int) -> str:
+        """Reads the claimed messages with these ids whose lease is still the stream's."""
+        claim = (
+            f"FROM pgqueue_stream_claim AS s WHERE s.stream = {literal(self.options.stream)}"
+            f" AND s.batch > {after} AND s.batch <= {upto}"
+        )
+        return (
+            f"{select(MESSAGE, self.columns, existing)}"
+            f" WHERE m.id = ANY (ARRAY(SELECT s.message_id {claim} AND s.message_id BETWEEN {first} AND {last}))"
+            f" AND EXISTS (SELECT {claim} AND s.message_id = m.id AND s.token = m.lease_token) ORDER BY m.id"
+        )
+
+    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:
+        return read(self.options.source, partition.statements, self.schema)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Too late for the last batch, so nothing depends on it."""
+
+    def stop(self) -> None:
+        if self.heart is not None:
+            self.heart.stop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"claims": None, "heart": None}

@@ -1,0 +1,47 @@
+"""``df.writeStream``: each batch of a stream is enqueued once, also when it is written again after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from pyspark.taskcontext import TaskContext
+
+from django_pgqueue.spark.errors import PipelineError
+
+from .encoding import Encoder
+from .options import WriteOptions
+from .staging import Job, Staged, gathered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+QUERY = "sql.streaming.queryId"
+BATCH = "streaming.sql.batchId"
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Spark makes another one for the commit than for the tasks: what they share travels in the messages."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise PipelineError("A queue can only be appended to: outputMode('append').")
+        self.encoder = Encoder(schema, options.constants)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        task = TaskContext.get()
+        # The query's id stays with its checkpoint, so it names the same job after a restart.
+        job = Job(self.options.source, task.getLocalProperty(QUERY), int(task.getLocalProperty(BATCH)))
+        return Staged(job.name, *job.stage(iterator, self.encoder))
+
+    def commit(self, messages: list[Staged | None], batchId: int) -> None:
+        for name in {message.name for message in messages if message is not None}:
+            job = Job(self.options.source, name, batchId)
+            job.ingest(*gathered(messages), create_channels=self.options.create_channels)
+
+    def abort(self, messages: list[Staged | None], batchId: int) -> None:
+        for name in {message.name for message in messages if message is not None}:
+            Job(self.options.source, name, batchId).clean()

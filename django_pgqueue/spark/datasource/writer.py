@@ -1,0 +1,37 @@
+"""``df.write``: bulk enqueue, all of the frame or nothing, once whatever becomes of its tasks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from django_pgqueue.spark.errors import PipelineError
+
+from .encoding import Encoder
+from .options import WriteOptions
+from .staging import Job, Staged, gathered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class Writer(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise PipelineError("A queue can only be appended to: .mode('append').")
+        self.encoder = Encoder(schema, options.constants)
+        self.create_channels = options.create_channels
+        self.job = Job(options.source, options.job or f"spark-{uuid.uuid4()}")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        return Staged(self.job.name, *self.job.stage(iterator, self.encoder))
+
+    def commit(self, messages: list[Staged | None]) -> None:
+        self.job.ingest(*gathered(messages), create_channels=self.create_channels)
+
+    def abort(self, messages: list[Staged | None]) -> None:
+        self.job.clean()

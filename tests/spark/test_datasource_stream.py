@@ -1,0 +1,393 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from django_pgqueue.spark.datasource.claims import Claims, Heart
+from django_pgqueue.spark.datasource.options import StreamOptions
+from django_pgqueue.spark.datasource.stream_reader import StreamReader
+from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.source import SourceLost
+from tests.conftest import Connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Database = psycopg.Connection[Any]
+PATIENCE = 240
+
+
+@pytest.fixture
+def database(database: Database) -> Database:
+    database.execute("TRUNCATE pgqueue_stream, pgqueue_stream_claim, pgqueue_ingest")
+    return database
+
+
+def one(database: Database, sql: str, *parameters: Any) -> Any:
+    return database.execute(sql, parameters).fetchone()[0]
+
+
+def send(database: Database, messages: int, channel: str = "default") -> None:
+    database.execute(
+        "SELECT count(*) FROM pgqueue_enqueue_many(array_fill('work'::text, ARRAY[%(n)s]),"
+        " ARRAY(SELECT jsonb_build_object('n', i) FROM generate_series(1, %(n)s) AS i),"
+        " array_fill(%(channel)s::text, ARRAY[%(n)s]))",
+        {"n": messages, "channel": channel},
+    )
+
+
+def reader(dsn: str, **options: str) -> StreamReader:
+    """The reader that Spark would make, for what need not run in Spark."""
+    return StreamReader(StreamOptions.of({"source": dsn, "stream": "s", **options}), spark_schema(TABLES["message"]))
+
+
+def ids(reader: StreamReader, start: dict[str, int], end: dict[str, int]) -> list[int]:
+    return [i for part in reader.partitions(start, end) for batch in reader.read(part) for i in batch["id"].to_pylist()]
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., StreamReader]]:
+    """`reader`, whose threads are stopped at the end."""
+    readers: list[StreamReader] = []
+
+    def make(dsn: str, **options: str) -> StreamReader:
+        readers.append(reader(dsn, **options))
+        return readers[-1]
+
+    yield make
+    for made in readers:
+        made.stop()
+
+
+# In this process
+
+
+def test_a_batch_is_leased_then_settled_when_the_next_is_planned(
+    dsn: str, database: Database, opened: Callable[..., StreamReader]
+) -> None:
+    send(database, 25)
+    stream = opened(dsn, partitions="3")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadMaxRows(10))
+    read = ids(stream, start, end)
+
+    assert (start, end, len(read)) == ({"batch": 0}, {"batch": 1}, 10)
+    assert len(stream.partitions(start, end)) == 3
+    assert one(database, "SELECT count(*) FROM pgqueue_message WHERE status = 2 AND id = ANY(%s)", read) == 10
+    assert stream.latestOffset(end, ReadMaxRows(10)) == {"batch": 2}
+    assert one(database, "SELECT count(*) FROM pgqueue_archived_message WHERE id = ANY(%s)", read) == 10
+    assert stream.partitions(end, end) == []
+
+
+def test_a_batch_is_the_same_after_a_crash(dsn: str, database: Database, opened: Callable[..., StreamReader]) -> None:
+    send(database, 10)
+    before = opened(dsn)
+    end = before.latestOffset({"batch": 0}, ReadMaxRows(4))
+    read = ids(before, {"batch": 0}, end)
+
+    assert sorted(ids(opened(dsn), {"batch": 0}, end)) == sorted(read), "the offset was in the checkpoint"
+    again = opened(dsn)
+    assert again.initialOffset() == {"batch": 0}
+    assert again.latestOffset({"batch": 0}, ReadMaxRows(9)) == end, "the offset was not yet in the checkpoint"
+    assert sorted(ids(again, {"batch": 0}, end)) == sorted(read)
+
+
+def test_a_message_whose_lease_is_lost_is_not_read_again(
+    dsn: str, database: Database, opened: Callable[..., StreamReader], capsys: pytest.CaptureFixture[str]
+) -> None:
+    send(database, 3)
+    before = opened(dsn)
+    end = before.latestOffset({"batch": 0}, ReadMaxRows(3))
+    lost = min(ids(before, {"batch": 0}, end))
+    database.execute("UPDATE pgqueue_message SET lease_expires_at = now() WHERE id = %s", [lost])
+    database.execute("SELECT pgqueue_sweep()")
+    left = ids(opened(dsn), {"batch": 0}, end)
+
+    assert len(left) == 2
+    assert lost not in left
+    assert "stream s lost the leases of 1 messages: they go to somebody else" in capsys.readouterr().err
+
+
+def test_a_query_whose_stream_was_taken_over_ends(
+    dsn: str, database: Database, opened: Callable[..., StreamReader]
+) -> None:
+    old = opened(dsn)
+    old.initialOffset()
+    opened(dsn).initialOffset()
+    with pytest.raises(PipelineError, match='another query has taken over stream "s"'):
+        old.latestOffset({"batch": 0}, ReadMaxRows(1))
+
+
+def test_a_limited_channel_gives_no_more_than_its_limit(
+    dsn: str, database: Database, opened: Callable[..., StreamReader]
+) -> None:
+    database.execute("""SELECT pgqueue_channel_set('few', 'default', '{"max_concurrency": 4}')""")
+    send(database, 10, "few")
+    send(database, 10)
+    stream = opened(dsn, channel="few")
+    offsets, counts = [{"batch": 0}], []
+    while not counts or counts[-1]:
+        offsets.append(stream.latestOffset(offsets[-1], ReadMaxRows(100)))
+        counts.append(len(ids(stream, *offsets[-2:])))
+
+    assert counts == [4, 4, 2, 0]
+
+
+def test_a_run_with_available_now_takes_what_was_there_when_it_began(
+    dsn: str, database: Database, opened: Callable[..., StreamReader]
+) -> None:
+    send(database, 5)
+    stream = opened(dsn)
+    stream.prepareForTriggerAvailableNow()
+    send(database, 20)
+    end = stream.latestOffset({"batch": 0}, ReadMaxRows(3))
+    assert len(ids(stream, {"batch": 0}, end)) == 3
+    end = stream.latestOffset(end, ReadMaxRows(3))
+    assert len(ids(stream, {"batch": 1}, end)) == 2
+    assert stream.latestOffset(end, ReadMaxRows(3)) == end
+    assert one(database, "SELECT count(*) FROM pgqueue_archived_message") == 5
+
+
+def test_a_reader_travels_without_its_connection_and_threads(dsn: str, database: Database) -> None:
+    import pickle
+
+    stream = reader(dsn)
+    stream.initialOffset()
+    travelled = pickle.loads(pickle.dumps(stream))
+    stream.stop()
+
+    assert (travelled.claims, travelled.heart) == (None, None)
+    assert travelled.options == stream.options
+
+
+def test_leases_are_extended_three_times_in_their_time_until_the_end() -> None:
+    beats = threading.Semaphore(0)
+    heart = Heart(beats.release, 0.03)
+    for _ in range(5):
+        assert beats.acquire(timeout=20)
+    heart.stop()
+    assert not heart.thread.is_alive()
+
+
+def test_leases_are_tried_again_while_the_server_is_away_and_given_up_when_the_stream_is_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers: list[Exception | None] = [SourceLost("away"), SourceLost("away"), None, PipelineError("taken over")]
+
+    def beat() -> None:
+        if error := answers.pop(0):
+            raise error
+
+    heart = Heart(beat, 0.03)
+    heart.thread.join(20)
+    assert not heart.thread.is_alive()
+    assert answers == []
+    told = capsys.readouterr().err
+    assert told.count("trying again: away") == 2
+    assert "extended no more: taken over" in told
+
+
+def test_leases_are_extended_in_the_database(dsn: str, database: Database) -> None:
+    send(database, 2)
+    claims = Claims(StreamOptions.of({"source": dsn, "stream": "s", "lease": "1h"}))
+    claims.claim(0, 10)
+    database.execute("UPDATE pgqueue_message SET lease_expires_at = now() + interval '1 second'")
+    assert claims.extend() == 2
+    assert one(database, "SELECT min(lease_expires_at) > now() + interval '50 minutes' FROM pgqueue_message")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "The option stream is missing"),
+        ({"stream": "s", "lease": "5"}, "at least 10 seconds"),
+        ({"stream": "s", "lease": "soon"}, "lease is wrong"),
+        ({"stream": "s", "table": "archive"}, "Unknown option table"),
+        ({"stream": "s", "batch_messages": "0"}, "whole number from 1 on"),
+    ],
+)
+def test_wrong_options_are_told(dsn: str, options: dict[str, str], told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
+        StreamOptions.of({"source": dsn, **options})
+
+
+# In Spark
+
+
+def stream(spark: SparkSession, dsn: str, **options: str) -> DataFrame:
+    return spark.readStream.format("pgqueue").options(source=dsn, stream="lake", **options).load()
+
+
+def ended(query: StreamingQuery) -> None:
+    assert query.awaitTermination(PATIENCE)
+
+
+def written(folder: Path) -> list[int]:
+    """The ids in the files that Spark's sink has committed, as any reader that honours its log sees them."""
+    import pyarrow.parquet as pq
+
+    files: set[str] = set()
+    for log in (folder / "_spark_metadata").iterdir():
+        if not log.name.startswith("."):
+            files |= {json.loads(line)["path"].removeprefix("file://") for line in log.read_text().splitlines()[1:]}
+    return [i for file in files for i in pq.read_table(file, columns=["id"])["id"].to_pylist()]
+
+
+def test_a_queue_is_consumed_and_settled_and_an_older_checkpoint_is_refused(
+    spark: SparkSession, dsn: str, database: Database, tmp_path: Path
+) -> None:
+    def run() -> None:
+        writer = stream(spark, dsn, batch_messages="40").select("id", "channel", "payload").writeStream
+        writer = writer.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        ended(writer.trigger(availableNow=True).start(str(tmp_path / "out")))
+
+    send(database, 100)
+    run()
+    sent = database.execute("SELECT array_agg(id ORDER BY id) FROM pgqueue_archived_message").fetchone()[0]
+    assert sorted(written(tmp_path / "out")) == sent
+    assert len(sent) == 100
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 0
+
+    # An older checkpoint, as from a backup, asks for what is settled.
+    max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name)).unlink()
+    with pytest.raises(Exception, match=r"settled batch 3.*ends at batch 2.*Start with a new checkpoint"):
+        run()
+
+
+def test_a_stream_is_enqueued_once_also_when_a_batch_is_written_again(
+    spark: SparkSession, dsn: str, database: Database, tmp_path: Path
+) -> None:
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+
+    def run(file: int) -> None:
+        lines = [json.dumps({"n": file * 100 + n}) for n in range(50)]
+        (incoming / f"{file}.json").write_text("\n".join(lines))
+        frame = spark.readStream.schema("n INT").json(str(incoming))
+        frame = frame.selectExpr("'work' AS handler", "struct(n) AS payload")
+        writer = frame.writeStream.format("pgqueue").options(
+            source=dsn, checkpointLocation=str(tmp_path / "checkpoint")
+        )
+        ended(writer.trigger(availableNow=True).start())
+
+    run(1)
+    # The driver dies after the batch was enqueued, before Spark notes that it is committed.
+    for file in (tmp_path / "checkpoint" / "commits").iterdir():
+        file.unlink()
+    run(2)
+    counts = database.execute("SELECT count(*), count(DISTINCT payload ->> 'n') FROM pgqueue_message").fetchone()
+
+    assert counts == (100, 100)
+    assert one(database, "SELECT count(*) FROM pgqueue_ingest") == 1
+    assert one(database, "SELECT count(*) FROM pgqueue_ingest_stage") == 0
+
+
+PROGRAM = """
+import sys
+from django_pgqueue.spark.session import session
+
+folder, available = sys.argv[1:]
+with session("killed", master="local[2]", memory="512m", conf={"spark.sql.shuffle.partitions": "2"}) as spark:
+    frame = spark.readStream.format("pgqueue").options(stream="lake", batch_messages="50", partitions="2").load()
+    writer = frame.select("id").writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
+    if available == "now":
+        writer = writer.trigger(availableNow=True)
+    writer.start(folder + "/out").awaitTermination()
+"""
+
+
+class Driver:
+    """A driver of the stream, in a process group of its own."""
+
+    def __init__(self, folder: Path, dsn: str, available: str = "") -> None:
+        self.folder = folder
+        environment = {**os.environ, "PGQUEUE_SOURCE": dsn, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self.log = (folder / "log").open("a")
+        command = [sys.executable, str(folder / "program.py"), str(folder), available or "ever"]
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=self.log, stderr=self.log, start_new_session=True
+        )
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+    def said(self) -> str:
+        return (self.folder / "log").read_text()[-3000:]
+
+
+def planned(folder: Path) -> int:
+    """The last batch that is in the checkpoint, committed or not."""
+    return max((int(file.name) for file in (folder / "checkpoint" / "offsets").glob("[0-9]*")), default=-1)
+
+
+@pytest.mark.timeout(900)
+def test_a_driver_killed_three_times_beside_a_worker_loses_and_doubles_nothing(
+    dsn: str, database: Database, connect: Connect, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = threading.Event()
+    worked: list[int] = []
+    sender, worker = connect(autocommit=True), connect(autocommit=True)
+
+    def feed() -> None:
+        while not done.is_set():
+            send(sender, 20)
+            done.wait(0.2)
+
+    def work() -> None:
+        while not done.is_set():
+            leased = worker.execute("SELECT id, token FROM pgqueue_dequeue(p_limit => 3)").fetchall()
+            if leased:
+                held = sorted(leased)
+                worker.execute("SELECT pgqueue_complete(%s, %s)", [[i for i, _ in held], [token for _, token in held]])
+                worked.extend(i for i, _ in held)
+            done.wait(0.3)
+
+    threads = [threading.Thread(target=feed), threading.Thread(target=work)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            seen = planned(tmp_path)
+            driver = Driver(tmp_path, dsn)
+            try:
+                deadline = time.monotonic() + PATIENCE
+                while planned(tmp_path) < seen + 3:
+                    assert driver.process.poll() is None, driver.said()
+                    assert time.monotonic() < deadline, driver.said()
+                    time.sleep(0.02)
+            finally:
+                driver.kill()
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    last = Driver(tmp_path, dsn, "now")
+    try:
+        assert last.process.wait(PATIENCE) == 0, last.said()
+    finally:
+        last.kill()
+    streamed = written(tmp_path / "out")
+    archived = one(database, "SELECT array_agg(id ORDER BY id) FROM pgqueue_archived_message")
+
+    assert len(worked) > 0
+    assert len(streamed) > 0
+    assert sorted(streamed + worked) == archived
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 0
+    assert one(database, "SELECT count(*) FROM pgqueue_stream_claim") == 0

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
+
+from django_pgqueue.spark.datasource import PgQueueDataSource
+from django_pgqueue.spark.datasource.encoding import Encoder
+from django_pgqueue.spark.datasource.options import WriteOptions
+from django_pgqueue.spark.datasource.staging import Job
+from django_pgqueue.spark.datasource.writer import Writer
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.source import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Database = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def database(database: Database) -> Database:
+    """The session, on a database without traces of earlier jobs."""
+    clean(database)
+    return database
+
+
+def clean(database: Database) -> None:
+    database.execute("TRUNCATE pgqueue_ingest")
+    database.execute("SELECT pgqueue_ingest_clean(NULL, '0')")
+
+
+def write(frame: DataFrame, dsn: str, **options: str) -> None:
+    frame.write.format("pgqueue").options(source=dsn, **options).mode("append").save()
+
+
+def one(database: Database, sql: str) -> Any:
+    return database.execute(sql).fetchone()[0]
+
+
+def ledger(database: Database) -> list[tuple[Any, ...]]:
+    return database.execute(
+        "SELECT job, batch, created, duplicates, dropped FROM pgqueue_ingest ORDER BY job"
+    ).fetchall()
+
+
+WITHOUT_DJANGO = """
+from django_pgqueue.spark.session import session
+
+with session("without django", master="local[1]", memory="512m") as spark:
+    frame = spark.range(10).selectExpr("'mail.send' AS handler", "'{}' AS payload")
+    frame.write.format("pgqueue").mode("append").save()
+    assert spark.read.format("pgqueue").load().count() == 10
+"""
+
+
+def stages(database: Database) -> int:
+    """Tables and rows that are left over."""
+    return one(database, "SELECT count(*) FROM pg_class WHERE relname ~ '^pgqueue_stage_[0-9]+$'") + one(
+        database, "SELECT count(*) FROM pgqueue_ingest_stage"
+    )
+
+
+def numbers(spark: SparkSession, rows: int, parts: int = 2, **columns: str) -> DataFrame:
+    columns = {"handler": "'mail.send'", "payload": "to_json(struct(id AS n))"} | columns
+    return spark.range(0, rows, 1, parts).selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items()))
+
+
+def test_a_frame_is_enqueued_with_all_its_columns(spark: SparkSession, dsn: str, database: Database) -> None:
+    database.execute("SELECT pgqueue_channel_set('a/b=c', 'emails')")
+    frame = numbers(
+        spark,
+        1,
+        payload="named_struct('text', 'tab\\t \\\\ \"q\" \\n', 'list', array(1, 2), 'map', map('k', 1.5D))",
+        queue="'emails'",
+        channel="'a/b=c'",
+        body="x'00FF'",
+        headers="'{\"trace\": 1}'",
+        priority="-5",
+        dequeue_at="timestamp'2026-01-02 03:04:05.678901'",
+        max_attempts="7L",
+        backoff="INTERVAL '1.5' SECOND",
+        backoff_factor="1.25D",
+        backoff_longest="90",
+        dedupe_key="'Ä'",
+    )
+    write(frame, dsn)
+    message = database.execute(
+        "SELECT m.*, c.queue, c.name FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id"
+    )
+    row = dict(zip((column.name for column in message.description), message.fetchone(), strict=True))
+
+    assert row["payload"] == {"text": 'tab\t \\ "q" \n', "list": [1, 2], "map": {"k": 1.5}}
+    assert (row["queue"], row["name"], row["handler"]) == ("emails", "a/b=c", "mail.send")
+    assert (row["body"], row["headers"], row["priority"]) == (b"\x00\xff", {"trace": 1}, -5)
+    assert row["dequeue_at"] == datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    assert (row["max_attempts"], row["backoff"], row["backoff_factor"]) == (7, timedelta(seconds=1.5), 1.25)
+    assert (row["backoff_longest"], row["dedupe_key"], row["status"]) == (timedelta(seconds=90), "Ä", 1)
+    assert stages(database) == 0
+
+
+def test_options_stand_for_columns_and_for_nulls(spark: SparkSession, dsn: str, database: Database) -> None:
+    frame = numbers(spark, 4, 1, handler="IF(id < 2, NULL, 'own')", priority="CAST(NULL AS INT)")
+    write(frame, dsn, handler="common", channel="default", delay="1h", max_attempts="2")
+    rows = database.execute(
+        "SELECT handler, status, max_attempts, priority FROM pgqueue_message ORDER BY id"
+    ).fetchall()
+
+    assert rows == [("common", 3, 2, 0), ("common", 3, 2, 0), ("own", 3, 2, 0), ("own", 3, 2, 0)]
+
+
+def test_messages_come_in_the_order_of_the_frame(spark: SparkSession, dsn: str, database: Database) -> None:
+    write(numbers(spark, 5000, 3), dsn)
+    served = database.execute("SELECT (payload ->> 'n')::integer FROM pgqueue_dequeue(p_limit => 5000)").fetchall()
+
+    assert [n for (n,) in served] == list(range(5000))
+
+
+def test_a_job_that_is_run_again_enqueues_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
+    write(numbers(spark, 10), dsn, job="import 1")
+    write(numbers(spark, 20), dsn, job="import 1")
+    write(numbers(spark, 5), dsn, job="import 2")
+
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 15
+    assert ledger(database) == [("import 1", 0, 10, 0, 0), ("import 2", 0, 5, 0, 0)]
+    assert stages(database) == 0
+
+
+def test_an_empty_frame_enqueues_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
+    write(numbers(spark, 0), dsn, job="nothing")
+    assert ledger(database) == [("nothing", 0, 0, 0, 0)]
+
+
+def test_tasks_that_die_after_their_work_and_run_again_enqueue_once(
+    spark: SparkSession, dsn: str, database: Database, tmp_path: Path
+) -> None:
+    """Each task is killed once when its rows are copied and committed, before it can tell of it."""
+    marks = str(tmp_path)
+
+    class Dying(Writer):
+        def write(self, iterator: Any) -> Any:
+            import os
+            import signal
+            from pathlib import Path
+
+            from pyspark.taskcontext import TaskContext
+
+            staged = super().write(iterator)
+            mark = Path(marks, str(TaskContext.get().partitionId()))
+            if not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return staged
+
+    class DyingSource(PgQueueDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "pgqueue_dying"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            return Dying(WriteOptions.of(self.options), schema, overwrite)
+
+    spark.dataSource.register(DyingSource)
+    numbers(spark, 3000, 3).write.format("pgqueue_dying").options(source=dsn).mode("append").save()
+
+    assert len(list(tmp_path.iterdir())) == 3
+    assert database.execute("SELECT count(*), count(DISTINCT payload ->> 'n') FROM pgqueue_message").fetchone() == (
+        3000,
+        3000,
+    )
+    assert stages(database) == 0
+
+
+def test_a_job_that_fails_leaves_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
+    frame = numbers(spark, 2000, 2, payload="IF(id = 1999, 'no json', '{}')")
+    with pytest.raises(Exception, match="Row 1000 of partition 1 cannot be enqueued, payload: invalid input syntax"):
+        write(frame, dsn)
+
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 0
+    assert ledger(database) == []
+    assert stages(database) == 0
+
+
+def test_duplicates_and_what_does_not_fit_are_counted(spark: SparkSession, dsn: str, database: Database) -> None:
+    database.execute("""SELECT pgqueue_channel_set('full', 'default', '{"max_size": 10, "full_policy": "drop"}')""")
+    database.execute("SELECT pgqueue_enqueue('x', p_dedupe_key => 'key 3'), pgqueue_enqueue('x', p_channel => 'full')")
+    frame = numbers(
+        spark, 100, 1, channel="IF(id < 20, 'full', 'default')", dedupe_key="IF(id < 20, NULL, 'key ' || id % 40)"
+    )
+    write(frame, dsn, job="counted")
+
+    assert ledger(database) == [("counted", 0, 9 + 39, 41, 11)]
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 2 + 9 + 39
+
+
+def test_a_full_channel_refuses_the_job(spark: SparkSession, dsn: str, database: Database) -> None:
+    database.execute("""SELECT pgqueue_channel_set('full', 'default', '{"max_size": 10}')""")
+    with pytest.raises(Exception, match=r"channel \d+ is full: 0 of 10 messages live, 11 more asked for"):
+        write(numbers(spark, 11, 1), dsn, channel="full")
+    write(numbers(spark, 10, 2), dsn, channel="full")
+
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 10
+
+
+def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, database: Database) -> None:
+    frame = numbers(spark, 4, channel="'tenant=' || id % 2")
+    with pytest.raises(Exception, match='channel "tenant=0" does not exist in queue "default"'):
+        write(frame, dsn)
+    write(frame, dsn, create_channels="true")
+
+    assert one(database, "SELECT count(*) FROM pgqueue_channel WHERE name LIKE 'tenant=%'") == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "told"),
+    [
+        ({"name": "'x'"}, {}, 'A message has no column "name"; it has handler, payload'),
+        ({"priority": "'high'"}, {}, "The column priority is string; it may be"),
+        ({"payload": "1"}, {}, "The column payload is int; it may be string, struct"),
+        ({}, {"jobs": "1"}, "Unknown option jobs"),
+        ({}, {"headers": "{"}, "The option headers is wrong"),
+        ({}, {"source": "host=127.0.0.1 port=9 password=canary77"}, "cannot be reached"),
+    ],
+)
+def test_what_cannot_be_enqueued_is_told(
+    spark: SparkSession, dsn: str, columns: dict[str, str], options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Exception, match=told) as caught:
+        write(numbers(spark, 1, **columns), options.pop("source", dsn), **options)
+    assert "canary77" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"handler": None}, "handler: it is missing"),
+        ({"handler": "x" * 201}, "the name of the handler takes 1 to 200 characters"),
+        ({"priority": 40000}, "the priority is not between -32767 and 32767"),
+        ({"max_attempts": 0}, "max_attempts is less than 1"),
+        (
+            {"dequeue_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1.0},
+            "both dequeue_at and delay are given: give one",
+        ),
+        ({"backoff": -1.0}, "backoff is negative"),
+        ({"backoff_factor": float("nan")}, "backoff_factor is not between 1 and 1000"),
+        ({"dedupe_key": "x" * 201}, "the dedupe key is longer than 200 characters"),
+        ({"payload": "no json"}, "payload: invalid input syntax for type json"),
+        ({"payload": '"\\u0000"'}, "payload: unsupported Unicode escape sequence"),
+        ({"channel": "a\0b"}, 'invalid byte sequence for encoding "UTF8": 0x00'),
+    ],
+)
+def test_a_row_that_is_refused_is_named(source: Source, database: Database, row: dict[str, Any], told: str) -> None:
+    """By its number; its content, a secret maybe, is not repeated."""
+    fields = {
+        "handler": StringType(), "payload": StringType(), "channel": StringType(), "priority": IntegerType(),
+        "max_attempts": IntegerType(), "dequeue_at": TimestampType(), "delay": DoubleType(), "backoff": DoubleType(),
+        "backoff_factor": DoubleType(), "dedupe_key": StringType(),
+    }  # fmt: skip
+    schema = StructType([StructField(name, kind) for name, kind in fields.items()])
+    good = {"handler": "mail.send", "payload": '{\n"line break": "canary77"}'}
+    rows = [good, good, good | row, good]
+    batch = pa.RecordBatch.from_pylist(rows, to_arrow_schema(schema, timezone="UTC"))
+    with pytest.raises(PipelineError) as caught:
+        Job(source, "refused").stage([batch], Encoder(schema, {}))
+
+    assert str(caught.value).startswith("Row 3 of partition 0 cannot be enqueued")
+    assert told in str(caught.value)
+    assert "canary77" not in str(caught.value)
+    assert stages(database) == 0
+
+
+def test_a_server_that_crashed_between_tasks_and_commit_is_noticed(source: Source, database: Database) -> None:
+    """It empties unlogged tables: the job must not look as if it had enqueued everything."""
+    schema = StructType([StructField("handler", StringType()), StructField("payload", StringType())])
+    batch = pa.RecordBatch.from_pylist([{"handler": "mail.send"}] * 3, to_arrow_schema(schema))
+    job = Job(source, "crashed")
+    stage, rows = job.stage([batch], Encoder(schema, {}))
+    database.execute(f"TRUNCATE pgqueue_stage_{stage}")
+    with pytest.raises(PipelineError, match=r'the stages of job "crashed" hold 0 messages, not 3.*run the job again'):
+        job.ingest([stage], rows, create_channels=False)
+
+    assert ledger(database) == []
+
+
+def test_what_a_killed_driver_left_goes_with_a_later_job(source: Source, database: Database) -> None:
+    schema = StructType([StructField("handler", StringType()), StructField("payload", StringType())])
+    batch = pa.RecordBatch.from_pylist([{"handler": "mail.send"}], to_arrow_schema(schema))
+    left, _ = Job(source, "killed").stage([batch], Encoder(schema, {}))
+    Job(source, "running").stage([batch], Encoder(schema, {}))
+    database.execute(
+        "UPDATE pgqueue_ingest_stage SET created_at = created_at - interval '3 days' WHERE id = %s", [left]
+    )
+    Job(source, "later").ingest([], 0, create_channels=False)
+
+    assert one(database, "SELECT string_agg(job, ',') FROM pgqueue_ingest_stage") == "running"
+    with pytest.raises(PipelineError, match=r'stages of job "killed" are gone.*run the job again'):
+        Job(source, "killed").ingest([left], 1, create_channels=False)
+
+
+def test_a_queue_cannot_be_overwritten(spark: SparkSession, dsn: str) -> None:
+    with pytest.raises(Exception, match="can only be appended to"):
+        numbers(spark, 1).write.format("pgqueue").options(source=dsn).mode("overwrite").save()
+
+
+@pytest.mark.timeout(300)
+def test_workers_need_no_django(dsn: str, database: Database, tmp_path: Path) -> None:
+    """In a process of its own, for which Django does not exist: it reads and enqueues, and so do its workers."""
+    (tmp_path / "django").mkdir()
+    (tmp_path / "django" / "__init__.py").write_text("raise ImportError('there is no Django here')")
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_DJANGO)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "PGQUEUE_SOURCE": dsn}
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=280)
+
+    assert done.returncode == 0, done.stderr
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 10
+
+
+def test_large_payloads_go_through(spark: SparkSession, dsn: str, database: Database) -> None:
+    write(numbers(spark, 12, 1, payload="to_json(struct(id AS n, repeat('Ä', 500000) AS fill))"), dsn)
+    assert one(database, "SELECT sum(length(payload ->> 'fill')) FROM pgqueue_message") == 12 * 500000
