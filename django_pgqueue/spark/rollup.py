@@ -1,17 +1,30 @@
 """Computes the metrics of the days that changed since the last rollup, per minute, hour and day, and a forecast.
 
-With a source, metrics and forecast are loaded into its database, where the admin shows them.
+With a source, both are loaded into its database, where the admin shows them, and the forecast starts with the messages
+that wait there. Only --source or the variable PGQUEUE_SOURCE names one here.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from argparse import ArgumentParser, Namespace
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from .arguments import add_engine, add_lake, engine
+from .arguments import add_engine, add_lake, add_source, engine
+
+if TYPE_CHECKING:
+    from .lake import Lake
+    from .source import Source
+
+GRAINS = ("minute", "hour", "day")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_lake(parser)
+    add_source(parser)
     add_engine(parser)
     parser.add_argument(
         "--sla",
@@ -21,17 +34,74 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="how long messages of a queue, or of QUEUE/CHANNEL, may take from enqueue to the end: default=30s; "
         "may be repeated",
     )
-    parser.add_argument("--all", action="store_true", help="compute all days anew, as after a change of --sla")
+    parser.add_argument("--all", action="store_true", help="all days anew, as after a change of --sla")
+    parser.add_argument(
+        "--load-grains",
+        nargs="+",
+        choices=GRAINS,
+        default=["hour", "day"],
+        metavar="GRAIN",
+        help="what is loaded into the database: minute, hour, day (default: hour day)",
+    )
+    parser.add_argument(
+        "--keep-days", type=days, default=90, metavar="N", help="older metrics go from the database (default: 90)"
+    )
+
+
+def days(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
 
 
 def run(args: Namespace) -> int:
     from .lake import Lake
-    from .transforms.rollup import rollup
+    from .source import VARIABLE, Source
     from .transforms.sla import parse_sla
+    from .transforms.touched import find_touched
 
+    began = time.monotonic()
     sla = parse_sla(args.sla)
+    given = args.source or os.environ.get(VARIABLE)
+    source = Source.parse(given) if given else None
     lake = Lake.open(args.lake)
-    with engine("rollup", args) as spark:
-        rolled = rollup(spark, lake, sla, everything=args.all)
-    print(f"{len(rolled.days)} days computed, {rolled.rows} rows")
+    if source:
+        _check_same(lake, source)
+    elif not args.all and not find_touched(lake).days:
+        print("Nothing is new since the last rollup.")
+        return 0
+    _roll(args, lake, source, sla)
+    if source:
+        _load(args, lake, source)
+    print(f"Done in {time.monotonic() - began:.1f} s.")
     return 0
+
+
+def _check_same(lake: Lake, source: Source) -> None:
+    from .export.register import check_identity
+
+    check_identity(lake, source.identity(), adopt=False)
+
+
+def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, timedelta]) -> None:
+    from .transforms.forecast import forecast
+    from .transforms.rollup import rollup
+
+    with engine("rollup", args) as spark:
+        rolled = rollup(spark, lake, sla, everything=args.all, done=_say_progress)
+        print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
+        print(f"Forecast: {forecast(spark, lake, source):,} rows.")
+
+
+def _load(args: Namespace, lake: Lake, source: Source) -> None:
+    from .load.forecast import load_forecast
+    from .load.metrics import load_metrics
+
+    loaded = load_metrics(source, lake, args.load_grains, keep=timedelta(days=args.keep_days), everything=args.all)
+    load_forecast(source, lake)
+    print(f"Loaded into the database: {loaded.days:,} days, {loaded.rows:,} rows; {loaded.expired:,} old rows removed.")
+
+
+def _say_progress(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done:,} of {of:,} days", end="\n" if done == of else "", file=sys.stderr, flush=True)

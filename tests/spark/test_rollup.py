@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import psycopg
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.rollup import rollup
+from django_pgqueue.spark.transforms.rollup import Rolled, rollup
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.truth import expected_metrics, lake_metrics
 
@@ -62,3 +62,20 @@ def test_every_number_is_the_truth(spark: Any, source: Source, database: Databas
     for key, row in truth.items():
         assert found[key] == row, key
     assert set(rolled.days) == {DAY, DAY - timedelta(days=1)}
+
+
+def test_late_data_corrects_the_days_it_touches_and_no_other(
+    spark: Any, source: Source, database: Database, lake: Path
+) -> None:
+    fill(database)
+    export(source, lake)
+    roll(spark, lake)
+    other = date(2026, 2, 1)
+    fill_archive(database, 20, day=DAY, created_at=f"timestamptz '{other} 12:00+00' + i * interval '1 minute'")
+    export(source, lake)
+
+    rolled = roll(spark, lake)
+
+    assert set(rolled.days) == {DAY, other}
+    assert lake_metrics(lake) == expected_metrics(database, SLA_JSON)
+    assert roll(spark, lake) == Rolled()

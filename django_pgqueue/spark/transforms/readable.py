@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from urllib.parse import unquote
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Lake
 
 UNREADABLE = re.compile(
     r"(?:FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|PATH_NOT_FOUND)\b.*?(?:file:)?(/\S+\.parquet)", re.S
@@ -16,13 +15,14 @@ UNREADABLE = re.compile(
 
 
 @contextmanager
-def readable(lake: Lake) -> Iterator[None]:
+def readable() -> Iterator[None]:
     """Raises PipelineError, with the name of the file, when Spark cannot read one of the lake."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         if found := UNREADABLE.search(str(error)):
             path = unquote(found[1])
             raise PipelineError(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.lake import Lake, Staged
 from django_pgqueue.spark.lake.writing import Writing
 
+from .queries import query
 from .readable import readable
 from .touched import MESSAGES, Touched, find_touched
 
@@ -19,13 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 GRAINS = ("minute", "hour", "day")
-SQL = Path(__file__).with_name("rollup.sql")
 # Messages that are computed at once: what Spark sorts on disk, and what a killed run has to do again.
 BATCH = 5_000_000
 # Percentiles of up to half as many messages are exact, those of more are off by one rank in as many.
 ACCURACY = 100_000
-# Percentiles of a group need some megabytes: one group after the other, sorted on disk, instead of all in memory.
-ONE_BY_ONE = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1"}
+FALLBACK = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -55,8 +54,8 @@ def rollup(
         touched = find_touched(lake, everything=everything)
         days, rows = sorted(touched.days, reverse=True), 0
         for batch in batches(days, _messages(lake)):
-            with readable(lake):
-                files = _write(metrics(spark, lake, batch, touched, sla or {}), writing)
+            with readable(), one_by_one(spark), metrics(spark, lake, batch, touched, sla or {}) as frame:
+                files = _write(frame, writing)
             touched.days -= {*batch}
             replaced = [("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch]
             writing.commit("rollup", files, replace=replaced, state=touched.state())
@@ -79,17 +78,43 @@ def batches(days: list[date], messages: Mapping[date, int], most: int = BATCH) -
         yield batch
 
 
+@contextmanager
 def metrics(
     spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
-) -> DataFrame:
+) -> Iterator[DataFrame]:
     """The rows of these days, with `day`: all grains, and all levels from the queue to the handler."""
-    return spark.sql(
-        SQL.read_text(encoding="utf-8"),
-        args={"sla": json.dumps({name: limit // MICROSECOND for name, limit in sla.items()}), "accuracy": ACCURACY},
+    from pyspark import StorageLevel
+
+    limits = json.dumps({name: limit // MICROSECOND for name, limit in sla.items()})
+    measured = spark.sql(
+        query("measured"),
+        args={"sla": limits},
         archive=lake.read(spark, "archive", days),
         dead_letter=lake.read(spark, "dead_letter", days),
-        created=_created(spark, lake, days, touched),
     )
+    # It is asked for three times.
+    measured.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield spark.sql(
+            query("rollup"),
+            args={"sla": limits, "accuracy": ACCURACY},
+            measured=measured,
+            created=_created(spark, lake, days, touched),
+        )
+    finally:
+        measured.unpersist()
+
+
+@contextmanager
+def one_by_one(spark: SparkSession) -> Iterator[None]:
+    """Aggregates group by group, sorted on disk: percentiles of a large group need some megabytes, and the usual 128
+    groups at once would not fit into the memory of a session."""
+    before = spark.conf.get(FALLBACK)
+    spark.conf.set(FALLBACK, "1")
+    try:
+        yield
+    finally:
+        spark.conf.set(FALLBACK, before)
 
 
 def _created(spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched) -> DataFrame:

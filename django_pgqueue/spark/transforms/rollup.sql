@@ -1,45 +1,15 @@
 -- Metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each channel (handler NULL) and
 -- each handler: percentiles of parts do not add up to those of the whole.
--- Tables: {archive}, {dead_letter}: what was settled on these days; {created}: what was created on them, whenever it was settled.
--- Parameters: :sla, a JSON object of microseconds by "queue" or "queue/channel"; :accuracy of percentile_approx: a percentile of up to
---   accuracy / 2 values is exact (percentile_disc), of more it is off by one in accuracy of the ranks at most.
-WITH settled AS (
-    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, archived_at AS settled_at, outcome,
-        CAST(NULL AS STRING) AS reason, attempts, errors
-    FROM {archive}
-    UNION ALL
-    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, dead_at, 'dead', coalesce(reason, 'unknown'), attempts, errors
-    FROM {dead_letter}
-),
--- Errors are what callers of SQL functions say: whatever cannot be read counts as unknown.
-parsed AS (
-    SELECT s.*,
-        from_json(s.errors, 'ARRAY<STRUCT<attempt: STRING, at: STRING, leased_at: STRING, type: STRING>>') AS failed,
-        from_json(:sla, 'MAP<STRING, BIGINT>') AS sla
-    FROM settled AS s
-),
--- put_back: the failed attempt was followed by another one, or by the wait for it. Otherwise its time is that of the last lease.
-measured AS (
-    SELECT p.queue, p.channel, p.handler, p.settled_at, p.outcome, p.reason, p.attempts,
-        coalesce(try_element_at(p.sla, concat(p.queue, '/', p.channel)), try_element_at(p.sla, p.queue)) AS sla,
-        unix_micros(p.leased_at) - unix_micros(p.dequeue_at) AS wait,
-        unix_micros(p.settled_at) - unix_micros(p.leased_at) AS run,
-        CASE WHEN p.leased_at IS NOT NULL THEN unix_micros(p.settled_at) - unix_micros(p.created_at) END AS total,
-        transform(
-            coalesce(p.failed, array()),
-            f -> struct(
-                coalesce(f.type, 'unknown') AS reason,
-                coalesce(unix_micros(try_cast(f.at AS TIMESTAMP)) - unix_micros(try_cast(f.leased_at AS TIMESTAMP)), 0) AS micros,
-                p.leased_at IS NULL OR coalesce(f.attempt <> CAST(p.attempts AS STRING), true) AS put_back)) AS failed
-    FROM parsed AS p
-),
-events AS (
+-- Tables: {measured}: what was settled on these days; {created}: what was created on them, whenever it was settled.
+-- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is exact
+--   (percentile_disc), of more it is off by one in accuracy of the ranks at most.
+WITH events AS (
     SELECT m.queue, m.channel, m.handler, m.settled_at AS at, 0 AS enqueued, m.outcome, m.attempts, m.wait, m.run, m.total,
         size(filter(m.failed, f -> f.put_back)) AS retries,
         coalesce(m.run, 0) + aggregate(filter(m.failed, f -> f.put_back), 0L, (sum, f) -> sum + f.micros) AS busy,
         aggregate(m.failed, 0L, (sum, f) -> sum + f.micros) AS wasted,
         m.sla IS NOT NULL AND m.outcome = 'dead' OR m.total > m.sla AS breach
-    FROM measured AS m
+    FROM {measured} AS m
     UNION ALL
     SELECT c.queue, c.channel, c.handler, c.created_at, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM {created} AS c
@@ -72,10 +42,10 @@ counted AS (
 ),
 reasons AS (
     SELECT m.queue, m.channel, m.handler, m.settled_at AS at, f.reason, 1 AS retries, 0 AS dead
-    FROM measured AS m
+    FROM {measured} AS m
     LATERAL VIEW explode(filter(m.failed, f -> f.put_back)) x AS f
     UNION ALL
-    SELECT m.queue, m.channel, m.handler, m.settled_at, m.reason, 0, 1 FROM measured AS m WHERE m.outcome = 'dead'
+    SELECT m.queue, m.channel, m.handler, m.settled_at, m.reason, 0, 1 FROM {measured} AS m WHERE m.outcome = 'dead'
 ),
 reasons_counted AS (
     SELECT b.grain, b.bucket_at, r.queue, r.channel, r.handler, r.reason, sum(r.retries) AS retries, sum(r.dead) AS dead

@@ -1,0 +1,22 @@
+"""The newest forecast of the lake takes the place of the one in the database."""
+
+from __future__ import annotations
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.source import Source
+
+from .rows import copy_into, read_rows
+
+TABLE = "pgqueue_backlog_forecast"
+COLUMNS = [column.name for column in schema.TABLES["forecast"]]
+
+
+def load_forecast(source: Source, lake: Lake) -> int:
+    """Returns the number of rows. Raises PipelineError."""
+    newest = lake.partitions("forecast")[-1:]
+    files = [path for partition in newest for path in lake.path.joinpath("forecast", partition).glob("*.parquet")]
+    application = "pgqueue spark rollup"
+    with source.connect(application_name=application) as connection, source.errors(), connection.transaction():
+        connection.execute("DELETE FROM pgqueue_backlog_forecast")
+        return copy_into(connection, TABLE, COLUMNS, read_rows(files, COLUMNS))

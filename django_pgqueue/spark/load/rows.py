@@ -1,0 +1,41 @@
+"""From Parquet files to a table by COPY, a few thousand rows in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+from psycopg import sql
+
+from django_pgqueue.spark.errors import PipelineError
+
+BATCH = 5_000
+
+
+def read_rows(files: Iterable[Path], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Raises PipelineError, with the name of a file that cannot be read."""
+    for path in files:
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(BATCH, columns=list(columns)):
+                    yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        except (OSError, pa.ArrowException) as error:
+            raise PipelineError(f"{path} cannot be read ({error}): compute it anew with rollup --all.") from None
+
+
+def copy_into(
+    connection: psycopg.Connection[Any], table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> int:
+    """Returns the number of rows."""
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)
+    written = 0
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)
+            written += 1
+    return written

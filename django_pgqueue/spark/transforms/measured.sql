@@ -1,0 +1,30 @@
+-- What was settled on some days, message by message, with its times in microseconds and its failed attempts.
+-- Tables: {archive}, {dead_letter}. Parameter: :sla, a JSON object of microseconds by "queue" or "queue/channel".
+WITH settled AS (
+    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, archived_at AS settled_at, outcome,
+        CAST(NULL AS STRING) AS reason, attempts, errors
+    FROM {archive}
+    UNION ALL
+    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, dead_at, 'dead', coalesce(reason, 'unknown'), attempts, errors
+    FROM {dead_letter}
+),
+-- Errors are what callers of SQL functions say: whatever cannot be read counts as unknown.
+parsed AS (
+    SELECT s.*,
+        from_json(s.errors, 'ARRAY<STRUCT<attempt: STRING, at: STRING, leased_at: STRING, type: STRING>>') AS failed,
+        from_json(:sla, 'MAP<STRING, BIGINT>') AS sla
+    FROM settled AS s
+)
+-- put_back: the failed attempt was followed by another one, or by the wait for it. Otherwise its time is that of the last lease.
+SELECT p.queue, p.channel, p.handler, p.settled_at, p.outcome, p.reason, p.attempts,
+    coalesce(try_element_at(p.sla, concat(p.queue, '/', p.channel)), try_element_at(p.sla, p.queue)) AS sla,
+    unix_micros(p.leased_at) - unix_micros(p.dequeue_at) AS wait,
+    unix_micros(p.settled_at) - unix_micros(p.leased_at) AS run,
+    CASE WHEN p.leased_at IS NOT NULL THEN unix_micros(p.settled_at) - unix_micros(p.created_at) END AS total,
+    transform(
+        coalesce(p.failed, array()),
+        f -> struct(
+            coalesce(f.type, 'unknown') AS reason,
+            coalesce(unix_micros(try_cast(f.at AS TIMESTAMP)) - unix_micros(try_cast(f.leased_at AS TIMESTAMP)), 0) AS micros,
+            p.leased_at IS NULL OR coalesce(f.attempt <> CAST(p.attempts AS STRING), true) AS put_back)) AS failed
+FROM parsed AS p

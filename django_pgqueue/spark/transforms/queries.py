@@ -1,0 +1,9 @@
+"""The Spark SQL of this folder: tables are given to it as frames, parameters as values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def query(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8")

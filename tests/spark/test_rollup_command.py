@@ -1,0 +1,114 @@
+"""The command rollup: all of it, in the process of the tests, on their session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_pgqueue.spark.cli import main
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.load.metrics import COLUMNS
+from django_pgqueue.spark.source import Source
+from tests.spark.rows import fill_archive, fill_dead_letters
+from tests.spark.truth import by_key, expected_metrics, lake_metrics
+
+Database = psycopg.Connection[Any]
+NASTY = 'a/b=c,"d"\t\\\n%20é\'; -- {x} $1'
+
+
+@pytest.fixture(autouse=True)
+def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGQUEUE_SOURCE", raising=False)
+
+
+def test_metrics_reach_lake_and_database_whatever_the_names_are(
+    spark: Any, source: Source, database: Database, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    day = database.execute("SELECT (now() AT TIME ZONE 'UTC')::date - 1").fetchone()[0]
+    nasty = "'" + NASTY.replace("'", "''") + "'"
+    fill_archive(database, 30, day=day, queue=nasty, channel=nasty, handler=f"{nasty} || i % 2")
+    fill_dead_letters(database, 10, day=day, queue=nasty, channel=nasty, reason=nasty)
+    fill_archive(database, 10, day=day, channel="''")
+    export(source, lake)
+
+    status = main(["rollup", "--lake", str(lake), "--source", dsn, "--sla", f"{NASTY}/{NASTY}=2500ms"])
+
+    output = capsys.readouterr()
+    assert status == 0, output.err
+    truth = expected_metrics(database, json.dumps({f"{NASTY}/{NASTY}": 2.5}))
+    assert lake_metrics(lake) == truth
+    loaded = by_key(database.execute(f"SELECT {', '.join(COLUMNS)} FROM pgqueue_queue_metric").fetchall())
+    assert loaded == {key: row for key, row in truth.items() if key[0] != "minute"}
+    assert database.execute("SELECT count(DISTINCT (queue, channel)) FROM pgqueue_backlog_forecast").fetchone() == (2,)
+
+
+def test_an_empty_lake_is_no_error(
+    spark: Any, source: Source, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(source, lake)
+
+    assert main(["rollup", "--lake", str(lake), "--source", dsn]) == 0
+    assert main(["rollup", "--lake", str(lake)]) == 0
+
+    assert "Nothing is new since the last rollup." in capsys.readouterr().out
+    assert lake_metrics(lake) == {}
+
+
+def test_a_damaged_file_is_named_and_nothing_changes(
+    spark: Any, source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_archive(database, 30)
+    export(source, lake)
+    [path] = lake.glob("archive/*/*.parquet")
+    content = path.read_bytes()
+    path.write_bytes(b"\0" * 100 + content[100:-100] + b"\0" * 100)
+    before = Lake.open(lake).head
+
+    status = main(["rollup", "--lake", str(lake)])
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert status == 1
+    assert line.startswith(f"{path} cannot be read")
+    assert Lake.open(lake).head == before
+
+
+def test_metrics_of_another_database_are_not_loaded(
+    source: Source, database: Database, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(source, lake)
+    other = psycopg.conninfo.make_conninfo(dsn, dbname="postgres")
+
+    assert main(["rollup", "--lake", str(lake), "--source", other]) == 1
+
+    assert "holds another database" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sla", ["default", "=3s", "default=", "default=3 weeks", "default=0s", "default=-1"])
+def test_an_sla_that_is_not_understood_is_one_clear_line(
+    lake: Path, sla: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Lake.open(lake, create=True)
+
+    assert main(["rollup", "--lake", str(lake), "--sla", sla]) == 1
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert sla in line
+
+
+def test_the_password_of_a_source_that_cannot_be_reached_is_not_told(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Lake.open(lake, create=True)
+
+    status = main(["rollup", "--lake", str(lake), "--source", "postgresql://somebody:canary@127.0.0.1:1/nowhere"])
+
+    output = capsys.readouterr()
+    assert status == 1
+    assert "cannot be reached" in output.err
+    assert "canary" not in output.err + output.out
+    assert not [path for path in lake.rglob("*") if path.is_file() and b"canary" in path.read_bytes()]
