@@ -40,6 +40,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_metrics", 1),
         InstallFunction("pgqueue_missing_channel", 1),
         InstallFunction("pgqueue_missing_queue", 1),
+        InstallFunction("pgqueue_next_due", 1),
         InstallFunction("pgqueue_peek", 1),
         InstallFunction("pgqueue_pop", 1),
         InstallFunction("pgqueue_promote", 1),

@@ -17,6 +17,7 @@ from django_pgqueue.worker.flood import Flood
 from django_pgqueue.worker.notifications import Notifications
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.upcoming import Upcoming
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -51,6 +52,7 @@ class Producer:
         self._outage = outage
         self._notifications = Notifications(options)
         self._flood = Flood()
+        self._upcoming = Upcoming(options)
         self._turn = 0
         self._rest_until = 0.0
         self._stopped = False
@@ -159,7 +161,7 @@ class Producer:
         # Whoever enqueued before the announcement could not know that we want to be woken.
         if self._notifications.announce() and self.look(room):
             return
-        self._wake.wait(self._poll * random.uniform(0.8, 1.0))
+        self._wake.wait(min(self._poll * random.uniform(0.8, 1.0), self._upcoming.seconds()))
 
     def _awake(self, found: int, room: int) -> None:
         if self._options.notify == "always":

@@ -5,9 +5,19 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from django_pgqueue import NewMessage, channel_pause, channel_resume, channel_set, defer, dequeue, enqueue, enqueue_many
+from django_pgqueue import (
+    NewMessage,
+    channel_pause,
+    channel_resume,
+    channel_set,
+    defer,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    queue_pause,
+)
 from django_pgqueue.lifecycle.tick import tick
-from django_pgqueue.lifecycle.wait import wait
+from django_pgqueue.lifecycle.wait import next_due, wait
 from tests.lifecycle.conftest import pass_time, rolled_back, sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -147,3 +157,20 @@ def test_notifications_can_be_switched_off(heard):
 def test_it_is_a_function_of_the_database_too():
     sql("SELECT pgqueue_wait('me', ARRAY['default'], p_for => '1 minute')")
     assert sql("SELECT queue, worker FROM pgqueue_waiter") == [("default", "me")]
+
+
+def test_a_worker_learns_how_long_the_channels_with_a_rate_have_to_wait():
+    channel_set("slow", release_interval=MINUTE)
+    channel_set("slower", "emails", release_interval=2 * MINUTE)
+    channel_set("narrow", max_concurrency=1)
+    assert next_due(["default", "emails"]) is None
+    for channel, queue in (("slow", "default"), ("slower", "emails"), ("narrow", "default")):
+        enqueue_many([NewMessage(handler="h", channel=channel, queue=queue)] * 2)
+        assert len(dequeue(queue, 10)) == 1
+    assert timedelta(0) < next_due(["default", "emails"]) <= MINUTE
+    assert MINUTE < next_due(["emails"]) <= 2 * MINUTE
+    assert next_due(["nobody's"]) is None
+    pass_time(minutes=2)
+    assert next_due(["emails"]) < timedelta(0)
+    queue_pause("emails")
+    assert next_due(["emails"]) is None

@@ -207,6 +207,15 @@ def test_drain_waits_for_messages_behind_a_limit(drain: Drain) -> None:
     assert {where(message) for message in narrow + slow} == {"completed"}
 
 
+def test_a_channel_with_a_rate_is_served_at_its_rate_not_at_the_poll_interval(start: Callable[..., Any]) -> None:
+    from django_pgqueue import channel_set
+
+    channel_set("slow", release_interval=timedelta(milliseconds=100))
+    messages = scripts(4, ["effect"], channel="slow")
+    start(poll_interval=timedelta(minutes=1))
+    eventually(lambda: {where(message) for message in messages} == {"completed"})
+
+
 def test_drain_leaves_what_is_paused_or_not_due(drain: Drain) -> None:
     from django_pgqueue import channel_pause, channel_set
 

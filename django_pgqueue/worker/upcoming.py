@@ -1,0 +1,36 @@
+"""When to look although nobody notifies: channels with a rate come up by themselves."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from django_pgqueue.lifecycle.wait import next_due
+from django_pgqueue.worker.options import WorkerOptions
+
+# Seconds until the next look at a channel whose time has come and that was not served: somebody holds it. Doubles.
+OVERDUE = 0.005
+
+
+class Upcoming:
+    """Asks the database at each sleep, as long as there are such channels; else once in a poll interval."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._poll = options.poll_interval.total_seconds()
+        self._ask_at = 0.0
+        self._overdue = 0
+
+    def seconds(self) -> float:
+        """How long to sleep at the most; infinite when no channel waits for its rate."""
+        if time.monotonic() < self._ask_at:
+            return math.inf
+        due = next_due(self._options.queues, using=self._options.using)
+        if due is None:
+            self._ask_at = time.monotonic() + self._poll
+            return math.inf
+        if due.total_seconds() > 0:
+            self._overdue = 0
+            return due.total_seconds()
+        self._overdue += 1
+        return min(self._poll, OVERDUE * 2 ** min(self._overdue, 10))
