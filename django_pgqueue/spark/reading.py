@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from psycopg import pq
@@ -12,50 +14,85 @@ from psycopg import pq
 if TYPE_CHECKING:
     from .source import Source
 
+BATCH_BYTES = 16 * 1024 * 1024
 SQLSTATE = re.compile(r"SQLSTATE: (\w{5})")
 CONNECTION_FAILED = "08006"
 # libpq gives rows in chunks since version 17; few, as each may hold some megabytes.
 CHUNK = 16 if pq.version() >= 170000 else 1
 
 
-def with_adbc(source: Source, sql: str, schema: pa.Schema, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    from adbc_driver_manager import Error
-    from adbc_driver_postgresql import StatementOptions, dbapi
+class Reader(Protocol):
+    """A connection that reads one statement after the other; between them it holds no snapshot."""
 
-    hint = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)}
-    try:
-        with (
-            dbapi.connect(source.conninfo, autocommit=True) as connection,
-            connection.cursor(adbc_stmt_kwargs=hint) as cursor,
-        ):
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a statement, in batches of about ``batch_bytes``, of exactly this schema."""
+
+
+def find_adbc() -> bool:
+    return importlib.util.find_spec("adbc_driver_postgresql") is not None
+
+
+@contextmanager
+def reading(source: Source, *, adbc: bool | None = None, batch_bytes: int = BATCH_BYTES) -> Iterator[Reader]:
+    """A reader: of ADBC where that is installed (``adbc``: whether it shall be)."""
+    if find_adbc() if adbc is None else adbc:
+        with _adbc_errors(source):
+            from adbc_driver_postgresql import dbapi
+
+            connection = dbapi.connect(source.conninfo, autocommit=True)
+        with connection:
+            yield AdbcReader(source, connection, batch_bytes)
+    else:
+        with source.connect() as session:
+            yield PsycopgReader(source, session, batch_bytes)
+
+
+class AdbcReader:
+    def __init__(self, source: Source, connection: Any, batch_bytes: int) -> None:
+        from adbc_driver_postgresql import StatementOptions
+
+        self.source = source
+        self.connection = connection
+        self.options = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)}
+
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with _adbc_errors(self.source), self.connection.cursor(adbc_stmt_kwargs=self.options) as cursor:
             cursor.execute(sql)
             for batch in cursor.fetch_record_batch():
                 yield batch.cast(schema)
-    except Error as error:
-        raise source.error(error, _sqlstate(error)) from None
-    except (pa.ArrowException, OSError) as error:
+
+
+@contextmanager
+def _adbc_errors(source: Source) -> Iterator[None]:
+    from adbc_driver_manager import Error
+
+    try:
+        yield
+    except (Error, pa.ArrowException, OSError) as error:
         # A connection that breaks while rows come is an error of the Arrow stream.
-        raise source.error(error, _sqlstate(error)) from None
+        told = SQLSTATE.search(str(error))
+        sqlstate = getattr(error, "sqlstate", None) or (told[1] if told else CONNECTION_FAILED)
+        raise source.error(error, sqlstate) from None
 
 
-def _sqlstate(error: Exception) -> str:
-    """Of an error of libpq, which without one is about the connection."""
-    told = SQLSTATE.search(str(error))
-    return getattr(error, "sqlstate", None) or (told[1] if told else CONNECTION_FAILED)
+class PsycopgReader:
+    def __init__(self, source: Source, connection: Any, batch_bytes: int) -> None:
+        self.source = source
+        self.connection = connection
+        self.batch_bytes = batch_bytes
 
-
-def with_psycopg(source: Source, sql: str, schema: pa.Schema, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    rows: list[tuple[Any, ...]] = []
-    size = 0
-    with source.connect() as connection, connection.cursor(binary=True) as cursor:
-        for row in cursor.stream(sql.encode(), size=CHUNK):
-            rows.append(row)
-            size += _size(row)
-            if size >= batch_bytes:
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        rows: list[tuple[Any, ...]] = []
+        size = 0
+        with self.source.errors(), self.connection.cursor(binary=True) as cursor:
+            for row in cursor.stream(sql.encode(), size=CHUNK):
+                rows.append(row)
+                size += _size(row)
+                if size >= self.batch_bytes:
+                    yield _batch(rows, schema)
+                    rows, size = [], 0
+            if rows:
                 yield _batch(rows, schema)
-                rows, size = [], 0
-        if rows:
-            yield _batch(rows, schema)
 
 
 def _size(row: tuple[Any, ...]) -> int:

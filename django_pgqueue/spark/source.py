@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +17,23 @@ from .errors import PipelineError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .reading import Reader
+
 VARIABLE = "PGQUEUE_SOURCE"
 HIDDEN = "********"
 SECRETS = ("password", "sslpassword")
-BATCH_BYTES = 16 * 1024 * 1024
 # SQLSTATEs: the connection, the server's end or start, too many connections.
 LOST = ("08", "57P", "53300")
 CONNECTION_FAILED = "08006"
 UNDEFINED_TABLE = "42P01"
 # A server that vanished is noticed within a minute, not within the two hours of TCP.
-DEFAULTS = {"connect_timeout": "10", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+DEFAULTS = {
+    "application_name": "pgqueue spark",
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
 
 
 class SourceLost(PipelineError):
@@ -92,9 +98,8 @@ class Source:
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         """A session in UTC, in autocommit unless told otherwise. Raises SourceLost."""
-        options = {"autocommit": True, "application_name": "pgqueue spark", **options}
         with self.errors():
-            connection = psycopg.connect(self.conninfo, **options)
+            connection = psycopg.connect(self.conninfo, **{"autocommit": True, **options})
             try:
                 connection.execute("SET TIME ZONE 'UTC'")
                 if not connection.autocommit:
@@ -107,15 +112,19 @@ class Source:
     def batches(self, sql: str, schema: pa.Schema, *, adbc: bool | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one statement, on a connection of its own, in batches of about 16 MB, of exactly this schema.
 
-        ADBC reads them where it is installed (``adbc``: whether to), else psycopg. Raises SourceLost, PipelineError.
+        ADBC reads them where it is installed (``adbc``: whether it shall), else psycopg. Raises SourceLost, TableGone,
+        PipelineError.
         """
-        from . import reading
+        with self.reader(adbc=adbc) as reader:
+            yield from reader.batches(sql, schema)
 
-        if adbc is None:
-            adbc = importlib.util.find_spec("adbc_driver_postgresql") is not None
-        read = reading.with_adbc if adbc else reading.with_psycopg
-        with self.errors():
-            yield from read(self, sql, schema, BATCH_BYTES)
+    @contextmanager
+    def reader(self, **options: Any) -> Iterator[Reader]:
+        """For several statements on one connection; ``reader.batches(sql, schema)`` as above."""
+        from .reading import reading
+
+        with reading(self, **options) as reader:
+            yield reader
 
     def identity(self) -> tuple[str, str]:
         """Which cluster (its system identifier) and which database in it (oid and name) this is."""

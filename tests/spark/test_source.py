@@ -10,7 +10,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from django_pgqueue.spark import reading, schema
+from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source, SourceLost, TableGone
 
@@ -144,12 +144,13 @@ def test_adbc_and_psycopg_read_the_same(source: Source, database: psycopg.Connec
     assert by_adbc.equals(by_psycopg)
 
 
-@pytest.mark.parametrize("read", [reading.with_adbc, reading.with_psycopg])
-def test_a_batch_is_bounded_by_bytes_however_large_its_rows(source: Source, read: Any) -> None:
+@pytest.mark.parametrize("adbc", [True, False])
+def test_a_batch_is_bounded_by_bytes_however_large_its_rows(source: Source, adbc: bool) -> None:
     sql = "SELECT g AS a, repeat('x', 1000000)::text AS b FROM generate_series(1, 40) AS g"
     columns = pa.schema([("a", pa.int32()), ("b", pa.string())])
 
-    batches = list(read(source, sql, columns, 4_000_000))
+    with source.reader(adbc=adbc, batch_bytes=4_000_000) as reader:
+        batches = list(reader.batches(sql, columns))
 
     assert sum(batch.num_rows for batch in batches) == 40
     assert max(batch.nbytes for batch in batches) < 6_000_000

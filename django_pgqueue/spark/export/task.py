@@ -85,8 +85,9 @@ def perform(task: Task, source: Source, folder: str) -> Result:
 
 
 def read(task: Task, source: Source) -> Iterator[pa.RecordBatch]:
-    for condition in task.ranges:
-        yield from source.batches(f"{task.query} WHERE {condition}", schema.arrow_schema(task.table))
+    with source.reader() as reader:
+        for condition in task.ranges:
+            yield from reader.batches(f"{task.query} WHERE {condition}", schema.arrow_schema(task.table))
 
 
 def wait_for(source: Source) -> bool:

@@ -179,7 +179,9 @@ def writing(lake: Lake) -> Iterator[Writing]:
         try:
             yield right
         finally:
-            shutil.rmtree(right.folder, ignore_errors=True)
+            # What is committed and could not be moved is all there is of it.
+            if not unfinished(lake, lake.head):
+                shutil.rmtree(right.folder, ignore_errors=True)
 
 
 @contextmanager
