@@ -7,10 +7,11 @@ of the engine. The first replay has the limits that were in force, so that you s
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import replace
 
 from django_pgqueue.spark import arguments
 
-from .limits import Change
+from .limits import Change, microseconds
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -29,9 +30,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="another limit: max_concurrency, release_interval (500ms, 2s), release_burst, weight, paused (yes); "
         "none lifts it; without CHANNEL for all; may be repeated",
     )
-    parser.add_argument("--workers", type=at_least_one, metavar="N", help="another number of workers")
+    parser.add_argument("--workers", type=at_least_one, metavar="N", help="another number of worker processes")
     parser.add_argument(
-        "--slots", type=at_least_one, metavar="N", help="messages leased at a time (default: the most in the archive)"
+        "--concurrency",
+        type=at_least_one,
+        metavar="N",
+        help="--concurrency of the workers (default: 4, or more if the archive shows more)",
+    )
+    parser.add_argument(
+        "--batch", type=at_least_one, default=100, metavar="N", help="--batch of the workers (default: 100)"
+    )
+    parser.add_argument(
+        "--poll-interval",
+        type=duration,
+        default=1_000_000,
+        metavar="SECONDS",
+        help="POLL_INTERVAL of the workers (default: 1; 500ms)",
     )
     parser.add_argument("--validate", action="store_true", help="say channel by channel how far the replay is off")
     parser.add_argument("--top", type=at_least_one, default=20, metavar="N", help="channels to show (default: 20)")
@@ -47,8 +61,8 @@ def run(args: Namespace) -> int:
 
     lake = Lake.open(args.lake)
     files, days = files_of(lake, args.days)
-    was = Scenario(args.queue, files)
-    other = Scenario(args.queue, files, tuple(args.changes), args.slots, args.workers)
+    was = Scenario(args.queue, files, concurrency=args.concurrency, batch=args.batch, poll=args.poll_interval)
+    other = replace(was, changes=tuple(args.changes), workers=args.workers)
     scenarios = [was] if other.as_it_was else [was, other]
     with arguments.engine("simulate", args) as spark:
         outcomes = simulate(spark, lake, scenarios)
@@ -60,6 +74,13 @@ def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is no number from 1 on")
     return int(text)
+
+
+def duration(text: str) -> int:
+    try:
+        return microseconds(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def change(text: str) -> Change:

@@ -1,50 +1,90 @@
-"""How much the workers can do at once, as the archive shows it."""
+"""How much the workers can do at once, and how long their handlers took: what the archive shows of it.
+
+A worker leases messages ahead of its handlers, so a lease is longer than the run of its handler, and there are more
+leases than handlers that run. It starts messages in the order of their leases.
+"""
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-Span = tuple[int, int]
-
 
 class Attempt(NamedTuple):
-    """A lease that was: from when to when (microseconds), and whose."""
+    """A lease that was: from when to when (microseconds), whose, and of which message (``row``). ``place``: which of
+    its attempts."""
 
     start: int
     end: int
     worker: str
+    row: int
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """``slots``: most leases at the same time; ``per_worker``: of one worker; ``workers``: most of them at work."""
+    """``workers``: processes at work at the same time, the most; ``concurrency``: of each, at least."""
 
-    slots: int
-    per_worker: int
     workers: int
+    concurrency: int
 
     @classmethod
-    def of(cls, leases: Iterable[Attempt]) -> Capacity:
-        by_worker: defaultdict[str, list[Span]] = defaultdict(list)
-        for start, end, worker in leases:
-            by_worker[worker].append((start, end))
-        lives = [(min(start for start, _ in spans), max(end for _, end in spans)) for spans in by_worker.values()]
-        return cls(
-            slots=most([span for spans in by_worker.values() for span in spans]),
-            per_worker=max((most(spans) for spans in by_worker.values()), default=1),
-            workers=max(most(lives), 1),
-        )
+    def of(cls, attempts: Iterable[Attempt]) -> Capacity:
+        """From all leases, in the order of their start.
+
+        When a message is settled, those that were leased before it and are not, are running: so many handlers there
+        are besides its own.
+        """
+        lives: dict[str, tuple[int, int]] = {}
+        leased: defaultdict[str, list[int]] = defaultdict(list)
+        settling: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        beside = 0
+        for start, end, worker, *_ in attempts:
+            first, last = lives.get(worker, (start, end))
+            lives[worker] = (first, max(last, end))
+            beside = max(beside, _settle(leased[worker], settling[worker], start))
+            insort(leased[worker], start)
+            heapq.heappush(settling[worker], (end, start))
+        for worker, left in settling.items():
+            beside = max(beside, _settle(leased[worker], left, None))
+        return cls(workers=max(_most(lives.values()), 1), concurrency=beside + 1)
 
 
-def most(spans: list[Span]) -> int:
-    """How many of them there are at the same time, at the most. One that ends when another begins gives way to it."""
-    starts, ends = sorted(start for start, _ in spans), sorted(end for _, end in spans)
-    highest = ended = 0
-    for started, start in enumerate(starts, 1):
-        while ended < len(ends) and ends[ended] <= start and ended < started - 1:
-            ended += 1
-        highest = max(highest, started - ended)
+def _settle(leased: list[int], settling: list[tuple[int, int]], until: int | None) -> int:
+    """Take what is settled by then away. Returns the most leases older than one of them that went on."""
+    beside = 0
+    while settling and (until is None or settling[0][0] <= until):
+        end = settling[0][0]
+        together = []
+        while settling and settling[0][0] == end:
+            _, start = heapq.heappop(settling)
+            del leased[bisect_left(leased, start)]
+            together.append(start)
+        beside = max(beside, max(bisect_left(leased, start) for start in together))
+    return beside
+
+
+def _most(spans: Iterable[tuple[int, int]]) -> int:
+    """How many of them there are at the same time, at the most."""
+    steps = sorted(step for start, end in spans for step in ((start, 1), (end, -1)))
+    highest = now = 0
+    for _, step in steps:
+        now += step
+        highest = max(highest, now)
     return highest
+
+
+def runs(attempts: Iterable[Attempt], concurrency: int) -> Iterator[tuple[Attempt, int]]:
+    """How long the handler of each attempt took: it began when a slot was free, in the order of the leases."""
+    busy: defaultdict[str, list[int]] = defaultdict(list)
+    for attempt in attempts:
+        ends = busy[attempt.worker]
+        start = attempt.start
+        if len(ends) == concurrency:
+            start = max(start, heapq.heappop(ends))
+        heapq.heappush(ends, attempt.end)
+        yield attempt, max(attempt.end - start, 0)

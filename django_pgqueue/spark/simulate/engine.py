@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from django_pgqueue.spark.simulate.limits import Limits
+from .limits import Limits
+from .pace import Pace
 
-ARRIVES, SETTLES, UNPARKS = range(3)
+ARRIVES, SETTLES, UNPARKS, LOOKS = range(4)
 NEVER = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """``arrives_at``: when it can be seen; ``due_at``: its dequeue_at, its place and the start of its wait.
-    ``runs``: how long each attempt is leased; ``pauses``: from the failure of each but the last to its next due time.
+    ``runs``: how long the handler takes in each attempt; ``pauses``: from the failure of each but the last to its next
+    due time; ``waited``: what happened.
     """
 
     id: int
@@ -44,12 +46,12 @@ Ready = tuple[int, int, int, Message, int]
 class Lane:
     """The place of a channel: in the line, or parked until something happens."""
 
-    __slots__ = ("in_line", "limits", "next_at", "parked_until", "ready", "running", "served")
+    __slots__ = ("in_line", "leased", "limits", "next_at", "parked_until", "ready", "served")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.ready: list[Ready] = []
-        self.running = 0
+        self.leased = 0
         self.served = 0
         self.next_at = 0
         self.in_line = False
@@ -58,7 +60,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``left``: messages that never ran, by channel: it is paused, or has no place. ``busy``: leased time together."""
+    """``left``: messages that never ran, by channel: it is paused, or has no place. ``busy``: of all slots together."""
 
     left: dict[str, int]
     busy: int
@@ -66,11 +68,19 @@ class Result:
 
 
 class Simulation:
-    """``slots``: messages that the workers lease at the same time."""
+    """``slots``: messages that all workers together handle at the same time. ``ahead``: the most that they dequeue at
+    once to have something in memory, 0: nothing. ``poll``: how often one of them looks that is not woken, 0: at once.
+    """
 
-    def __init__(self, limits: Mapping[str, Limits], slots: int, record: Record) -> None:
+    def __init__(
+        self, limits: Mapping[str, Limits], slots: int, record: Record, *, ahead: int = 0, poll: int = 0
+    ) -> None:
         self._limits = limits
-        self._free = slots
+        self._idle = slots
+        self._pace = Pace(slots, ahead)
+        self._poll = poll
+        self._awake = False
+        self._waiting: deque[tuple[Lane, Message, int]] = deque()
         self._record = record
         self._lanes: dict[str, Lane] = {}
         self._line: deque[Lane] = deque()
@@ -90,8 +100,10 @@ class Simulation:
                 message = next(coming, None)
             while self._events and self._events[0][0] <= now:
                 self._happen(*heapq.heappop(self._events))
-            while self._free and self._line:
-                self._turn(now)
+            while self._awake and self._line and (room := self._pace.room(len(self._waiting), self._idle)):
+                self._turn(room, now)
+                self._start(now)
+            self._awake = False
         return Result({name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now)
 
     def _lane(self, channel: str) -> Lane:
@@ -103,22 +115,31 @@ class Simulation:
         heapq.heappush(self._events, (moment, next(self._order), kind, lane, message, attempt))
 
     def _happen(self, now: int, _: int, kind: int, lane: Lane, message: Message | None, attempt: int) -> None:
+        if kind == LOOKS:
+            self._awake = True
+            return
         if kind == UNPARKS:
             if lane.parked_until == now:
                 self._enter(lane)
+                # Nobody is woken when the time of a lane has come: whoever looks next finds it.
+                self._at(-(-now // self._poll) * self._poll if self._poll else now, LOOKS, lane)
             return
         assert message is not None
         if kind == ARRIVES:
             self._arrive(lane, message, attempt, now)
             return
-        self._free += 1
-        lane.running -= 1
+        self._awake = True
+        self._idle += 1
+        lane.leased -= 1
+        self._pace.passed(message.runs[attempt])
+        self._start(now)
         if attempt < len(message.pauses):
             self._at(now + message.pauses[attempt], ARRIVES, lane, message, attempt + 1)
         if lane.limits.max_concurrency is not None:
             self._enter(lane)
 
     def _arrive(self, lane: Lane, message: Message, attempt: int, due_at: int) -> None:
+        self._awake = True
         was_empty = not lane.ready
         heapq.heappush(lane.ready, (message.rank, due_at, message.id, message, attempt))
         # A lane at its limit stays parked when more messages come.
@@ -131,9 +152,8 @@ class Simulation:
             lane.parked_until = None
             self._line.append(lane)
 
-    def _turn(self, now: int) -> None:
-        """One dequeue: what is free is shared among the lanes at the head of the line, by weight."""
-        limit = self._free
+    def _turn(self, limit: int, now: int) -> None:
+        """One dequeue: what is asked for is shared among the lanes at the head of the line, by weight."""
         heads = [self._line.popleft() for _ in range(min(limit, len(self._line)))]
         weights = sum(lane.limits.weight for lane in heads) if limit > 1 else 1
         left = limit
@@ -179,7 +199,7 @@ class Simulation:
         if limits.paused:
             room = 0
         elif limits.max_concurrency is not None:
-            room = max(limits.max_concurrency - lane.running, 0)
+            room = max(limits.max_concurrency - lane.leased, 0)
         may = min(quota, room)
         if limits.release_interval is not None:
             lane.next_at = max(lane.next_at, now)
@@ -200,9 +220,14 @@ class Simulation:
 
     def _lease(self, lane: Lane, now: int) -> None:
         _, due_at, _, message, attempt = heapq.heappop(lane.ready)
-        self._free -= 1
-        lane.running += 1
-        self._busy += message.runs[attempt]
-        self._at(now + message.runs[attempt], SETTLES, lane, message, attempt)
+        lane.leased += 1
+        self._waiting.append((lane, message, attempt))
         if attempt == len(message.pauses):
             self._record(message, now - due_at)
+
+    def _start(self, now: int) -> None:
+        while self._idle and self._waiting:
+            lane, message, attempt = self._waiting.popleft()
+            self._idle -= 1
+            self._busy += message.runs[attempt]
+            self._at(now + message.runs[attempt], SETTLES, lane, message, attempt)

@@ -22,22 +22,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLES = ("archive", "dead_letter")
+# As runqueueworker's.
+CONCURRENCY = 4
+BATCH = 100
+POLL = 1_000_000
+# Workers sleep for 0.8 to 1.0 of the poll interval.
+JITTER = 0.9
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``files``: of the lake, by table. ``slots``, ``workers``: None as in the archive."""
+    """``files``: of the lake, by table. ``workers``: another number than in the archive. ``concurrency``: of each
+    (None: CONCURRENCY, or as much as the archive shows); ``batch``: the most of their dequeues;
+    ``poll``: microseconds between their looks when idle."""
 
     queue: str
     files: dict[str, list[str]]
     changes: tuple[Change, ...] = ()
-    slots: int | None = None
     workers: int | None = None
+    concurrency: int | None = None
+    batch: int = BATCH
+    poll: int = POLL
 
     @property
     def as_it_was(self) -> bool:
-        return not (self.changes or self.slots or self.workers)
+        return not (self.changes or self.workers)
 
 
 def simulate(spark: SparkSession, lake: Lake, scenarios: Iterable[Scenario]) -> list[Outcome]:
@@ -61,15 +71,15 @@ def play(scenario: Scenario) -> Outcome:
     began_at, ended_at = workload.window
     known = in_force(scenario.files.get("channel", []), scenario.queue, ended_at)
     limits = changed({name: known.get(name, Limits()) for name in workload.channels}, scenario.changes)
-    slots = scenario.slots or _slots(workload, scenario.workers)
+    capacity = Capacity.of(workload.attempts())
+    workers = scenario.workers or capacity.workers
+    concurrency = scenario.concurrency or max(capacity.concurrency, CONCURRENCY)
     record = Recorder()
-    result = Simulation(limits, slots, record).run(workload.messages())
-    return record.outcome(result, slots, began_at, {name: each.as_json() for name, each in limits.items()})
-
-
-def _slots(workload: Workload, workers: int | None) -> int:
-    capacity = Capacity.of(workload.leases())
-    return capacity.slots if workers is None else workers * capacity.per_worker
+    poll = round(scenario.poll * JITTER / workers)
+    simulation = Simulation(limits, workers * concurrency, record, ahead=workers * scenario.batch, poll=poll)
+    result = simulation.run(workload.messages(concurrency))
+    capacity = Capacity(workers, concurrency)
+    return record.outcome(result, capacity, began_at, {name: each.as_json() for name, each in limits.items()})
 
 
 def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, Limits]:

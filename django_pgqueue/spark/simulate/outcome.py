@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .capacity import Capacity
 from .engine import Message, Result
 
 PERCENTILES = (50, 95, 99)
@@ -26,10 +27,10 @@ class Waits:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``off``: by how many seconds the wait of a message differs from what it was, at PERCENTILES.
-    ``utilization``: the part of the slots' time in which they were leased.
+    ``utilization``: the part of the workers' time in which their handlers ran.
     """
 
-    slots: int
+    capacity: Capacity
     all: Waits
     channels: dict[str, Waits]
     off: tuple[float, ...]
@@ -50,15 +51,18 @@ class Recorder:
         pair[0].append(message.waited)
         pair[1].append(waited)
 
-    def outcome(self, result: Result, slots: int, began_at: int, limits: Mapping[str, dict[str, Any]]) -> Outcome:
+    def outcome(
+        self, result: Result, capacity: Capacity, began_at: int, limits: Mapping[str, dict[str, Any]]
+    ) -> Outcome:
         names = sorted({*self._waits, *result.left})
         nothing = (array("q"), array("q"))
         channels = {name: waits(*self._waits.get(name, nothing), result.left.get(name, 0)) for name in names}
         actual = array("q", (wait for pair in self._waits.values() for wait in pair[0]))
         simulated = array("q", (wait for pair in self._waits.values() for wait in pair[1]))
+        slots = capacity.workers * capacity.concurrency
         off = [abs(was - is_now) for was, is_now in zip(actual, simulated, strict=True)]
         return Outcome(
-            slots=slots,
+            capacity=capacity,
             all=waits(actual, simulated, sum(result.left.values())),
             channels=channels,
             off=percentiles(off),

@@ -71,7 +71,8 @@ def _seconds(values: tuple[float, ...], place: int) -> str:
 
 
 def _capacity(outcome: Outcome) -> str:
-    return f"{outcome.slots:,} slots, leased {outcome.utilization:.0%} of the time"
+    workers, concurrency = outcome.capacity.workers, outcome.capacity.concurrency
+    return f"{workers:,} × {concurrency:,} handlers at a time, busy for {outcome.utilization:.0%} of it"
 
 
 def _changes(was: Outcome, other: Outcome) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import json
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +17,7 @@ from pyarrow import dataset
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 
-from .capacity import Attempt
+from .capacity import Attempt, runs
 from .engine import Message
 
 COLUMNS = ("id", "channel", "priority", "attempts", "created_at", "dequeue_at", "leased_at", "worker", "errors")
@@ -25,9 +27,11 @@ BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``rows``: one a message, in the order in which they could be seen; times in microseconds since 1970."""
+    """``rows``: one a message, in the order in which they could be seen; times in microseconds since 1970.
+    ``failed``: the attempts before the last one, by row."""
 
     rows: pa.Table
+    failed: dict[int, list[Attempt]]
 
     @classmethod
     def load(cls, files: dict[str, list[str]], queue: str) -> Workload:
@@ -44,7 +48,9 @@ class Workload:
             raise PipelineError(
                 f"The lake has no message of queue {queue!r} in these days: look at the name, and at --days."
             )
-        return cls(_in_order(pa.concat_tables(parts)))
+        rows = _in_order(pa.concat_tables(parts))
+        failed = {place: found for place, row in _with_errors(rows) if (found := _failed(place, row))}
+        return cls(rows.drop_columns(["errors", "attempts", "died"]), failed)
 
     @property
     def channels(self) -> list[str]:
@@ -55,35 +61,46 @@ class Workload:
         """When the first message could be seen, and when the last one was settled."""
         return pc.min(self.rows["arrives_at"]).as_py(), pc.max(self.rows["settled_at"]).as_py()
 
-    def messages(self) -> Iterator[Message]:
-        for row in self._each():
-            earlier = _failed(row)
-            starts = [*(attempt.start for attempt in earlier[1:]), row["dequeue_at"]]
-            yield Message(
-                id=row["id"],
-                channel=row["channel"],
-                rank=-row["priority"],
-                arrives_at=row["arrives_at"],
-                due_at=row["created_at"] if earlier else row["dequeue_at"],
-                runs=(*(attempt.end - attempt.start for attempt in earlier), row["settled_at"] - row["leased_at"]),
-                # When the last attempt was due is recorded; of others only when they began.
-                pauses=tuple(
-                    max(start - attempt.end, 0) for attempt, start in zip(earlier, starts, strict=bool(earlier))
-                ),
-                waited=max(row["leased_at"] - row["dequeue_at"], 0),
-            )
+    def attempts(self) -> Iterator[Attempt]:
+        """Every lease, also of attempts that failed, in the order of their start."""
+        order = pc.sort_indices(self.rows, [("leased_at", "ascending"), ("id", "ascending")])
+        rows = self.rows.select(["leased_at", "settled_at", "worker"])
+        failed = sorted(attempt for attempts in self.failed.values() for attempt in attempts)
+        return heapq.merge(self._last_attempts(rows, order), failed)
 
-    def leases(self) -> Iterator[Attempt]:
-        """Every lease, also of attempts that failed."""
-        for row in self._each():
-            yield Attempt(row["leased_at"], row["settled_at"], row["worker"] or "")
-            yield from _failed(row)
+    def messages(self, concurrency: int) -> Iterator[Message]:
+        """With the time that their handlers took in workers of this concurrency."""
+        last = array("q", bytes(8 * self.rows.num_rows))
+        earlier = {row: [0] * len(attempts) for row, attempts in self.failed.items()}
+        for attempt, run in runs(self.attempts(), concurrency):
+            if attempt.place < 0:
+                last[attempt.row] = run
+            else:
+                earlier[attempt.row][attempt.place] = run
+        for place, row in enumerate(_each(self.rows)):
+            yield self._message(row, self.failed.get(place, []), (*earlier.get(place, ()), last[place]))
 
-    def _each(self) -> Iterator[dict[str, Any]]:
-        for batch in self.rows.to_batches(max_chunksize=BATCH):
-            names = batch.schema.names
-            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield dict(zip(names, values, strict=True))
+    def _message(self, row: dict[str, Any], failed: list[Attempt], taken: tuple[int, ...]) -> Message:
+        # When the last attempt was due is recorded; of others only when they began.
+        begins = [*(attempt.start for attempt in failed), row["dequeue_at"]][1:]
+        return Message(
+            id=row["id"],
+            channel=row["channel"],
+            rank=-row["priority"],
+            arrives_at=row["arrives_at"],
+            due_at=row["created_at"] if failed else row["dequeue_at"],
+            runs=taken,
+            pauses=tuple(max(begin - attempt.end, 0) for attempt, begin in zip(failed, begins, strict=True)),
+            waited=max(row["leased_at"] - row["dequeue_at"], 0),
+        )
+
+    @staticmethod
+    def _last_attempts(rows: pa.Table, order: pa.Array) -> Iterator[Attempt]:
+        for begin in range(0, len(order), BATCH):
+            places = order.slice(begin, BATCH)
+            columns = [column.to_pylist() for column in rows.take(places).columns]
+            for place, start, end, worker in zip(places.to_pylist(), *columns, strict=True):
+                yield Attempt(start, end, worker or "", place, -1)
 
 
 def _read(table: str, paths: list[str], queue: str) -> pa.Table:
@@ -107,18 +124,29 @@ def _in_order(rows: pa.Table) -> pa.Table:
     return rows.sort_by([("arrives_at", "ascending"), ("id", "ascending")])
 
 
-def _failed(row: dict[str, Any]) -> list[Attempt]:
+def _each(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    for batch in rows.to_batches(max_chunksize=BATCH):
+        names = batch.schema.names
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield dict(zip(names, values, strict=True))
+
+
+def _with_errors(rows: pa.Table) -> Iterator[tuple[int, dict[str, Any]]]:
+    places = pc.indices_nonzero(rows["errors"].is_valid())
+    return zip(places.to_pylist(), _each(rows.take(places)), strict=True)
+
+
+def _failed(place: int, row: dict[str, Any]) -> list[Attempt]:
     """The attempts before the last one; only those whose beginning is known."""
-    if not row["errors"]:
-        return []
-    attempts = []
+    found = []
     for entry in json.loads(row["errors"]):
         if not isinstance(entry, dict) or not entry.get("leased_at") or not entry.get("at"):
             continue
         # The last failure of a dead letter is its end.
         if not (row["died"] and entry.get("attempt") == row["attempts"]):
-            attempts.append(Attempt(_micros(entry["leased_at"]), _micros(entry["at"]), entry.get("worker") or ""))
-    return sorted(attempt for attempt in attempts if attempt.start <= attempt.end <= row["leased_at"])
+            found.append((_micros(entry["leased_at"]), _micros(entry["at"]), entry.get("worker") or ""))
+    before = sorted(attempt for attempt in found if attempt[0] <= attempt[1] <= row["leased_at"])
+    return [Attempt(*attempt, place, number) for number, attempt in enumerate(before)]
 
 
 def _micros(text: str) -> int:

@@ -39,9 +39,11 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 
 
 def test_what_was_is_replayed_and_what_would_have_been(tenants: Path, capsys: pytest.CaptureFixture[str]):
-    found = outcome(capsys, "--lake", str(tenants), "--set", "a.max_concurrency=1", "--slots", "2")
+    others = ["--set", "a.max_concurrency=1", "--workers", "2"]
+    found = outcome(capsys, "--lake", str(tenants), "--concurrency", "1", *others)
     was, changed = found["replayed"], found["changed"]
-    assert (was["slots"], changed["slots"]) == (1, 2)
+    assert was["capacity"] == {"workers": 1, "concurrency": 1}
+    assert changed["capacity"] == {"workers": 2, "concurrency": 1}
     assert was["channels"][NASTY] == {"messages": 1, "actual": [19] * 3, "simulated": [19] * 3, "left": 0}
     # With a slot of its own it does not wait at all; a has one slot as before.
     assert changed["channels"][NASTY]["simulated"] == [0] * 3
@@ -49,8 +51,11 @@ def test_what_was_is_replayed_and_what_would_have_been(tenants: Path, capsys: py
     assert (was["limits"]["a"]["max_concurrency"], changed["limits"]["a"]["max_concurrency"]) == (None, 1)
 
 
-def test_workers_are_counted_in_those_of_the_archive(tenants: Path, capsys: pytest.CaptureFixture[str]):
-    assert outcome(capsys, "--lake", str(tenants), "--workers", "5")["changed"]["slots"] == 5
+def test_the_concurrency_of_the_workers_can_be_told(tenants: Path, capsys: pytest.CaptureFixture[str]):
+    found = outcome(capsys, "--lake", str(tenants), "--concurrency", "2")
+    assert "changed" not in found
+    assert found["replayed"]["capacity"] == {"workers": 1, "concurrency": 2}
+    assert outcome(capsys, "--lake", str(tenants))["replayed"]["capacity"]["concurrency"] == 4
 
 
 def test_a_table_is_for_people(tenants: Path, capsys: pytest.CaptureFixture[str]):
@@ -69,7 +74,7 @@ def test_a_table_is_for_people(tenants: Path, capsys: pytest.CaptureFixture[str]
 def test_usage_errors_are_told(tenants: Path):
     from argparse import ArgumentError
 
-    for arguments in (["--set", "a=1"], ["--slots", "0"], ["--days", "x"]):
+    for arguments in (["--set", "a=1"], ["--workers", "0"], ["--days", "x"]):
         with pytest.raises(ArgumentError, match=r"\w"):
             command("--lake", str(tenants), *arguments)
 

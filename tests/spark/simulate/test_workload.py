@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.simulate.capacity import Capacity
+from django_pgqueue.spark.simulate.capacity import Attempt, Capacity, runs
 from django_pgqueue.spark.simulate.engine import Message
 from django_pgqueue.spark.simulate.job import files_of, in_force
 from django_pgqueue.spark.simulate.limits import Change, Limits, changed
@@ -25,7 +26,7 @@ def load(lake: Lake, queue: str = "default", days: int | None = None) -> Workloa
 
 
 def only(lake: Lake) -> Message:
-    [message] = load(lake).messages()
+    [message] = load(lake).messages(1)
     return message
 
 
@@ -42,7 +43,7 @@ def test_a_message_comes_when_it_was_made_and_runs_as_long_as_it_ran(lake: Path)
 def test_one_for_later_comes_when_it_is_due_and_one_of_the_past_when_it_is_made(lake: Path):
     later = row(created=1, leased=60, settled=61, dequeue_at=at(60))
     past = row(created=5, leased=6, settled=7, dequeue_at=at(-100))
-    made = load(make_lake(lake, archive=[later, past])).messages()
+    made = load(make_lake(lake, archive=[later, past])).messages(1)
     assert [(seconds(message.arrives_at), seconds(message.due_at)) for message in made] == [(5, -100), (60, 60)]
 
 
@@ -73,18 +74,18 @@ def test_what_was_never_leased_and_other_queues_are_left_out(lake: Path):
     rows = [row(leased=None), row(queue="other", channel="theirs"), row(channel="a/b=c")]
     workload = load(make_lake(lake, archive=rows))
     assert workload.channels == ["a/b=c"]
-    assert len(list(workload.messages())) == 1
+    assert len(list(workload.messages(1))) == 1
 
 
 def test_they_come_in_the_order_of_their_times_over_files_and_tables(lake: Path):
     rows = [row(created=n, leased=n, settled=n * 86400 + 1) for n in (3, 1, 2)]
-    made = load(make_lake(lake, archive=rows[:2], dead_letter=rows[2:])).messages()
+    made = load(make_lake(lake, archive=rows[:2], dead_letter=rows[2:])).messages(1)
     assert [seconds(message.arrives_at) for message in made] == [1, 2, 3]
 
 
 def test_days_choose_the_last_ones(lake: Path):
     made = make_lake(lake, archive=[row(settled=1), row(settled=86400), row(settled=2 * 86400)])
-    assert len(list(load(made, days=2).messages())) == 2
+    assert len(list(load(made, days=2).messages(1))) == 2
     files, days = files_of(made, 1)
     assert ([day.isoformat() for day in days], len(files["archive"])) == (["2026-03-16"], 1)
 
@@ -103,22 +104,55 @@ def test_a_file_that_is_broken_is_named(lake: Path):
         load(made)
 
 
-def test_slots_are_the_most_leases_at_a_time(lake: Path):
-    rows = [
-        row(leased=0, settled=10, worker="one"),
-        row(leased=1, settled=11, worker="one"),
-        row(leased=10, settled=20, worker="one"),  # it takes the place of the first one
-        row(leased=5, settled=6, worker="two"),
-        row(leased=40, settled=50, worker="three"),
-    ]
-    workload = load(make_lake(lake, archive=rows))
-    assert Capacity.of(workload.leases()) == Capacity(slots=3, per_worker=2, workers=2)
+def attempts(*spans: tuple[int, int], worker: str = "one") -> list[Attempt]:
+    return [Attempt(start, end, worker, row, -1) for row, (start, end) in enumerate(spans)]
 
 
-def test_failed_attempts_took_slots(lake: Path):
+def test_what_was_leased_before_and_goes_on_shows_how_much_a_worker_does_at_once():
+    # Six are leased at once, as some wait in memory. When the fourth is done, the first two are still running.
+    spans = attempts((0, 50), (1, 60), (2, 10), (3, 20), (4, 70), (5, 80))
+    assert Capacity.of(spans) == Capacity(workers=1, concurrency=3)
+
+
+def test_what_is_settled_together_is_not_beside_each_other():
+    assert Capacity.of(attempts((0, 50), (1, 50), (2, 50))).concurrency == 1
+
+
+def test_workers_are_counted_while_they_are_at_work():
+    first, second, third = (
+        attempts(span, worker=name) for name, span in {"a": (0, 9), "b": (5, 20), "c": (9, 30)}.items()
+    )
+    assert Capacity.of([*first, *second, *third]) == Capacity(workers=2, concurrency=1)
+
+
+def test_a_handler_began_when_a_slot_was_free():
+    spans = attempts((0, 10), (0, 30), (0, 20), (0, 35), (40, 45))
+    assert [run for _, run in runs(spans, 2)] == [10, 30, 10, 15, 5]
+    assert [run for _, run in runs(spans, 4)] == [10, 30, 20, 35, 5]
+
+
+def test_attempts_of_all_kinds_come_in_the_order_of_their_leases(lake: Path):
     retried = row(leased=20, settled=21, dequeue_at=at(20), attempts=2, errors=[failure(1, 0, 5)])
     workload = load(make_lake(lake, archive=[retried, row(leased=4, settled=6)]))
-    assert Capacity.of(workload.leases()).slots == 2
+    found = [(seconds(attempt.start), seconds(attempt.end)) for attempt in workload.attempts()]
+    assert found == [(0, 5), (4, 6), (20, 21)]
+    # The second one waited in memory until the first attempt had failed.
+    assert [message.runs for message in workload.messages(1)] == [(5 * SECOND, SECOND), (SECOND,)]
+
+
+def test_the_pace_is_that_of_the_worker():
+    from django_pgqueue.spark.simulate import pace as ours
+    from django_pgqueue.worker import pace as theirs
+
+    assert ours.LONGEST_WAIT == theirs.LONGEST_WAIT * SECOND
+    chance = random.Random(1)
+    mine, real = ours.Pace(4, 100), theirs.Pace(4, 100)
+    for _ in range(300):
+        run = chance.randrange(1, 200_000)
+        mine.passed(run)
+        real.passed(1, run / SECOND)
+        waiting, running = chance.randrange(20), chance.randrange(5)
+        assert mine.room(waiting, 4 - running) == real.room(waiting, running)
 
 
 def test_limits_in_force_are_those_of_the_first_snapshot_after_it(lake: Path):
