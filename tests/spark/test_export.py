@@ -488,7 +488,7 @@ def test_the_ranges_cover_each_block_once_and_none_is_large(source: Source, data
 
 def test_ranges_are_read_by_place_and_dead_letters_by_their_index(source: Source, database: Database) -> None:
     fill_archive(database, 20000)
-    fill_dead_letters(database, 5000)
+    fill_dead_letters(database, 5000, xid="(1 + i / 10)::text::xid8")
     database.execute(f"ANALYZE {ARCHIVE}, {LETTERS}")
     plan = make_plan(database, {}, range_bytes=100_000)
     # The last range of each.
