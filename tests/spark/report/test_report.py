@@ -10,7 +10,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,57 +23,10 @@ from django_pgqueue.spark.report.sections.tenants import noisy
 from django_pgqueue.spark.report.write import steady, write
 from django_pgqueue.spark.schema import arrow_schema
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
+from tests.spark.report.page import reported
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = """</title></style><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;"""
-
-
-class Page(HTMLParser):
-    """Its text by section and its tables by caption; all tags and attributes that it has."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: dict[str, set[str]] = {}
-        self.tables: dict[str, list[list[str]]] = {}
-        self.text = ""
-        self.style = ""
-        self._open: list[str] = []
-        self._rows: list[list[str]] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        for name, value in attributes:
-            self.attributes.setdefault(name, set()).add(value or "")
-        match tag:
-            case "table":
-                self._rows = []
-            case "tr":
-                self._rows.append([])
-            case "th" | "td":
-                self._rows[-1].append("")
-        self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if "style" in self._open:
-            self.style += data
-            return
-        self.text += data
-        if "caption" in self._open:
-            self.tables[data] = self._rows
-        elif {"th", "td"} & set(self._open):
-            self._rows[-1][-1] += data
-
-
-def reported(path: Path, **options: object) -> Page:
-    output = path.parent / "report.html"
-    write(path, output, **({"days": 7} | options))
-    return Page(output.read_text(encoding="utf-8"))
 
 
 def three_levels(bucket_at: datetime, queue: str, channel: str, handler: str, **columns: object) -> list[dict]:

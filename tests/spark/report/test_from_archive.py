@@ -1,0 +1,60 @@
+"""From the archive to the page: what it says is what PostgreSQL says of its own tables."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from django_pgqueue.charts import shown
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.transforms.rollup import rollup
+from tests.spark.report.page import reported
+from tests.spark.rows import DAY, fill_archive, fill_dead_letters
+
+SETTLED = """
+WITH settled AS (
+    SELECT channel, created_at, dequeue_at, leased_at, archived_at AS settled_at, false AS dead
+    FROM pgqueue_archived_message
+    UNION ALL
+    SELECT channel, created_at, dequeue_at, leased_at, dead_at, true FROM pgqueue_dead_letter
+)
+"""
+WAITS = """
+SELECT extract(epoch FROM wait)::float8
+FROM unnest((
+    SELECT percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY leased_at - dequeue_at) FROM settled
+)) AS wait
+"""
+TENANTS = """
+SELECT channel, count(*)::text, (count(*) FILTER (WHERE dead OR settled_at - created_at > interval '2.5 seconds'))::text
+FROM settled GROUP BY channel ORDER BY channel
+"""
+
+
+def test_the_page_says_what_the_tables_say(
+    spark: Any, source: Source, database: psycopg.Connection[Any], lake: Path
+) -> None:
+    leased_at = "{dequeue_at} + (i * 7919 % 1009) * interval '1 millisecond'"
+    fill_archive(database, 900, leased_at=leased_at, channel="CASE WHEN i % 4 = 0 THEN 'a/b=<c>' ELSE 'acme' END")
+    fill_dead_letters(database, 100, leased_at=leased_at, channel="'acme'", reason="'poison'")
+    export(source, lake)
+    rollup(spark, Lake.open(lake), {"default": timedelta(seconds=2, milliseconds=500)})
+
+    page = reported(lake)
+
+    [queue] = page.tables["Queues, busiest first"][1:]
+    assert queue[:5] == ["default", "900", "100", "10 %", "0"]
+    assert queue[5:8] == [shown(wait, "seconds") for (wait,) in database.execute(SETTLED + WAITS)]
+    tenants = database.execute(SETTLED + TENANTS).fetchall()
+    assert sorted((row[1], row[3]) for row in page.tables["Channels by time in handlers"][1:]) == [
+        (channel, settled) for channel, settled, _ in tenants
+    ]
+    assert sorted((row[1], row[4]) for row in page.tables["Channels with an SLA"][1:]) == [
+        (channel, late) for channel, _, late in tenants
+    ]
+    assert f"{DAY:%d %b %Y}" in page.text
