@@ -35,7 +35,7 @@ def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) ->
     def everything() -> tuple[Data, pa.Table, Holdings]:
         period = _period(lake, days)
         data = read(lambda grain, within: _metrics(lake, grain, within), period, queues)
-        return data, read_forecast(lake.files("forecast", period[-2:])), holdings(lake)
+        return data, read_forecast(_newest_forecast(lake)), holdings(lake)
 
     data, expected, held = steady(lake, everything)
     if unknown := sorted(set(queues) - set(data.queues)):
@@ -78,6 +78,12 @@ def _period(lake: Lake, days: int) -> list[date]:
 
 def _metrics(lake: Lake, grain: str, days: Sequence[date]) -> list[Path]:
     return [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts]
+
+
+def _newest_forecast(lake: Lake) -> list[Path]:
+    """It is of the day on which it was computed, whatever days there are metrics of."""
+    newest = max(map(day_of, lake.partitions("forecast")), default=None)
+    return [] if newest is None else lake.files("forecast", [newest])
 
 
 def _replace(output: Path, text: str) -> None:

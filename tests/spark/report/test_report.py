@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Semaphore
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,9 @@ from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+REPORTS = 8
+# When the forecast was made: not of the days that there are metrics of.
+LATER = NOON + timedelta(days=3)
 HOSTILE = """</title></style><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;"""
 
 
@@ -48,12 +52,13 @@ def small(tmp_path: Path) -> Path:
         retries_by_reason={"builtins.TimeoutError": 20},
     )  # fmt: skip
     rows += three_levels(NOON, "slow", "default", "shop.report", enqueued=1, completed=1, attempts=1)
-    hour = NOON + timedelta(hours=3)
+    hour = LATER + timedelta(hours=3)
     forecast = [
         {"computed_at": computed_at, "queue": "mail", "channel": channel, "hour_at": hour,
          "expected_enqueued": 5.0, "expected_capacity": 9.0, "expected_backlog": backlog}
         for computed_at, channel, backlog in (
-            (NOON, "acme", 999.0), (NOON + timedelta(hours=1), "acme", 40.0), (NOON + timedelta(hours=1), "bolt", 2.0),
+            (LATER - timedelta(days=2), "acme", 999.0), (LATER - timedelta(hours=1), "acme", 999.0),
+            (LATER, "acme", 40.0), (LATER, "bolt", 2.0),
         )
     ]  # fmt: skip
     lake_of(tmp_path / "lake", of_each_grain(*rows), forecast)
@@ -259,16 +264,19 @@ def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path)
     rows = of_each_grain(*(metric(NOON - timedelta(days=day), completed=1) for day in range(2)))
     lake = lake_of(tmp_path / "lake", rows)
 
+    begun = Semaphore(0)
+
     def replace() -> None:
-        for number in range(20):
-            again = [row | {"completed": number + 2} for row in rows]
-            lake_of(lake.path, again, replace=True)
-            time.sleep(0.05)
+        for number in range(REPORTS):
+            begun.acquire()
+            time.sleep(number % 5 / 100)
+            lake_of(lake.path, [row | {"completed": number + 2} for row in rows], replace=True)
 
     with ThreadPoolExecutor(1) as pool:
         replacing = pool.submit(replace)
         totals = []
-        while not replacing.done():
+        for _ in range(REPORTS):
+            begun.release()
             [row] = reported(lake.path).tables["Queues, busiest first"][1:]
             totals.append(int(row[1]))
         replacing.result()
