@@ -12,7 +12,8 @@ from django.db import connection
 from django_pgqueue import channel_set, handlers, schedules
 from tests.docs.markdown import DOCS, Block, blocks, name
 
-NOT_RUN = ("no-run", "signature")
+# Blocks for Spark are run by tests/spark/test_datasource_docs.py.
+NOT_RUN = ("no-run", "signature", "spark")
 PAGES = sorted(page for part in ("how-to", "reference", "explanation") for page in (DOCS / part).rglob("*.md"))
 
 
@@ -49,6 +50,6 @@ def test_the_blocks_of_a_page_run(page: Path) -> None:
 
 def test_few_blocks_are_not_run() -> None:
     found = [block for page in PAGES for block in blocks(page) if block.language in ("python", "sql")]
-    left = [block for block in found if not runs(block) and "signature" not in block.words]
+    left = [block for block in found if not runs(block) and not {"signature", "spark"}.intersection(block.words)]
 
     assert len(left) <= 7

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Database = psycopg.Connection[Any]
-PATIENCE = 240
+PATIENCE = 600
 
 
 @pytest.fixture
@@ -233,7 +233,10 @@ def stream(spark: SparkSession, dsn: str, **options: str) -> DataFrame:
 
 
 def ended(query: StreamingQuery) -> None:
-    assert query.awaitTermination(PATIENCE)
+    try:
+        assert query.awaitTermination(PATIENCE)
+    finally:
+        query.stop()
 
 
 def written(folder: Path) -> list[int]:
@@ -247,6 +250,7 @@ def written(folder: Path) -> list[int]:
     return [i for file in files for i in pq.read_table(file, columns=["id"])["id"].to_pylist()]
 
 
+@pytest.mark.timeout(3 * PATIENCE)
 def test_a_queue_is_consumed_and_settled_and_an_older_checkpoint_is_refused(
     spark: SparkSession, dsn: str, database: Database, tmp_path: Path
 ) -> None:
@@ -268,6 +272,7 @@ def test_a_queue_is_consumed_and_settled_and_an_older_checkpoint_is_refused(
         run()
 
 
+@pytest.mark.timeout(3 * PATIENCE)
 def test_a_stream_is_enqueued_once_also_when_a_batch_is_written_again(
     spark: SparkSession, dsn: str, database: Database, tmp_path: Path
 ) -> None:
@@ -336,7 +341,7 @@ def planned(folder: Path) -> int:
     return max((int(file.name) for file in (folder / "checkpoint" / "offsets").glob("[0-9]*")), default=-1)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(5 * PATIENCE)
 def test_a_driver_killed_three_times_beside_a_worker_loses_and_doubles_nothing(
     dsn: str, database: Database, connect: Connect, tmp_path: Path
 ) -> None:

@@ -311,7 +311,7 @@ def test_a_queue_cannot_be_overwritten(spark: SparkSession, dsn: str) -> None:
         numbers(spark, 1).write.format("pgqueue").options(source=dsn).mode("overwrite").save()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_workers_need_no_django(dsn: str, database: Database, tmp_path: Path) -> None:
     """In a process of its own, for which Django does not exist: it reads and enqueues, and so do its workers."""
     (tmp_path / "django").mkdir()
@@ -320,7 +320,7 @@ def test_workers_need_no_django(dsn: str, database: Database, tmp_path: Path) ->
     program.write_text(WITHOUT_DJANGO)
     path = os.pathsep.join([str(tmp_path), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path, "PGQUEUE_SOURCE": dsn}
-    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=800)
 
     assert done.returncode == 0, done.stderr
     assert one(database, "SELECT count(*) FROM pgqueue_message") == 10
