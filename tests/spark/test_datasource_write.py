@@ -204,7 +204,7 @@ def test_duplicates_and_what_does_not_fit_are_counted(spark: SparkSession, dsn: 
 
 def test_a_full_channel_refuses_the_job(spark: SparkSession, dsn: str, database: Database) -> None:
     database.execute("""SELECT pgqueue_channel_set('full', 'default', '{"max_size": 10}')""")
-    with pytest.raises(Exception, match=r"channel \d+ is full: 0 of 10 messages live, 11 more asked for"):
+    with pytest.raises(Exception, match=r"Channel \d+ is full: 0 of 10 messages live, 11 more asked for"):
         write(numbers(spark, 11, 1), dsn, channel="full")
     write(numbers(spark, 10, 2), dsn, channel="full")
 
@@ -213,7 +213,7 @@ def test_a_full_channel_refuses_the_job(spark: SparkSession, dsn: str, database:
 
 def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, database: Database) -> None:
     frame = numbers(spark, 4, channel="'tenant=' || id % 2")
-    with pytest.raises(Exception, match='channel "tenant=0" does not exist in queue "default"'):
+    with pytest.raises(Exception, match='Channel "tenant=0" does not exist in queue "default"'):
         write(frame, dsn)
     write(frame, dsn, create_channels="true")
 
@@ -285,7 +285,7 @@ def test_a_server_that_crashed_between_tasks_and_commit_is_noticed(source: Sourc
     job = Job(source, "crashed")
     stage, rows = job.stage([batch], Encoder(schema, {}))
     database.execute(f"TRUNCATE pgqueue_stage_{stage}")
-    with pytest.raises(PipelineError, match=r'the stages of job "crashed" hold 0 messages, not 3.*run the job again'):
+    with pytest.raises(PipelineError, match=r'^The stages of job "crashed" hold 0 messages, not 3.*run the job again'):
         job.ingest([stage], rows, create_channels=False)
 
     assert ledger(database) == []
@@ -302,7 +302,7 @@ def test_what_a_killed_driver_left_goes_with_a_later_job(source: Source, databas
     Job(source, "later").ingest([], 0, create_channels=False)
 
     assert one(database, "SELECT string_agg(job, ',') FROM pgqueue_ingest_stage") == "running"
-    with pytest.raises(PipelineError, match=r'stages of job "killed" are gone.*run the job again'):
+    with pytest.raises(PipelineError, match=r'^Stages of job "killed" are gone.*run the job again'):
         Job(source, "killed").ingest([left], 1, create_channels=False)
 
 

@@ -12,6 +12,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 
 from .options import StreamOptions
+from .refused import refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Claims:
             print(told, file=sys.stderr, flush=True)
 
     def _call(self, sql: str, parameters: list[Any]) -> Any:
-        with self.options.source.connect() as connection, self.options.source.errors():
+        with self.options.source.connect() as connection, refusals(self.options.source):
             return connection.execute(sql, parameters).fetchone()
 
 

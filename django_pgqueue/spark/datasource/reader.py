@@ -67,8 +67,10 @@ class Reader(DataSourceReader):
 
 
 def read(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for statement in statements:
-        yield from source.batches(statement, schema)
+    if statements:
+        with source.reader() as reader:
+            for statement in statements:
+                yield from reader.batches(statement, schema)
 
 
 def types(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:

@@ -23,6 +23,8 @@ from pyspark.taskcontext import TaskContext
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source, SourceLost
 
+from .refused import InTheWay, refusals
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -30,14 +32,8 @@ if TYPE_CHECKING:
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
 PAUSES = (0.5, 2.0, 8.0)
-# Another transaction was in the way: it is over when we come again.
-IN_THE_WAY = ("40001", "40P01", "PGQ06")
 # JSON has lines of its own, which come first.
 PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
-
-
-class InTheWay(PipelineError):
-    """Another transaction; the same may work in a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class Job:
             rows = 0
             columns = ", ".join(encoder.columns)
             statement = f"COPY pgqueue_stage_{stage} ({columns}) FROM STDIN"
-            with self.refusals(), connection.cursor() as cursor, cursor.copy(statement) as copy:
+            with self.named(), connection.cursor() as cursor, cursor.copy(statement) as copy:
                 for batch in chain([first], filled):
                     rows += batch.num_rows
                     for piece in encoder.pieces(batch):
@@ -85,16 +81,11 @@ class Job:
         self.clean()
 
     def _ingest(self, stages: Sequence[int], messages: int, create_channels: bool) -> None:
-        with self.source.connect() as connection, self.source.errors():
-            try:
-                row = connection.execute(
-                    "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s)",
-                    [self.name, self.batch, list(stages), messages, create_channels],
-                ).fetchone()
-            except psycopg.Error as error:
-                if error.sqlstate in IN_THE_WAY:
-                    raise InTheWay(f"Another transaction was in the way: {error.diag.message_primary}") from None
-                raise
+        with self.source.connect() as connection, refusals(self.source):
+            row = connection.execute(
+                "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s)",
+                [self.name, self.batch, list(stages), messages, create_channels],
+            ).fetchone()
         if row[0] and row[1]:
             print(
                 f"pgqueue: {row[1]} of {messages} messages were dropped: their channels are full (job {self.name}).",
@@ -110,7 +101,7 @@ class Job:
             print(f"pgqueue: stages were left to the next job: {self.source.redact(str(error))}", file=sys.stderr)
 
     @contextmanager
-    def refusals(self) -> Iterator[None]:
+    def named(self) -> Iterator[None]:
         """A row that PostgreSQL refuses is named; its content, which the error repeats, is not."""
         try:
             yield
