@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError, transaction
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, prune
 from django_pgqueue.maintenance.pruner import Pruner
@@ -88,6 +90,14 @@ def test_a_row_of_a_transaction_that_the_export_has_not_seen_keeps_its_partition
     assert prune().partitions_kept == 1
 
 
+def test_the_lake_that_has_seen_the_least_decides(old: str):
+    export({day(old): 2})
+    export({day(old): 2}, name="older", xid=int(value("SELECT max(xid::text::bigint) FROM pgqueue_archived_message")))
+    assert prune().partitions_kept == 1
+    export({day(old): 2}, name="older")
+    assert prune().partitions_dropped == 1
+
+
 def test_an_empty_partition_goes_once_there_is_a_lake():
     partition_of(10)
     export({})
@@ -137,7 +147,7 @@ def test_dead_letters_go_when_the_export_has_seen_their_transaction(is_seen: boo
 
 
 @pytest.fixture
-def committed_old(connect: Connect) -> Any:
+def committed_old(transactional_db: None) -> Any:
     partition = partition_of(10)
     settle(partition, 2)
     yield partition
@@ -157,6 +167,23 @@ def test_what_a_long_transaction_may_still_commit_is_not_dropped(committed_old: 
     assert prune().partitions_kept == 1, "the lake has two of four"
     export({day(committed_old): 4})
     assert prune().partitions_dropped == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_can_commit_between_the_count_and_the_drop(committed_old: str, connect: Connect):
+    """Whoever has written to the partition is seen before anything is counted; here the tally would be waited for."""
+    export({day(committed_old): 2})
+    slow, tally = connect(), connect()
+    copies = f"SELECT id + 1000, {COLUMNS} FROM pgqueue_archived_message"
+    slow.execute(f"INSERT INTO pgqueue_archived_message (id, {COLUMNS}) {copies}")
+    tally.execute("LOCK TABLE pgqueue_tally")
+    found = None
+    with suppress(OperationalError), transaction.atomic():
+        sql("SET LOCAL statement_timeout = '10s'")
+        found = sql("SELECT dropped, kept FROM pgqueue_drop_partitions(interval '3 days', true)")
+    slow.rollback()
+    tally.rollback()
+    assert found == [(0, 1)]
 
 
 @pytest.mark.django_db(transaction=True)

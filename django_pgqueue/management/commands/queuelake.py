@@ -46,7 +46,7 @@ def promises(action: str) -> list[str]:
     """The setting SLA as options. They come first: those that are given win."""
     if action != "rollup":
         return []
-    return [f"--sla={name}={longest.total_seconds()}" for name, longest in settings.SLA.items()]
+    return [f"--sla={name}={longest.total_seconds():f}" for name, longest in settings.SLA.items()]
 
 
 def environment(using: str) -> dict[str, str]:
