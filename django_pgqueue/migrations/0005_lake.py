@@ -78,6 +78,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_queue_metric',
+                'indexes': [models.Index(condition=models.Q(('channel', None)), fields=['grain', 'bucket_at'], name='pgqueue_queue_metric_queues')],
             },
         ),
         InstallTables("lake", 1, drop=["INDEX pgqueue_dead_letter_xid"]),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 
@@ -50,6 +51,10 @@ class QueueMetric(models.Model):
 
     class Meta:
         db_table = "pgqueue_queue_metric"
+        # Few rows among many, and the first that the admin shows.
+        indexes = [
+            models.Index(fields=["grain", "bucket_at"], name="pgqueue_queue_metric_queues", condition=Q(channel=None))
+        ]
 
     def __str__(self) -> str:
         place = "/".join(part for part in (self.queue, self.channel, self.handler) if part is not None)

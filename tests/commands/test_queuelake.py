@@ -39,7 +39,7 @@ def manage(given: dict[str, str], *arguments: str) -> subprocess.CompletedProces
         env=given,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
 
@@ -70,6 +70,7 @@ def settled(transactional_db: None) -> Iterator[None]:
         cursor.execute("TRUNCATE pgqueue_lane, pgqueue_arrival, pgqueue_archived_message")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("settled")
 def test_an_export_brings_the_queue_to_the_lake_and_tells_nobody_the_password(
     environment: dict[str, str], pg_url: str, tmp_path: Path
@@ -95,7 +96,7 @@ def test_an_export_brings_the_queue_to_the_lake_and_tells_nobody_the_password(
 
 def watch_arguments(secret: str, seen: set[str], done: threading.Event) -> None:
     """Whatever a process list would show."""
-    while not done.wait(0.02):
+    while not done.wait(0.2):
         for arguments in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 if secret in (text := arguments.read_text(errors="replace")):
