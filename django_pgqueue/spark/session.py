@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINIMUM = (4, 2)
+# In local mode each core is a connection to the database, and shares the heap with the others.
+MOST_CORES = 8
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
-LOCAL = "local[*,4]"
+ATTEMPTS = 4
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 ROOT = Path(__file__).parents[2]
@@ -47,7 +49,7 @@ def session(
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end, and whose temporary files are gone.
 
-    ``master`` is Spark's address of a cluster (default: this machine, all cores), ``memory`` the heap of the driver,
+    ``master`` is Spark's address of a cluster (default: this machine, at most 8 cores), ``memory`` the driver's heap,
     ``conf`` more of Spark's settings. A session that this process has already is used as it is, and goes on.
     Raises PipelineError when Spark or Java is missing or too old, or does not start.
     """
@@ -56,7 +58,7 @@ def session(
         yield active
         return
     with scratch() as folder:
-        master = master or LOCAL
+        master = master or f"local[{min(MOST_CORES, len(os.sched_getaffinity(0)))},{ATTEMPTS}]"
         settings = _settings(master, memory, folder) | dict(conf or {})
         with _environment(local=master.startswith("local")):
             spark = _start(name, master, settings)

