@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from django_pgqueue.spark import arguments
 
-from .limits import Change, microseconds
+from .limits import Change
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -40,13 +40,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--batch", type=at_least_one, default=100, metavar="N", help="--batch of the workers (default: 100)"
     )
-    parser.add_argument(
-        "--poll-interval",
-        type=duration,
-        default=1_000_000,
-        metavar="SECONDS",
-        help="POLL_INTERVAL of the workers (default: 1; 500ms)",
-    )
     parser.add_argument("--validate", action="store_true", help="say channel by channel how far the replay is off")
     parser.add_argument("--top", type=at_least_one, default=20, metavar="N", help="channels to show (default: 20)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -61,7 +54,7 @@ def run(args: Namespace) -> int:
 
     lake = Lake.open(args.lake)
     files, days = files_of(lake, args.days)
-    was = Scenario(args.queue, files, concurrency=args.concurrency, batch=args.batch, poll=args.poll_interval)
+    was = Scenario(args.queue, files, concurrency=args.concurrency, batch=args.batch)
     other = replace(was, changes=tuple(args.changes), workers=args.workers)
     scenarios = [was] if other.as_it_was else [was, other]
     with arguments.engine("simulate", args) as spark:
@@ -74,13 +67,6 @@ def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is no number from 1 on")
     return int(text)
-
-
-def duration(text: str) -> int:
-    try:
-        return microseconds(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
 
 
 def change(text: str) -> Change:

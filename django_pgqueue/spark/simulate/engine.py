@@ -16,7 +16,7 @@ from itertools import count
 from .limits import Limits
 from .pace import Pace
 
-ARRIVES, SETTLES, UNPARKS, LOOKS = range(4)
+ARRIVES, SETTLES, UNPARKS = range(3)
 NEVER = 1 << 63
 
 
@@ -69,17 +69,12 @@ class Result:
 
 class Simulation:
     """``slots``: messages that all workers together handle at the same time. ``ahead``: the most that they dequeue at
-    once to have something in memory, 0: nothing. ``poll``: how often one of them looks that is not woken, 0: at once.
-    """
+    once to have something in memory, 0: nothing."""
 
-    def __init__(
-        self, limits: Mapping[str, Limits], slots: int, record: Record, *, ahead: int = 0, poll: int = 0
-    ) -> None:
+    def __init__(self, limits: Mapping[str, Limits], slots: int, record: Record, *, ahead: int = 0) -> None:
         self._limits = limits
         self._idle = slots
         self._pace = Pace(slots, ahead)
-        self._poll = poll
-        self._awake = False
         self._waiting: deque[tuple[Lane, Message, int]] = deque()
         self._record = record
         self._lanes: dict[str, Lane] = {}
@@ -100,10 +95,9 @@ class Simulation:
                 message = next(coming, None)
             while self._events and self._events[0][0] <= now:
                 self._happen(*heapq.heappop(self._events))
-            while self._awake and self._line and (room := self._pace.room(len(self._waiting), self._idle)):
+            while self._line and (room := self._pace.room(len(self._waiting), self._idle)):
                 self._turn(room, now)
                 self._start(now)
-            self._awake = False
         return Result({name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now)
 
     def _lane(self, channel: str) -> Lane:
@@ -115,20 +109,14 @@ class Simulation:
         heapq.heappush(self._events, (moment, next(self._order), kind, lane, message, attempt))
 
     def _happen(self, now: int, _: int, kind: int, lane: Lane, message: Message | None, attempt: int) -> None:
-        if kind == LOOKS:
-            self._awake = True
-            return
         if kind == UNPARKS:
             if lane.parked_until == now:
                 self._enter(lane)
-                # Nobody is woken when the time of a lane has come: whoever looks next finds it.
-                self._at(-(-now // self._poll) * self._poll if self._poll else now, LOOKS, lane)
             return
         assert message is not None
         if kind == ARRIVES:
             self._arrive(lane, message, attempt, now)
             return
-        self._awake = True
         self._idle += 1
         lane.leased -= 1
         self._pace.passed(message.runs[attempt])
@@ -139,7 +127,6 @@ class Simulation:
             self._enter(lane)
 
     def _arrive(self, lane: Lane, message: Message, attempt: int, due_at: int) -> None:
-        self._awake = True
         was_empty = not lane.ready
         heapq.heappush(lane.ready, (message.rank, due_at, message.id, message, attempt))
         # A lane at its limit stays parked when more messages come.

@@ -25,17 +25,13 @@ TABLES = ("archive", "dead_letter")
 # As runqueueworker's.
 CONCURRENCY = 4
 BATCH = 100
-POLL = 1_000_000
-# Workers sleep for 0.8 to 1.0 of the poll interval.
-JITTER = 0.9
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """``files``: of the lake, by table. ``workers``: another number than in the archive. ``concurrency``: of each
-    (None: CONCURRENCY, or as much as the archive shows); ``batch``: the most of their dequeues;
-    ``poll``: microseconds between their looks when idle."""
+    (None: CONCURRENCY, or as much as the archive shows); ``batch``: the most of their dequeues."""
 
     queue: str
     files: dict[str, list[str]]
@@ -43,7 +39,6 @@ class Scenario:
     workers: int | None = None
     concurrency: int | None = None
     batch: int = BATCH
-    poll: int = POLL
 
     @property
     def as_it_was(self) -> bool:
@@ -75,8 +70,7 @@ def play(scenario: Scenario) -> Outcome:
     workers = scenario.workers or capacity.workers
     concurrency = scenario.concurrency or max(capacity.concurrency, CONCURRENCY)
     record = Recorder()
-    poll = round(scenario.poll * JITTER / workers)
-    simulation = Simulation(limits, workers * concurrency, record, ahead=workers * scenario.batch, poll=poll)
+    simulation = Simulation(limits, workers * concurrency, record, ahead=workers * scenario.batch)
     result = simulation.run(workload.messages(concurrency))
     capacity = Capacity(workers, concurrency)
     return record.outcome(result, capacity, began_at, {name: each.as_json() for name, each in limits.items()})

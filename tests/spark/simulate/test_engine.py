@@ -21,9 +21,7 @@ def message(number: int, channel: str = "a", at: int = 0, run: int = 10, **more:
     )
 
 
-def serve(
-    messages: list[Message], slots: int = 1, ahead: int = 0, poll: int = 0, **limits: Limits
-) -> tuple[dict[int, int], Result]:
+def serve(messages: list[Message], slots: int = 1, ahead: int = 0, **limits: Limits) -> tuple[dict[int, int], Result]:
     """When the last attempt of each message began, in the order of service, and the result."""
     began: dict[int, int] = {}
 
@@ -32,7 +30,7 @@ def serve(
         last_due = served.due_at if not served.pauses else None
         began[served.id] = waited if last_due is None else last_due + waited
 
-    return began, Simulation(limits, slots, record, ahead=ahead, poll=poll).run(messages)
+    return began, Simulation(limits, slots, record, ahead=ahead).run(messages)
 
 
 def test_one_slot_serves_one_after_the_other():
@@ -128,16 +126,6 @@ def test_no_time_passes_in_a_run_of_no_length():
     began, result = serve([message(n, run=0) for n in range(3)], a=Limits(max_concurrency=1))
     assert list(began.values()) == [0, 0, 0]
     assert result.ended_at == 0
-
-
-def test_an_idle_worker_finds_a_rate_when_it_looks():
-    limits = Limits(release_interval=10)
-    began, _ = serve([message(n, run=1) for n in range(4)], poll=25, a=limits)
-    assert list(began.values()) == [0, 25, 50, 75]
-    # Whoever is awake anyway looks, too: others are done at 12 and 13.
-    others = [message(10 + n, "b", run=12) for n in range(2)]
-    began, _ = serve([*(message(n, run=1) for n in range(4)), *others], slots=2, poll=25, a=limits)
-    assert [began[n] for n in range(4)] == [0, 12, 25, 50]
 
 
 def test_messages_are_leased_ahead_of_their_handlers():

@@ -28,7 +28,7 @@ from django_pgqueue.spark.source import Source
 Database = psycopg.Connection[Any]
 ROOT = Path(__file__).parents[3]
 BURST = {"limited": (80, 0.1), "rated": (30, 0.02), "greedy": (160, 0.05)}
-STEADY = (90, 0.02)
+STEADY = (60, 0.02)
 # How far p50 and p95 may be off: this, and a fifth. It was a third of that at most on a machine that was busy with
 # other tests, where workers miss their turns for a while.
 SECONDS, SHARE = 0.7, 0.2
