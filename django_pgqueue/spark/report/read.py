@@ -23,6 +23,7 @@ WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": tim
 MINUTES_UP_TO = timedelta(hours=6)
 HOURS_UP_TO = timedelta(days=15)
 FEWEST_BUCKETS = 12
+EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 # Channels are compared with each other by hour, of so many days at most.
 HOURS_COMPARED = 31
 
@@ -105,7 +106,7 @@ def _file(path: Path, schema: pa.Schema) -> pa.Table:
             rows = file.read([name for name in schema.names if name in file.schema_arrow.names])
     except (OSError, pa.ArrowException) as error:
         raise PipelineError(
-            f"{path} cannot be read ({error}): run rollup of all days again, or restore the lake from a backup."
+            f"{path} cannot be read ({error}): run rollup --all, or restore the lake from a backup."
         ) from None
     there = set(rows.column_names)
     values = [
@@ -136,7 +137,7 @@ def _not_handlers(rows: pa.Table) -> pa.Table:
 
 def _grain(days: list[datetime], hours: list[datetime]) -> str:
     """The grain in which the period has enough buckets, and not too many."""
-    if max(days) - min(days) > HOURS_UP_TO:
+    if not hours or max(days) - min(days) > HOURS_UP_TO:
         return "day"
     return "minute" if max(hours) - min(hours) < MINUTES_UP_TO else "hour"
 
@@ -145,7 +146,7 @@ def _regular(found: list[datetime], width: timedelta) -> list[datetime]:
     """All buckets from the first to the last, also those in which nothing happened."""
     step = width.total_seconds()
     first, last = (int(time.timestamp() // step) for time in (min(found), max(found)))
-    first = min(first, last - FEWEST_BUCKETS + 1)
+    first = min(first, max(last - FEWEST_BUCKETS + 1, int(EARLIEST.timestamp() // step)))
     return [datetime.fromtimestamp(number * step, UTC) for number in range(first, last + 1)]
 
 

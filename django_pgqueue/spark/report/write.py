@@ -68,12 +68,14 @@ def steady(lake: Lake, read: Callable[[], Read]) -> Read:
 
 
 def _period(lake: Lake, days: int) -> list[date]:
-    """The newest day with metrics, and those before it."""
+    """The newest day with metrics, and those before it. A message that says it is of the year 9999 does not count."""
     there = [day_of(partition) for partition in lake.partitions("metrics") if partition.startswith("grain=day/")]
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
     if not there:
         return []
-    first = max(max(there) - timedelta(days=days - 1), min(there))
-    return [first + timedelta(days=number) for number in range((max(there) - first).days + 1)]
+    newest = max((day for day in there if day <= tomorrow), default=max(there))
+    first = max(newest.toordinal() - days + 1, min(there).toordinal())
+    return [date.fromordinal(number) for number in range(first, newest.toordinal() + 1)]
 
 
 def _metrics(lake: Lake, grain: str, days: Sequence[date]) -> list[Path]:

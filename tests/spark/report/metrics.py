@@ -41,9 +41,9 @@ def lake_of(
     lake = Lake.open(path, create=True)
     parts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        parts["metrics", f"grain={row['grain']}/day={row['bucket_at']:%Y-%m-%d}"].append(row)
+        parts["metrics", f"grain={row['grain']}/day={row['bucket_at'].date()}"].append(row)
     for row in forecast:
-        parts["forecast", f"day={row['computed_at']:%Y-%m-%d}"].append(row)
+        parts["forecast", f"day={row['computed_at'].date()}"].append(row)
     with lake.writing() as writing:
         staged = []
         for (table, partition), content in parts.items():
