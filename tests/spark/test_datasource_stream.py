@@ -307,7 +307,9 @@ import sys
 from django_pgqueue.spark.session import session
 
 folder, available = sys.argv[1:]
-with session("killed", master="local[2]", memory="512m", conf={"spark.sql.shuffle.partitions": "2"}) as spark:
+# A quick start instead of quick code.
+java = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+with session("killed", master="local[2]", memory="512m", conf=java) as spark:
     frame = spark.readStream.format("pgqueue").options(stream="lake", batch_messages="50", partitions="2").load()
     writer = frame.select("id").writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
     if available == "now":

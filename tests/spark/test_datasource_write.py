@@ -56,7 +56,8 @@ def ledger(database: Database) -> list[tuple[Any, ...]]:
 WITHOUT_DJANGO = """
 from django_pgqueue.spark.session import session
 
-with session("without django", master="local[1]", memory="512m") as spark:
+java = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+with session("without django", master="local[1]", memory="512m", conf=java) as spark:
     frame = spark.range(10).selectExpr("'mail.send' AS handler", "'{}' AS payload")
     frame.write.format("pgqueue").mode("append").save()
     assert spark.read.format("pgqueue").load().count() == 10
