@@ -34,6 +34,9 @@ bench: $(READY)  ## the benchmarks
 bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about two hours)
 	$(PYTHON) -m tests.benchmarks peers
 
+bench-spark: $(READY)  ## the data pipeline beside programs without Spark (ROWS=1000000)
+	$(PYTHON) -m tests.benchmarks spark --rows $(or $(ROWS),1000000)
+
 lint: $(READY)  ## style, import rules, missing migrations
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -62,4 +65,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test tools bench bench-peers lint psql stop clean
+.PHONY: help demo admin test tools bench bench-peers bench-spark lint psql stop clean

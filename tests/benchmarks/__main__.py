@@ -68,6 +68,11 @@ def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
 def main() -> None:
     if sys.argv[1:2] == ["peers"]:
         compare(sys.argv[2:])
+    elif sys.argv[1:2] == ["spark"]:
+        # Its libraries are needed by nothing else.
+        from .spark.command import main as pipeline
+
+        pipeline(sys.argv[2:])
     else:
         contests()
 
