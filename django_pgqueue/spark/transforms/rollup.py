@@ -42,18 +42,19 @@ def rollup(
     sla: Mapping[str, timedelta] | None = None,
     *,
     everything: bool = False,
+    most: int = BATCH,
     done: Callable[[int, int], None] = lambda days, of: None,
 ) -> Rolled:
     """Compute the metrics of the days that changed since the last rollup; ``everything``: of all days.
 
-    ``sla``: how long messages may take, by "queue" or "queue/channel". Each batch of days is a commit of its own: a run
-    that is killed goes on where it stopped. ``done`` is told after each batch how many days are done, and of how many.
+    ``sla``: how long messages may take, by "queue" or "queue/channel". Days with some ``most`` messages are computed at
+    once, in a commit of their own: what a killed run has done stays. ``done`` is told how many days are done, of all.
     Raises PipelineError: somebody else writes the lake, a file cannot be read.
     """
     with lake.writing() as writing:
         touched = find_touched(lake, everything=everything)
         days, rows = sorted(touched.days, reverse=True), 0
-        for batch in batches(days, _messages(lake)):
+        for batch in batches(days, _messages(lake), most):
             with readable(), one_by_one(spark), metrics(spark, lake, batch, touched, sla or {}) as frame:
                 files = _write(frame, writing)
             touched.days -= {*batch}
@@ -64,7 +65,7 @@ def rollup(
     return Rolled(tuple(days), rows)
 
 
-def batches(days: list[date], messages: Mapping[date, int], most: int = BATCH) -> Iterator[list[date]]:
+def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterator[list[date]]:
     """Days that are computed together: as many as have ``most`` messages, but one at least."""
     batch: list[date] = []
     total = 0

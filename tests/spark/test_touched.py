@@ -1,0 +1,127 @@
+"""Which days a rollup computes, and in which portions. No Spark."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.transforms.rollup import batches
+from django_pgqueue.spark.transforms.sla import parse_sla
+from django_pgqueue.spark.transforms.touched import find_touched
+
+FIRST, SECOND, THIRD, FOURTH = (date(2026, 3, day) for day in (1, 2, 3, 4))
+
+
+def put(lake: Lake, settled: date, *created: date, table: str = "archive", replace: bool = False) -> None:
+    with lake.writing() as writing:
+        path = writing.stage(table, f"day={settled}")
+        pq.write_table(pa.table({"id": [1]}), path)
+        staged = writing.staged(path, created_days=[day.isoformat() for day in created])
+        writing.commit("export", [staged], replace=[(table, f"day={settled}")] if replace else [])
+
+
+def roll(lake: Lake) -> set[date]:
+    """As a rollup does, without the metrics."""
+    touched = find_touched(lake)
+    days = {*touched.days}
+    touched.days.clear()
+    with lake.writing() as writing:
+        writing.commit("rollup", state=touched.state())
+    return days
+
+
+@pytest.fixture
+def opened(lake: Path) -> Lake:
+    return Lake.open(lake, create=True)
+
+
+def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(opened: Lake) -> None:
+    put(opened, SECOND, SECOND)
+    put(opened, THIRD, FIRST, THIRD, table="dead_letter")
+
+    assert roll(opened) == {FIRST, SECOND, THIRD}
+    assert roll(opened) == set()
+
+
+def test_what_was_computed_is_not_touched_by_other_files_of_the_day(opened: Lake) -> None:
+    put(opened, THIRD, FIRST, THIRD)
+    roll(opened)
+    put(opened, THIRD, THIRD)
+
+    assert roll(opened) == {THIRD}
+
+
+def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_created(opened: Lake) -> None:
+    put(opened, THIRD, FIRST, THIRD)
+    roll(opened)
+    put(opened, THIRD, THIRD, replace=True)
+
+    assert roll(opened) == {FIRST, THIRD}
+
+
+def test_exports_and_other_commits_between_rollups_lose_no_day(opened: Lake) -> None:
+    put(opened, FIRST, FIRST)
+    with opened.writing() as writing:
+        writing.commit("other")
+    put(opened, FOURTH, FOURTH)
+
+    assert roll(opened) == {FIRST, FOURTH}
+
+
+def test_what_a_killed_rollup_left_is_touched_again(opened: Lake) -> None:
+    put(opened, FIRST, FIRST)
+    put(opened, SECOND, SECOND)
+    touched = find_touched(opened)
+    touched.days -= {SECOND}
+    with opened.writing() as writing:
+        writing.commit("rollup", state=touched.state())
+    put(opened, THIRD, THIRD)
+
+    assert roll(opened) == {FIRST, THIRD}
+
+
+def test_everything_is_all_that_the_lake_ever_had(opened: Lake) -> None:
+    put(opened, FIRST, FIRST)
+    put(opened, THIRD, SECOND)
+    roll(opened)
+
+    assert find_touched(opened, everything=True).days == {FIRST, SECOND, THIRD}
+
+
+def test_messages_are_looked_for_on_all_days_on_which_they_were_settled(opened: Lake) -> None:
+    put(opened, THIRD, FIRST, THIRD)
+    put(opened, FOURTH, FIRST)
+    put(opened, SECOND, THIRD)
+    roll(opened)
+
+    touched = find_touched(opened)
+    assert touched.settled_on([FIRST]) == {FIRST, THIRD, FOURTH}
+    # Created after it was settled: the clock was set back.
+    assert touched.settled_on([THIRD]) == {THIRD, SECOND}
+
+
+def test_days_are_computed_together_up_to_a_number_of_messages() -> None:
+    days = [FOURTH, THIRD, SECOND, FIRST]
+
+    assert list(batches(days, {FOURTH: 5, THIRD: 5, SECOND: 11, FIRST: 1}, most=10)) == [
+        [FOURTH, THIRD],
+        [SECOND],
+        [FIRST],
+    ]
+    assert list(batches([], {}, most=10)) == []
+
+
+def test_a_promise_may_be_made_for_any_name() -> None:
+    assert parse_sla(["default=30s", "a=b/c=1.5m", "d=250ms", "e= 7", "f=2h", "g=1d", "default=31.0"]) == {
+        "default": timedelta(seconds=31),
+        "a=b/c": timedelta(seconds=90),
+        "d": timedelta(milliseconds=250),
+        "e": timedelta(seconds=7),
+        "f": timedelta(hours=2),
+        "g": timedelta(days=1),
+    }
