@@ -49,6 +49,8 @@ def run(args: Namespace) -> int:
     from django_pgqueue.spark.source import Source
 
     source = Source.from_environment() if args.source is None else Source.parse(args.source)
+    # Said before Spark is up.
+    source.connect().close()
     lake = None
     if args.lake is not None:
         lake = Lake.open(args.lake)
