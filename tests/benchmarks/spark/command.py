@@ -9,10 +9,10 @@ import sys
 from tests.benchmarks import machine
 from tests.benchmarks.cluster import SETTINGS
 
-from . import export
+from . import export, redrive
 
 # Each takes rows and rounds, and returns the lines of its report.
-MEASURES = {"export": export.measure}
+MEASURES = {"export": export.measure, "redrive": redrive.measure}
 
 NOTES = """\
 Each contestant is a process that is up and warm, its connection made anew; it reads the same columns and writes zstd
