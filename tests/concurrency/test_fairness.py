@@ -157,3 +157,39 @@ def test_a_tenant_that_completes_at_once_gets_no_more_than_its_turn(session: Ses
         order += [lease.channel for lease in leases]
 
     assert Counter(order) == {"quick": 10, "a": 10, "b": 10, "c": 10, "d": 10}
+
+
+def test_channels_that_another_dequeue_holds_are_shared_alike(session: Session, business: Session) -> None:
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        make_channel(session, name)
+        fill(session, name, 100)
+    assert len(dequeue(business, 4)) == 4
+
+    leases = dequeue(session, 8)
+
+    assert Counter(lease.channel for lease in leases) == dict.fromkeys(names, 2)
+
+
+def test_one_channel_that_another_dequeue_holds_fills_the_limit(session: Session, business: Session) -> None:
+    for name in ("a", "b"):
+        make_channel(session, name)
+    fill(session, "a", 100)
+    enqueue(session, "b")
+    assert len(dequeue(business, 3)) == 3
+
+    assert len(dequeue(session, 8)) == 8
+
+
+def test_news_of_a_channel_that_another_dequeue_holds_do_not_overtake(session: Session, business: Session) -> None:
+    for name in [*"abcdefgh", "last"]:
+        make_channel(session, name)
+        fill(session, name, 10)
+        tick(session)
+    [first] = [lease for lease in dequeue(session, 9) if lease.channel == "last"]
+    assert [lease.channel for lease in dequeue(business, 9)] == [*"abcdefgh", "last"]
+    settle(session, [first], "defer", None, ["0"])
+
+    taken = [lease.id for lease in dequeue(session, 9) if lease.channel == "last"]
+
+    assert taken == [first.id + 2]
