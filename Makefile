@@ -25,6 +25,12 @@ test: $(READY)  ## the whole test suite, on a throw-away server
 	$(if $(SQL_TESTS),$(PYTHON) -m pytest --pg=other $(SQL_TESTS))
 	$(PYTHON) -m pytest
 
+chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|nightly|release SEED=7)
+	$(PYTHON) -m tests.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED))
+
+sabotage: $(READY)  ## defects that are put into the queue: is each noticed? (about eight minutes)
+	$(PYTHON) -m tests.chaos sabotage
+
 tools:  ## programs that some tests need beside Python: PgBouncer, libfaketime
 	@.ci/tools
 
@@ -65,4 +71,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test tools bench bench-peers bench-spark lint psql stop clean
+.PHONY: help demo admin test chaos sabotage tools bench bench-peers bench-spark lint psql stop clean

@@ -125,7 +125,11 @@ class Proxy:
         port = int(self._parameters.get("port") or self._parts.port or 5432)
         if host.startswith("/"):
             server = socket.socket(socket.AF_UNIX)
-            server.connect(f"{host}/.s.PGSQL.{port}")
+            try:
+                server.connect(f"{host}/.s.PGSQL.{port}")
+            except OSError:
+                server.close()
+                raise
             return server
         return socket.create_connection((host, port))
 
@@ -230,4 +234,5 @@ def abort(client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
         # shutdown would send a FIN; it wakes the thread that reads, too.
         client.shutdown(socket.SHUT_RD)
-        client.close()
+    # Also when the other side was faster.
+    client.close()

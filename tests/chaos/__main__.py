@@ -1,0 +1,81 @@
+"""python -m tests.chaos                    a run of the tier `ci`: faults, then calm, then the checker
+python -m tests.chaos --tier nightly --seed 7
+python -m tests.chaos check FOLDER        check a history again
+python -m tests.chaos sabotage [NAME …]   put defects into the queue, and see that each is noticed
+python -m tests.chaos storm               a short run without worker processes
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from .checker import check
+from .driver.plan import TIERS
+from .driver.report import report
+from .driver.run import Run
+from .history import load
+from .sabotage.defects import DEFECTS
+from .sabotage.run import hunt
+from .server import private_server
+from .storm import Storm
+
+
+def main() -> int:
+    chosen = arguments()
+    if chosen.what == "check":
+        return verdict(Path(chosen.names[0]))
+    folder = chosen.folder or Path(tempfile.mkdtemp(prefix="pgqueue-chaos-"))
+    seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1_000_000)
+    print(f"seed {seed}, history in {folder}", flush=True)
+    if chosen.what == "sabotage":
+        return sabotage(folder, chosen.names, seed)
+    with private_server() as server:
+        if chosen.what == "storm":
+            Storm(server.make_database("storm"), folder, seed, server=server).run()
+        else:
+            Run(server, folder, TIERS[chosen.tier], seed, say=lambda text: print(text, flush=True)).play()
+    return verdict(folder)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", default="run", choices=["run", "check", "sabotage", "storm"])
+    parser.add_argument("names", nargs="*", help="a folder, or parts of the names of defects")
+    parser.add_argument("--tier", default="ci", choices=TIERS)
+    parser.add_argument("--seed", type=int, help="the same faults in the same order; default: a new one")
+    parser.add_argument("--folder", type=Path, help="where the history goes; default: a new temporary folder")
+    chosen = parser.parse_args()
+    if chosen.what == "check" and len(chosen.names) != 1:
+        parser.error("check takes one folder")
+    return chosen
+
+
+def verdict(folder: Path) -> int:
+    history = load(folder)
+    verdicts = check(history)
+    text = report(history, verdicts)
+    (folder / "report.md").write_text(text + "\n")
+    print(text)
+    unclean = bool(history.run.get("unclean"))
+    return int(unclean or any(verdict.broken for verdict in verdicts))
+
+
+def sabotage(folder: Path, names: list[str], seed: int) -> int:
+    defects = [defect for defect in DEFECTS if not names or any(name in defect.name for name in names)]
+    missed = 0
+    with private_server() as server:
+        for catch in hunt(server, folder, defects, seed):
+            print(f"{catch}\n    {catch.example[:200]}", flush=True)
+            missed += not catch.caught
+    print(f"{len(defects) - missed} of {len(defects)} noticed")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

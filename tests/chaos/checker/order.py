@@ -1,0 +1,99 @@
+"""The order within a channel, and time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from typing import Any
+
+from tests.chaos.history import History, Row
+from tests.chaos.history.events import READY
+
+from .lives import Lives, is_grant, transactions
+from .verdict import Findings
+
+Key = tuple[int, int, int]
+# News of a channel are folded into the line within a tick (0.2 s); a message that is younger may be overtaken.
+FOLDED_AFTER = 1_000_000
+
+
+def key(row: Row) -> Key:
+    return -(row.priority or 0), row.dequeue_at or 0, row.message or 0
+
+
+class Waiting:
+    """The ready messages of a channel, by their place in its order."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.since: dict[int, tuple[Key, int]] = {}
+
+    def add(self, row: Row) -> None:
+        self.remove(row.message)
+        assert row.message is not None
+        self.since[row.message] = key(row), row.committed
+        insort(self.keys, key(row))
+
+    def remove(self, message: int | None) -> None:
+        known = self.since.pop(message, None) if message is not None else None
+        if known is not None:
+            del self.keys[bisect_left(self.keys, known[0])]
+
+
+def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
+    """no message of a channel is leased while one before it is ready and free"""
+    waiting: dict[int, Waiting] = defaultdict(Waiting)
+    held = [
+        (info.at, info.at + info.fields.get("lasts", 0)) for info in history.happened("fault") if holds(info.fields)
+    ]
+    following = successors(lives)
+    for transaction in transactions(history.rows):
+        granted: dict[int, Row] = {}
+        for row in transaction:
+            if row.channel is None or row.event not in ("created", "changed", "gone"):
+                continue
+            if row.status == READY and row.event != "gone":
+                waiting[row.channel].add(row)
+            else:
+                waiting[row.channel].remove(row.message)
+            if is_grant(row) and (row.channel not in granted or key(granted[row.channel]) < key(row)):
+                granted[row.channel] = row
+        for channel, row in granted.items():
+            if any(begin <= row.committed and row.at <= end + FOLDED_AFTER for begin, end in held):
+                continue
+            yield overtaken(waiting[channel], row, following)
+
+
+def holds(fault: Any) -> bool:
+    """Faults that lock messages, or let transactions linger that have locked some."""
+    return fault.get("kind") in ("lock", "timeouts", "exhaust", "crash")
+
+
+def successors(lives: Lives) -> dict[int, dict[int, Row]]:
+    """What becomes of a message after a row: by message and seq."""
+    return {
+        life.message: {row.seq: after for row, after in zip(life.rows, life.rows[1:], strict=False)}
+        for life in lives.values()
+    }
+
+
+def overtaken(waiting: Waiting, row: Row, following: dict[int, dict[int, Row]]) -> str | None:
+    began = row.leased_at or row.at
+    for earlier in waiting.keys[: bisect_left(waiting.keys, key(row))]:
+        message = earlier[2]
+        since = waiting.since[message][1]
+        if since > began - FOLDED_AFTER:
+            continue
+        after = next((next_row for next_row in following[message].values() if next_row.committed > row.committed), None)
+        if after is not None and (after.leased_at or after.at) <= row.committed:
+            continue  # another call had it in its hands
+        waited = (began - since) / 1e6
+        return f"message {row.message} was leased in {row.xid}, before message {message}, ready for {waited:.3f} s"
+    return None
+
+
+def i11_not_before_its_time(history: History, lives: Lives) -> Findings:
+    """no message is leased before its dequeue_at"""
+    for lease in lives.leases():
+        early = (lease.granted.dequeue_at or 0) - lease.granted.at
+        yield f"{lease}: {early / 1e6:.6f} s too early, in {lease.granted.xid}" if early > 0 else None

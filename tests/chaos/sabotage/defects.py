@@ -1,0 +1,164 @@
+"""The list. Each takes one guard away, as a hurried change might."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+EXPIRED = "m.lease_expires_at <= v_now"
+BURIED = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
+FENCE = " AND m.lease_token = p_tokens[array_position(p_ids, m.id)]"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """In ``function``, each ``find`` becomes ``replace``. ``breaks``: the invariants of which one must be violated.
+
+    ``options`` of the run, for a defect that is in a reader and not in the queue.
+    """
+
+    name: str
+    function: str
+    find: str
+    replace: str
+    breaks: frozenset[str]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def install(self, session: psycopg.Connection[Any]) -> None:
+        """Raises ValueError when the function does not contain the guard (any more)."""
+        if not self.function:
+            return
+        query = "SELECT pg_get_functiondef(%s::regproc)"
+        (source,) = session.execute(query, (f"pgqueue_{self.function}",)).fetchone() or ("",)
+        if self.find not in source:
+            raise ValueError(f"{self.name}: {self.function} has no {self.find!r}")
+        session.execute(source.replace(self.find, self.replace))
+
+
+def defect(name: str, function: str, find: str, replace: str, *breaks: str, **options: Any) -> Defect:
+    return Defect(name, function, find, replace, frozenset(breaks), options)
+
+
+DEFECTS = (
+    # Fencing.
+    defect("complete takes any token", "complete", FENCE, "", "I3", "I4", "I5"),
+    defect("heartbeat takes any token", "heartbeat", FENCE, "", "I4"),
+    defect("defer takes any token", "defer", FENCE, "", "I4", "I5"),
+    defect("retry takes any token", "retry", FENCE, "", "I4", "I5"),
+    defect("dead_letter takes any token", "dead_letter", FENCE, "", "I4", "I5"),
+    defect(
+        "tokens are those of the worker, not of the lease", "dequeue",
+        "v_token := gen_random_uuid()", "v_token := md5(p_worker)::uuid", "I4",
+    ),
+    defect("an attempt is not counted at the dequeue", "dequeue", "m.attempts + 1", "m.attempts", "I4", "I12"),
+    # Leases.
+    defect("the sweep does not look at the clock", "sweep", EXPIRED, "m.lease_expires_at IS NOT NULL", "I5"),
+    defect(
+        "the sweep is half a lease early", "sweep", EXPIRED, f"{EXPIRED} + interval '0.2 s'", "I5",
+    ),
+    defect(
+        "a heartbeat extends nothing", "heartbeat",
+        "SET lease_expires_at = v_expires_at", "SET lease_expires_at = m.lease_expires_at", "I16",
+    ),
+    defect(
+        "leases begin with the transaction", "take",
+        "taken_at := clock_timestamp()", "taken_at := now()", "I5", "I7", "I11",
+    ),
+    defect(
+        "leased messages are given away again", "take",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status = 1",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2)",
+        "I5", "I4",
+    ),
+    defect(
+        "one attempt too many", "retry", "m.attempts >= m.max_attempts", "m.attempts > m.max_attempts", "I12",
+        max_attempts=2,
+    ),
+    # Nothing is lost, nothing is doubled.
+    defect(
+        "complete forgets the archive", "complete",
+        "        FROM placed AS n\n    )", "        FROM placed AS n\n        WHERE n.id % 50 <> 0\n    )", "I1", "I2",
+    ),
+    defect(
+        "complete archives and does not delete", "complete",
+        "DELETE FROM pgqueue_message AS m\n        WHERE m.id = ANY (p_ids)",
+        "UPDATE pgqueue_message AS m SET status = 1, lease_token = NULL, lease_expires_at = NULL "
+        "WHERE m.id = ANY (p_ids)",
+        "I1",
+    ),
+    defect(
+        "complete archives twice", "complete", "    RETURN QUERY SELECT unnest(v_done);",
+        "    INSERT INTO pgqueue_archived_message SELECT (jsonb_populate_record(a, jsonb_build_object('archived_at', "
+        "a.archived_at + interval '1 us'))).* FROM pgqueue_archived_message AS a WHERE a.id = ANY (v_done);\n"
+        "    RETURN QUERY SELECT unnest(v_done);", "I1", "I2",
+    ),
+    defect(
+        "dead_letter drops what was tried often", "dead_letter",
+        f"{BURIED}\n    )", f"{BURIED}\n        WHERE n.attempts < 2\n    )",
+        "I1", "I2",
+    ),
+    defect("a redrive may be repeated", "redrive", " AND l.redriven_at IS NULL", "", "I2"),
+    defect(
+        "a redrive does not lock", "redrive",
+        "            FOR UPDATE SKIP LOCKED\n        ) AS d", "        ) AS d", "I2", operators=3,
+    ),
+    defect(
+        "enqueue_many leaves out a message", "enqueue_many",
+        "        FROM input AS i\n        ORDER BY i.place\n    )",
+        "        FROM input AS i\n        WHERE i.place < 15\n        ORDER BY i.place\n    )", "I1",
+    ),
+    # Limits.
+    defect(
+        "leases are not counted", "allowance",
+        "v_channel.max_concurrency - v_running", "v_channel.max_concurrency", "I6",
+    ),
+    defect(
+        "an expired lease frees its place before it is swept", "allowance",
+        "AND m.leased_at >= p_lease_floor", "AND m.leased_at >= p_lease_floor AND m.lease_expires_at > p_now", "I6",
+        keeper_pause=0.5,
+    ),
+    defect("lanes are not locked", "take", "        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7"),
+    defect("a paused channel goes on", "allowance", "room := 0", "room := 100", "I6"),
+    defect(
+        "the rate is not charged", "leave_limited",
+        "p_next_at + v_count * coalesce(c.release_interval, '0')", "p_next_at", "I7",
+    ),
+    defect("one more than the burst", "allowance", "(v_channel.release_burst - 1)", "v_channel.release_burst", "I7"),
+    defect(
+        "max_size is looked at without a lock", "lock_size", " FOR UPDATE;", ";", "I8",
+        producers=4, crowded=["small"] * 10,
+    ),
+    defect("departures count twice", "reserve", "sum(g.messages)", "2 * sum(g.messages)", "I8"),
+    defect("full too early", "reserve", "p_messages > p_max_size AND", "p_messages > p_max_size - 6 AND", "I8"),
+    # Order, time, turns.
+    defect(
+        "promoted before it is due", "promote",
+        "m.dequeue_at <= v_now", "m.dequeue_at <= v_now + interval '0.1 s'", "I11",
+    ),
+    defect(
+        "the newest first", "take",
+        "            ORDER BY -m.priority, m.dequeue_at, m.id\n            LIMIT v_quota",
+        "            ORDER BY m.id DESC\n            LIMIT v_quota", "I9",
+    ),
+    defect(
+        "a lane does not go to the tail", "take",
+        "CASE WHEN v_rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
+    ),
+    # Wake-ups.
+    defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
+    defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),
+    defect("a free place is not told", "depart", "c.max_concurrency IS NOT NULL\n    )", "false\n    )", "I13"),
+    defect(
+        "news of a held lane are thrown away", "absorb",
+        "                    v_held := v_held || v_news.channel_id;\n                    CONTINUE;",
+        "                    v_places := v_places || v_news.places;\n                    CONTINUE;", "I13",
+    ),
+    defect(
+        "lanes that may have messages go", "take",
+        "IF NOT FOUND THEN\n            DELETE", "IF v_lane.seq % 5 = 0 THEN\n            DELETE", "I13",
+    ),
+    # Readers.
+    defect("the archive is read by id", "", "", "", "I15", reader="by id"),
+)  # fmt: skip

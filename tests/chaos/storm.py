@@ -1,0 +1,137 @@
+"""A short run without worker processes: actors in threads on one database, then the history of it. For sabotage."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from .actors.actor import Actor, Stage
+from .actors.consumer import Consumer
+from .actors.others import Keeper, Operator, Reader, Registrar
+from .actors.producer import Producer
+from .history import History, Recorder, audit, load
+from .server import Server
+
+EQUAL = ["free a", "free b", "free c", "free d"]
+CHANNELS: dict[str, dict[str, Any]] = {
+    **{name: {} for name in EQUAL},
+    "one": {"max_concurrency": 1},
+    "three": {"max_concurrency": 3},
+    "slow": {"release_interval": "15 ms", "release_burst": 2},
+    "small": {"max_size": 12},
+    "edited": {"max_concurrency": 2},
+    "pausing": {},
+}
+LEASE = 0.4
+CONSUMERS = 6
+DRAIN_WITHIN = 8.0
+# Messages a second that are settled in the calm, at least: channels of one may have long lines.
+PACE = 40
+
+
+@dataclass(slots=True)
+class Storm:
+    """``seconds`` of work and tricks; then everything must be settled within DRAIN_WITHIN, and the backlog's time."""
+
+    url: str
+    folder: Path
+    seed: int = 1
+    seconds: float = 3.0
+    options: dict[str, Any] = field(default_factory=dict)
+    server: Server | None = None  # whose log is read
+
+    def run(self) -> History:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        stage = Stage(self.url, self.folder, self.seed, LEASE, CHANNELS, options=self.options)
+        with psycopg.connect(self.url, autocommit=True) as session:
+            prepare(session, CHANNELS)
+            driver = Recorder(self.folder, "driver")
+            self.backlog(stage)
+            self.play(stage, session, driver)
+            audit.dump(session, self.folder)
+            if self.server is not None:
+                self.server.report_errors(driver)
+                driver.info("log watched", lines=True)
+            driver.close()
+        return load(self.folder)
+
+    def describe(self, **more: Any) -> None:
+        facts = {
+            "seed": self.seed, "kind": "storm", "idle_within": 3_000_000, "batch": 5, "concurrent_dequeues": CONSUMERS,
+            "equal_channels": EQUAL, "effects": {"plain": "plain", "atomic": "atomic"}, **more,
+        }  # fmt: skip
+        (self.folder / "run.json").write_text(json.dumps(facts))
+
+    def backlog(self, stage: Stage) -> None:
+        """The same for each of the equal channels, so that their shares can be compared."""
+        first = Producer(stage, "backlog")
+        for channel in EQUAL:
+            messages = [{**first.message(channel), "priority": 0, "delay": "0"} for _ in range(60)]
+            keys = [json.loads(message["payload"])["key"] for message in messages]
+            call = first.recorder.invoke("enqueue_many", keys=keys, channel=channel)
+            first.enqueue_many(first.session.connection(), call, messages, keys)
+        first.end()
+
+    def play(self, stage: Stage, session: psycopg.Connection[Any], driver: Recorder) -> None:
+        watching: list[Actor] = [Reader(stage, "reader"), Registrar(stage, "registrar")]
+        working: list[Actor] = [
+            Keeper(stage, "keeper"),
+            *(Operator(stage, f"operator-{place}") for place in range(self.options.get("operators", 1))),
+            *(Consumer(stage, f"consumer-{place}") for place in range(CONSUMERS)),
+        ]
+        producing: list[Actor] = [
+            Producer(stage, f"producer-{place}") for place in range(self.options.get("producers", 2))
+        ]
+        over = threading.Event()
+        threads = {actor: threading.Thread(target=actor.run, daemon=True) for actor in [*working, *producing]}
+        looking = threading.Thread(target=watch, args=(watching, over), daemon=True)
+        for thread in [*threads.values(), looking]:
+            thread.start()
+        time.sleep(self.seconds)
+        stage.calm.set()
+        for actor in producing:
+            threads[actor].join(30)
+        session.execute("UPDATE pgqueue_channel SET paused_at = NULL WHERE paused_at IS NOT NULL")
+        [left] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)
+        within = DRAIN_WITHIN + left / PACE
+        driver.info("calm")
+        done = drained(session, within)
+        if done:
+            driver.info("drained")
+        self.describe(drain_within=int(within * 1_000_000), drained=done)
+        stage.stop.set()
+        for actor in working:
+            threads[actor].join(30)
+        over.set()
+        looking.join(30)
+
+
+def watch(actors: list[Actor], over: threading.Event) -> None:
+    """Reader and registrar to the very end: they look once more when nobody else is at work."""
+    while not over.wait(0.1):
+        for actor in actors:
+            actor.step()
+    for actor in actors:
+        actor.end()
+
+
+def prepare(session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]]) -> None:
+    """The triggers, and the channels with their limits."""
+    audit.install(session)
+    for name, limits in channels.items():
+        session.execute("SELECT pgqueue_channel_set(%s, p_limits => %s)", (name, json.dumps(limits)))
+
+
+def drained(session: psycopg.Connection[Any], within: float) -> bool:
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if not (session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (1,))[0]:
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,42 @@
+"""Whole runs: one of the tier `ci` with real worker processes, and short ones without."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.checker import check
+from tests.chaos.driver.plan import TIERS
+from tests.chaos.driver.report import report
+from tests.chaos.driver.run import Run
+from tests.chaos.history import load
+from tests.chaos.server import Server
+from tests.chaos.storm import Storm
+
+# Another seed: PGQUEUE_CHAOS_SEED=7; another tier: PGQUEUE_CHAOS_TIER=quick. A failure says which they were.
+SEED = int(os.environ.get("PGQUEUE_CHAOS_SEED", "1"))
+TIER = os.environ.get("PGQUEUE_CHAOS_TIER", "quick")
+
+
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_a_storm_of_clients_breaks_no_invariant(server: Server, tmp_path: Path, seed: int) -> None:
+    history = Storm(server.make_database("storm"), tmp_path, seed, server=server).run()
+    verdicts = check(history)
+    assert {verdict.name: verdict.violations for verdict in verdicts if verdict.violations} == {}, f"seed {seed}"
+    assert [verdict.name for verdict in verdicts if not verdict.checked] == [], "the storm says nothing about these"
+
+
+@pytest.mark.timeout(1500)
+def test_faults_of_every_kind_break_no_invariant(server: Server, tmp_path: Path) -> None:
+    tier = TIERS[TIER]
+    Run(server, tmp_path, tier, SEED).play()
+    history = load(tmp_path)
+    verdicts = check(history)
+    print(report(history, verdicts))
+    assert {verdict.name: verdict.violations for verdict in verdicts if verdict.violations} == {}, f"seed {SEED}"
+    assert [verdict.name for verdict in verdicts if not verdict.checked] == [], "the run says nothing about these"
+    assert history.run["unclean"] == []
+    assert len([row for row in history.rows if row.event == "created"]) >= tier.messages
+    assert {kind: history.run["faults"].get(kind, 0) for kind in tier.faults} == tier.faults
