@@ -25,8 +25,10 @@ NOON = datetime(2026, 3, 16, 12, tzinfo=UTC)
 def test_the_forecast_is_what_was_seen_at_the_same_hour(
     spark: Any, source: Source, database: Database, lake: Path
 ) -> None:
-    # Two days: 12 messages in the hour of noon on the first, 6 on the second; 4 at three in the morning of the second.
-    for day, hour, messages in ((DAY, 12, 12), (DAY + timedelta(days=1), 12, 6), (DAY + timedelta(days=1), 3, 4)):
+    # 12 messages in the hour of noon on the first day, 6 on the second; 4 at three in the morning of the second. The
+    # hour that has just begun is not a whole one.
+    second, third = DAY + timedelta(days=1), DAY + timedelta(days=2)
+    for day, hour, messages in ((DAY, 12, 12), (second, 12, 6), (second, 3, 4), (third, 12, 20)):
         fill_archive(
             database, messages, day=day, created_at=f"{{day}} + interval '{hour} hours' + i * interval '1 minute'"
         )
@@ -38,7 +40,7 @@ def test_the_forecast_is_what_was_seen_at_the_same_hour(
     export(source, lake)
     opened = Lake.open(lake)
     with opened.writing() as writing:
-        writing.commit("test", state={"exported_at": NOON.isoformat()})
+        writing.commit("test", state={"exported_at": (NOON + timedelta(minutes=25)).isoformat()})
     rollup(spark, opened)
 
     written = forecast(spark, opened, source, now=NOON + timedelta(minutes=30))

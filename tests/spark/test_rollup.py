@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+import subprocess
+import sys
+import time
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.rollup import Rolled, rollup
+from django_pgqueue.spark.transforms.rollup import ACCURACY, Rolled, rollup
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.truth import expected_metrics, lake_metrics
 
@@ -64,18 +68,118 @@ def test_every_number_is_the_truth(spark: Any, source: Source, database: Databas
     assert set(rolled.days) == {DAY, DAY - timedelta(days=1)}
 
 
-def test_late_data_corrects_the_days_it_touches_and_no_other(
+def test_a_message_counts_in_each_column_as_the_reference_says(
+    spark: Any, source: Source, database: Database, lake: Path
+) -> None:
+    hour = f"timestamptz '{DAY} 10:00+00'"
+    failed = [
+        {"attempt": 1, "type": "ValueError", "leased_at": f"{DAY}T10:00:01+00:00", "at": f"{DAY}T10:00:03+00:00"},
+        {"attempt": 2, "type": "OSError", "leased_at": f"{DAY}T15:30:05+05:30", "at": f"{DAY}T15:30:05.5+05:30"},
+        "this is no object",
+        {"attempt": "x", "at": "never", "leased_at": "infinity"},
+    ]
+    same = {"created_at": hour, "handler": "'h'"}
+    # Waits 1, runs 10; two attempts failed before, after 2 and 0.5 seconds, and two errors cannot be read.
+    fill_archive(
+        database, 1, **same, attempts="3", dequeue_at=f"{hour} + interval '9 s'",
+        archived_at="{leased_at} + interval '10 s'", errors=f"'{json.dumps(failed)}'",
+    )  # fmt: skip
+    fill_archive(database, 1, **same, outcome="'popped'", archived_at="{leased_at}")
+    # Its last attempt failed, after 3 seconds.
+    last = {"attempt": 5, "type": "OSError", "leased_at": f"{DAY}T10:00:01+00:00", "at": f"{DAY}T10:00:04+00:00"}
+    fill_dead_letters(database, 1, **same, dead_at=f"{hour} + interval '4 s'", errors=f"'{json.dumps([last])}'")
+    # Nobody ever had it.
+    fill_archive(
+        database, 1, **same, leased_at="NULL", attempts="0", archived_at=f"{hour} + interval '1 h'", outcome="'purged'"
+    )
+    # Another tenant, from a time that has no hour.
+    fill_archive(
+        database, 1, channel="'other'", handler="'h'", created_at="timestamptz '-infinity'", dequeue_at=hour,
+        outcome="'cancelled'", archived_at="{leased_at} + interval '4.5 s'",
+    )  # fmt: skip
+    export(source, lake)
+    roll(spark, lake)
+
+    rows = {key[1:]: row for key, row in lake_metrics(lake).items() if key[0] == "hour"}
+    ten, eleven = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (10, 11))
+    row = rows[ten, "default", "default", "h"]
+    assert row == {
+        "enqueued": 4, "completed": 1, "popped": 1, "purged": 0, "cancelled": 0, "dead": 1,
+        "attempts": 3 + 1 + 5, "retries": 4,
+        "wait_p50_seconds": 1.0, "wait_p95_seconds": 1.0, "wait_p99_seconds": 1.0,
+        "run_p50_seconds": 3.0, "run_p95_seconds": 10.0, "run_p99_seconds": 10.0,
+        "total_p50_seconds": 4.0, "total_p95_seconds": 20.0, "total_p99_seconds": 20.0,
+        "run_seconds": 10 + 2.5 + 0 + 3, "capacity_share": 15.5 / 20, "retry_seconds": 2.5 + 3,
+        "sla_seconds": 4.0, "sla_breaches": 2,
+        "retries_by_reason": {"ValueError": 1, "OSError": 1, "unknown": 2}, "dead_by_reason": {"failed": 1},
+    }  # fmt: skip
+    assert rows[ten, "default", "default", None] == row
+    assert rows[ten, "default", "other", None]["capacity_share"] == 4.5 / 20
+    whole = rows[ten, "default", None, None]
+    assert (whole["capacity_share"], whole["cancelled"], whole["run_p50_seconds"]) == (1.0, 1, 3.0)
+    late = rows[eleven, "default", "default", "h"]
+    assert (late["purged"], late["enqueued"], late["attempts"], late["sla_breaches"]) == (1, 0, 0, 0)
+    assert (late["wait_p50_seconds"], late["run_seconds"], late["capacity_share"]) == (None, 0.0, None)
+
+
+def test_an_interrupted_rollup_goes_on_and_late_data_corrects_what_it_touches(
     spark: Any, source: Source, database: Database, lake: Path
 ) -> None:
     fill(database)
     export(source, lake)
-    roll(spark, lake)
+
+    def interrupt(done: int, of: int) -> None:
+        assert (done, of) == (1, 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        roll(spark, lake, most=1, done=interrupt)
+    assert {key[1].date() for key in lake_metrics(lake)} == {DAY}
     other = date(2026, 2, 1)
-    fill_archive(database, 20, day=DAY, created_at=f"timestamptz '{other} 12:00+00' + i * interval '1 minute'")
+    created_at = f"timestamptz '{other} 12:00+00' + i * interval '1 minute'"
+    fill_archive(database, 20, created_at=created_at, archived_at="{day} + interval '20 hours'")
     export(source, lake)
 
-    rolled = roll(spark, lake)
-
-    assert set(rolled.days) == {DAY, other}
+    assert set(roll(spark, lake).days) == {DAY, DAY - timedelta(days=1), other}
     assert lake_metrics(lake) == expected_metrics(database, SLA_JSON)
     assert roll(spark, lake) == Rolled()
+
+
+def test_percentiles_are_exact_up_to_fifty_thousand_messages_and_close_beyond(spark: Any) -> None:
+    statement = (
+        "SELECT percentile_approx(value, array(0.5D, 0.95D, 0.99D), {}) FROM (SELECT id * 7919 % {} AS value FROM {})"
+    )
+
+    def percentiles(values: int) -> list[int]:
+        return spark.sql(statement.format(ACCURACY, values, f"range(0, {values}, 1, 7)")).collect()[0][0]
+
+    assert percentiles(49_999) == [24_999, 47_499, 49_499]
+    for found, true in zip(percentiles(1_000_003), [500_001, 950_002, 990_002], strict=True):
+        assert abs(found - true) <= 1_000_003 / ACCURACY
+
+
+@pytest.mark.timeout(400)
+def test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there(
+    spark: Any, source: Source, database: Database, lake: Path
+) -> None:
+    fill(database)
+    export(source, lake)
+    truth = expected_metrics(database, SLA_JSON)
+    command = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(lake), "--memory", "512m"]
+    command += [f"--sla={name}={limit.total_seconds()}" for name, limit in SLA.items()]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 300
+        while not any(lake.glob("_pgqueue/staging/*/metrics/**/*.parquet")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    finally:
+        process.kill()
+        process.wait()
+    Lake.open(lake).settle()
+    assert lake_metrics(lake) in ({}, truth)
+
+    roll(spark, lake)
+
+    assert lake_metrics(lake) == truth

@@ -9,26 +9,30 @@ WITH hours AS (
         SELECT explode(sequence(date_trunc('hour', :now), date_trunc('hour', :now) + make_dt_interval(0, :hours - 1), INTERVAL 1 HOUR))
             AS hour_at)
 ),
--- How often each hour of the day was looked at since the queue's first message; hours without messages count.
+-- Whole hours, from the queue's first message to the last export. One that has just begun counts when there is no other.
+spans AS (
+    SELECT queue, min(bucket_at) AS first_at, greatest(min(bucket_at), date_trunc('hour', :until) - INTERVAL 1 HOUR) AS last_at
+    FROM {history}
+    GROUP BY queue
+),
+seen AS (
+    SELECT h.* FROM {history} AS h JOIN spans AS s ON s.queue = h.queue AND h.bucket_at <= s.last_at
+),
+-- How often each hour of the day was looked at; hours without messages count.
 observed AS (
     SELECT queue, hour(hour_at) AS hour, count(*) AS times
-    FROM (
-        SELECT queue,
-            explode(sequence(min(bucket_at), greatest(min(bucket_at), date_trunc('hour', :until) - INTERVAL 1 HOUR), INTERVAL 1 HOUR))
-                AS hour_at
-        FROM {history}
-        GROUP BY queue)
+    FROM (SELECT queue, explode(sequence(first_at, last_at, INTERVAL 1 HOUR)) AS hour_at FROM spans)
     GROUP BY queue, hour(hour_at)
 ),
 observed_at_all AS (
     SELECT queue, sum(times) AS times FROM observed GROUP BY queue
 ),
 by_hour AS (
-    SELECT queue, channel, hour(bucket_at) AS hour, sum(enqueued) AS enqueued FROM {history} GROUP BY queue, channel, hour(bucket_at)
+    SELECT queue, channel, hour(bucket_at) AS hour, sum(enqueued) AS enqueued FROM seen GROUP BY queue, channel, hour(bucket_at)
 ),
 -- The best hour says what can be done: in the others there may have been nothing to do.
 by_channel AS (
-    SELECT queue, channel, sum(enqueued) AS enqueued, max(completed + popped + dead) AS capacity FROM {history} GROUP BY queue, channel
+    SELECT queue, channel, sum(enqueued) AS enqueued, max(completed + popped + dead) AS capacity FROM seen GROUP BY queue, channel
 ),
 channels AS (
     SELECT queue, channel FROM by_channel UNION SELECT queue, channel FROM {live}
