@@ -56,6 +56,8 @@ def reset() -> None:
             ("channel_id IN (SELECT id FROM pgqueue_channel WHERE queue = ANY (%s))", "pgqueue_message"),
             ("queue = ANY (%s)", "pgqueue_archived_message"),
             ("queue = ANY (%s)", "pgqueue_dead_letter"),
+            ("queue = ANY (%s)", "pgqueue_queue_metric"),
+            ("queue = ANY (%s)", "pgqueue_backlog_forecast"),
         ):
             cursor.execute(f"DELETE FROM {table} WHERE {condition}", [[QUEUE, OFFICE]])  # noqa: S608
         cursor.execute(f"TRUNCATE {', '.join(tables)}")

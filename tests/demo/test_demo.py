@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from django.db import connection
 from django.db.models import F
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_slice_of_the_flights_matches_the_file(manage: Manage) -> None:
-    demo = manage("demo", FLIGHTS=SLICE)
+    demo = manage("demo", "--no-lake", FLIGHTS=SLICE)
 
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert demo.stderr == ""
@@ -42,7 +44,8 @@ def test_a_slice_of_the_flights_matches_the_file(manage: Manage) -> None:
     assert not Message.objects.exists()
 
 
-def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(manage: Manage) -> None:
+@pytest.mark.timeout(1200)
+def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(manage: Manage, tmp_path: Path) -> None:
     channel_set("default")
     mine = enqueue("somebody.else", {"departure": 1}).id
     assert manage("demo", "--flights", "300").returncode == 0
@@ -51,6 +54,9 @@ def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(ma
     again = manage("demo", "--flights", "200", "--workers", "2", "--concurrency", "2")
 
     assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.count("match\n") == 6
+    assert "The lake is whole." in again.stdout
+    assert "<svg" in (tmp_path / "report.html").read_text()
     assert "2 worker processes" in again.stdout
     assert Departure.objects.count() == 200
     assert ArchivedMessage.objects.filter(queue=QUEUE).count() == 200
@@ -59,20 +65,20 @@ def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(ma
 
 
 def test_a_run_after_a_killed_worker_is_not_held_up_by_its_leases(manage: Manage) -> None:
-    assert manage("demo", "--flights", "300").returncode == 0
+    assert manage("demo", "--no-lake", "--flights", "300").returncode == 0
     for _ in range(3):
         enqueue("flights.depart", {"departure": 1}, channel=ONE_AT_A_TIME, queue=QUEUE)
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pgqueue_dequeue(%s, 3, '1 hour')", [QUEUE])
         assert cursor.fetchone() == (1,)
 
-    again = manage("demo", "--flights", "300")
+    again = manage("demo", "--no-lake", "--flights", "300")
 
     assert again.returncode == 0, again.stdout + again.stderr
 
 
 def test_a_corrupted_statistic_is_a_mismatch(manage: Manage) -> None:
-    assert manage("demo", "--flights", "300").returncode == 0
+    assert manage("demo", "--no-lake", "--flights", "300").returncode == 0
     RouteStatistics.objects.filter(pk="UA EWR-IAH").update(delay=F("delay") + 1)
 
     demo = manage("demo", "--check", "--flights", "300")
@@ -83,6 +89,18 @@ def test_a_corrupted_statistic_is_a_mismatch(manage: Manage) -> None:
         "route UA EWR-IAH: departures 4, delay 1, max_delay 2, distance 5,600 in the file, departures 4, delay 2, "
         in demo.stdout
     )
+
+
+def test_a_folder_that_is_no_lake_is_left_alone(manage: Manage, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("the only copy")
+
+    demo = manage("demo", "--flights", "10", PGQUEUE_LAKE=str(tmp_path))
+
+    assert (demo.returncode, demo.stderr) == (
+        1,
+        f"CommandError: {tmp_path} is no lake, so the demo does not touch it: move it away.\n",
+    )
+    assert (tmp_path / "thesis.txt").exists()
 
 
 def test_a_number_of_flights_that_is_none_is_refused_in_one_line(manage: Manage) -> None:

@@ -136,11 +136,16 @@ def _departures(model: type[ArchivedMessage] | type[DeadLetter]) -> Iterable[int
     return model.objects.filter(queue=QUEUE).order_by().values_list("payload__departure", flat=True).iterator()
 
 
-def compare(expected: Mapping[Any, str], stored: Mapping[Any, str], what: str) -> list[str]:
+def compare(
+    expected: Mapping[Any, str],
+    stored: Mapping[Any, str],
+    what: str,
+    places: tuple[str, str] = ("the file", "the database"),
+) -> list[str]:
     """One sentence a difference."""
     keys: set[Hashable] = {key for key in expected.keys() | stored.keys() if expected.get(key) != stored.get(key)}
     return [
-        f"{what} {key}: {expected.get(key, 'nothing')} in the file, {stored.get(key, 'nothing')} in the database"
+        f"{what} {key}: {expected.get(key, 'nothing')} in {places[0]}, {stored.get(key, 'nothing')} in {places[1]}"
         for key in sorted(keys, key=lambda key: (str(type(key)), key))
     ]
 

@@ -10,6 +10,7 @@ from django.core.management.base import OutputWrapper
 from django.core.management.color import Style
 
 from flights.demo.check import Check
+from flights.demo.pipeline import QueueReport
 from flights.demo.report import CarrierReport, LimitReport, Retries, TowerReports
 from flights.loading import Rollback
 
@@ -85,6 +86,21 @@ class Output:
             ]
             text = "  ".join(cells).rstrip()
             self.line(self.style.MIGRATE_LABEL(text) if place == 0 else text)
+
+    def queues(self, reports: Iterable[QueueReport]) -> None:
+        head = ("", "completed", "dead", "retries", "wait p50", "p95", "p99", "total p50", "p95", "p99")
+        rows = [
+            [
+                report.queue,
+                number(report.completed),
+                number(report.dead),
+                number(report.retries),
+                *map(duration, (report.wait_p50, report.wait_p95, report.wait_p99)),
+                *map(duration, (report.total_p50, report.total_p95, report.total_p99)),
+            ]
+            for report in reports
+        ]
+        self.table([head, *rows])
 
     def limits(self, reports: Sequence[LimitReport]) -> None:
         wide = max((len(report.limit) for report in reports), default=0)

@@ -73,3 +73,71 @@ SELECT count(*), coalesce(max((result ->> 'departed')::bigint), 0), count(*) - c
 FROM pgqueue_archived_message
 WHERE queue = %(office)s AND channel = %(channel)s AND outcome = 'completed'
 """
+
+# Both by channel and day, durations in microseconds: the metrics of the lake, and the same from the archive itself.
+FIGURES = (
+    "completed", "dead", "attempts",
+    "wait p50", "wait p95", "wait p99", "run p50", "run p95", "run p99", "total p50", "total p95", "total p99",
+)  # fmt: skip
+
+METRICS = """
+WITH settled AS (
+    SELECT queue, channel, attempts, created_at, dequeue_at, leased_at, archived_at AS settled_at, false AS dead
+    FROM pgqueue_archived_message WHERE queue = ANY (%(queues)s)
+    UNION ALL
+    SELECT queue, channel, attempts, created_at, dequeue_at, leased_at, dead_at, true
+    FROM pgqueue_dead_letter WHERE queue = ANY (%(queues)s)
+),
+percentiles AS (
+    SELECT queue || '/' || channel || ' on ' || (settled_at AT TIME ZONE 'UTC')::date AS key,
+        count(*) FILTER (WHERE NOT dead) AS completed,
+        count(*) FILTER (WHERE dead) AS dead,
+        sum(attempts) AS attempts,
+        percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY leased_at - dequeue_at) AS wait,
+        percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY settled_at - leased_at) AS run,
+        percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (
+            ORDER BY CASE WHEN leased_at IS NOT NULL THEN settled_at - created_at END) AS total
+    FROM settled
+    GROUP BY key
+)
+SELECT key, completed, dead, attempts,
+    (extract(epoch FROM wait[1]) * 1000000)::bigint,
+    (extract(epoch FROM wait[2]) * 1000000)::bigint,
+    (extract(epoch FROM wait[3]) * 1000000)::bigint,
+    (extract(epoch FROM run[1]) * 1000000)::bigint,
+    (extract(epoch FROM run[2]) * 1000000)::bigint,
+    (extract(epoch FROM run[3]) * 1000000)::bigint,
+    (extract(epoch FROM total[1]) * 1000000)::bigint,
+    (extract(epoch FROM total[2]) * 1000000)::bigint,
+    (extract(epoch FROM total[3]) * 1000000)::bigint
+FROM percentiles
+"""
+
+ROLLED_UP = """
+SELECT queue || '/' || channel || ' on ' || (bucket_at AT TIME ZONE 'UTC')::date,
+    completed, dead, attempts,
+    round(wait_p50_seconds * 1000000)::bigint,
+    round(wait_p95_seconds * 1000000)::bigint,
+    round(wait_p99_seconds * 1000000)::bigint,
+    round(run_p50_seconds * 1000000)::bigint,
+    round(run_p95_seconds * 1000000)::bigint,
+    round(run_p99_seconds * 1000000)::bigint,
+    round(total_p50_seconds * 1000000)::bigint,
+    round(total_p95_seconds * 1000000)::bigint,
+    round(total_p99_seconds * 1000000)::bigint
+FROM pgqueue_queue_metric
+WHERE grain = 'day' AND channel IS NOT NULL AND handler IS NULL AND queue = ANY (%(queues)s)
+"""
+
+QUEUES = """
+SELECT queue, completed, dead, retries,
+    make_interval(secs => wait_p50_seconds),
+    make_interval(secs => wait_p95_seconds),
+    make_interval(secs => wait_p99_seconds),
+    make_interval(secs => total_p50_seconds),
+    make_interval(secs => total_p95_seconds),
+    make_interval(secs => total_p99_seconds)
+FROM pgqueue_queue_metric
+WHERE grain = 'day' AND channel IS NULL AND completed + dead > 0 AND queue = ANY (%(queues)s)
+ORDER BY queue, bucket_at
+"""

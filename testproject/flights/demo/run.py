@@ -13,7 +13,7 @@ from django_pgqueue import channel_resume
 from django_pgqueue.models import Schedule
 from flights import source
 from flights.channels import PAUSED, QUEUE, TOWER, open_channels
-from flights.demo import check, report, work
+from flights.demo import check, pipeline, report, work
 from flights.demo.output import Output, number
 from flights.demo.progress import Progress
 from flights.loading import BLOCK, Loader, blocks, load_reference, reset
@@ -116,3 +116,17 @@ def compare(out: Output, flights: int) -> bool:
     checks = check.check(source.flights(flights))
     out.checks(checks)
     return all(check.matches for check in checks)
+
+
+def analyse(out: Output) -> bool:
+    """Take the archive to the lake, and print what comes back. Returns whether it equals the archive."""
+    for command in pipeline.commands():
+        out.line(" ".join(command))
+        for line in pipeline.run(command):
+            out.line(f"   {line}")
+    out.line()
+    out.queues(pipeline.queues())
+    out.line()
+    checked = pipeline.check()
+    out.checks([checked])
+    return checked.matches

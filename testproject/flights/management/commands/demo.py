@@ -14,6 +14,7 @@ from flights import source
 from flights.channels import QUEUE
 from flights.demo import run
 from flights.demo.output import Output, number
+from flights.demo.pipeline import PipelineFailed, page, remove_lake
 from flights.demo.run import AlreadyRunning
 from flights.demo.work import WorkerFailed
 
@@ -32,9 +33,14 @@ class Command(BaseCommand):
         )
         parser.add_argument("--workers", type=int, default=1, help="worker processes (default: 1)")
         parser.add_argument("--concurrency", type=int, default=2, help="threads of each worker (default: 2)")
+        parser.add_argument(
+            "--no-lake", action="store_false", dest="lake", help="without the last part: export, metrics, report"
+        )
         parser.add_argument("--check", action="store_true", help="only check what the last run left in the database")
 
-    def handle(self, *args: Any, flights: str, workers: int, concurrency: int, check: bool, **options: Any) -> None:
+    def handle(
+        self, *args: Any, flights: str, workers: int, concurrency: int, lake: bool, check: bool, **options: Any
+    ) -> None:
         wanted = how_many(flights)
         if workers < 1 or concurrency < 1:
             raise CommandError("--workers and --concurrency take 1 or more.")
@@ -44,8 +50,8 @@ class Command(BaseCommand):
                 right = run.compare(out, wanted)
             else:
                 with run.alone():
-                    right = demo(out, wanted, workers, concurrency)
-        except (source.DataMissing, AlreadyRunning, WorkerFailed) as error:
+                    right = demo(out, wanted, workers, concurrency, lake=lake)
+        except (source.DataMissing, AlreadyRunning, WorkerFailed, PipelineFailed) as error:
             raise CommandError(str(error)) from None
         except ProgrammingError as error:
             raise CommandError(f"{first_line(error)} (manage.py migrate makes the tables)") from None
@@ -58,8 +64,10 @@ class Command(BaseCommand):
             sys.exit(1)
 
 
-def demo(out: Output, flights: int, workers: int, concurrency: int) -> bool:
+def demo(out: Output, flights: int, workers: int, concurrency: int, *, lake: bool) -> bool:
     """All steps. Returns whether everything is as it should be."""
+    if lake:
+        remove_lake()
     out.stdout.write(f"{number(flights)} departures from New York in 2013, each a message on its carrier's channel")
     out.title(f'Enqueue: the row and its message in one transaction, queue "{QUEUE}"')
     enqueued, clean = run.enqueue(out, flights)
@@ -71,7 +79,12 @@ def demo(out: Output, flights: int, workers: int, concurrency: int) -> bool:
     held = run.tell(out, enqueued, workers)
     out.title("Check: the database against the file")
     matches = run.compare(out, flights)
+    if lake:
+        out.title("Pipeline: archive to Parquet lake, metrics (total: from enqueue to settlement), a page with plots")
+        matches = run.analyse(out) and matches
     out.line()
+    if lake:
+        out.stdout.write(f"Open in a browser, no network needed: {page()}")
     out.stdout.write("Look at it in the browser: make admin")
     return clean and held and matches
 
