@@ -9,15 +9,16 @@ import sys
 from tests.benchmarks import machine
 from tests.benchmarks.cluster import SETTINGS
 
-from . import export, redrive
+from . import enqueue, export, redrive
 
 # Each takes rows and rounds, and returns the lines of its report.
-MEASURES = {"export": export.measure, "redrive": redrive.measure}
+MEASURES = {"export": export.measure, "enqueue": enqueue.measure, "redrive": redrive.measure}
 
 NOTES = """\
-Each contestant is a process that is up and warm, its connection made anew; it reads the same columns and writes zstd
-Parquet, synced to disk: copy and adbc one file, the export a lake. Memory is PSS of all its processes, sampled; of
-Spark it includes the JVM, whose heap may grow to 1 GiB."""
+Export: each contestant is a process that is up and warm, its connection made anew; it reads the same columns and
+writes zstd Parquet, synced to disk: copy and adbc one file, the export a lake. Memory is PSS of all its processes,
+sampled; of Spark it includes the JVM, whose heap may grow to 1 GiB. Enqueue: Spark reads its frame from Parquet; copy
+writes as many messages into their table, in one transaction of one process."""
 
 
 def main(given: list[str]) -> None:
