@@ -58,7 +58,7 @@ def session(
         yield active
         return
     with scratch() as folder:
-        master = master or f"local[{min(MOST_CORES, len(os.sched_getaffinity(0)))},{ATTEMPTS}]"
+        master = master or f"local[{_cores()},{ATTEMPTS}]"
         settings = _settings(master, memory, folder) | dict(conf or {})
         with _environment(local=master.startswith("local")):
             spark = _start(name, master, settings)
@@ -66,6 +66,10 @@ def session(
             yield spark
         finally:
             spark.stop()
+
+
+def _cores() -> int:
+    return min(MOST_CORES, len(os.sched_getaffinity(0)))
 
 
 def _check_pyspark() -> None:
@@ -103,6 +107,8 @@ def _settings(master: str, memory: str, folder: Path) -> dict[str, str]:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.local.dir": str(folder),
+            # 200, the default, is for clusters: here each of them is a small task more.
+            "spark.sql.shuffle.partitions": str(2 * _cores()),
         }
     return settings
 
