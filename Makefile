@@ -31,6 +31,10 @@ chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|nightly
 sabotage: $(READY)  ## defects that are put into the queue: is each noticed? (about eight minutes)
 	$(PYTHON) -m tests.chaos sabotage
 
+test-slow: $(READY)  ## what takes minutes each: Spark killed and on a cluster, storms of faults, defects
+	-@.ci/tools
+	$(PYTHON) -m pytest -m slow
+
 tools:  ## programs that some tests need beside Python: PgBouncer, libfaketime
 	@.ci/tools
 
@@ -71,4 +75,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test chaos sabotage tools bench bench-peers bench-spark lint psql stop clean
+.PHONY: help demo admin test test-slow chaos sabotage tools bench bench-peers bench-spark lint psql stop clean

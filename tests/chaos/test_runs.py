@@ -20,6 +20,7 @@ SEED = int(os.environ.get("PGQUEUE_CHAOS_SEED", "1"))
 TIER = os.environ.get("PGQUEUE_CHAOS_TIER", "quick")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
 def test_a_storm_of_clients_breaks_no_invariant(server: Server, tmp_path: Path, seed: int) -> None:
     history = Storm(server.make_database("storm"), tmp_path, seed, server=server).run()
@@ -28,6 +29,7 @@ def test_a_storm_of_clients_breaks_no_invariant(server: Server, tmp_path: Path, 
     assert [verdict.name for verdict in verdicts if not verdict.checked] == [], "the storm says nothing about these"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_faults_of_every_kind_break_no_invariant(server: Server, tmp_path: Path) -> None:
     tier = TIERS[TIER]

@@ -18,6 +18,7 @@ A_DAY = 6
 CHOSEN = DEFECTS if os.environ.get("PGQUEUE_SABOTAGE") == "all" else random.Random(TODAY).sample(DEFECTS, A_DAY)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("defect", CHOSEN, ids=lambda defect: defect.name)
 def test_a_defect_is_noticed_within_a_minute(server: Server, tmp_path: Path, defect: Defect) -> None:

@@ -345,6 +345,7 @@ def planned(folder: Path) -> int:
     return max((int(file.name) for file in (folder / "checkpoint" / "offsets").glob("[0-9]*")), default=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(5 * PATIENCE)
 def test_a_driver_killed_three_times_beside_a_worker_loses_and_doubles_nothing(
     dsn: str, database: Database, connect: Connect, tmp_path: Path
