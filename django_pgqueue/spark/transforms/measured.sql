@@ -11,7 +11,10 @@ WITH settled AS (
 -- Errors are what callers of SQL functions say: whatever cannot be read counts as unknown.
 parsed AS (
     SELECT s.*,
-        from_json(s.errors, 'ARRAY<STRUCT<attempt: STRING, at: STRING, leased_at: STRING, type: STRING>>') AS failed,
+        -- One by one: from an array with a single entry of another kind, Spark would take nothing.
+        transform(
+            from_json(s.errors, 'ARRAY<STRING>'),
+            e -> from_json(e, 'STRUCT<attempt: STRING, at: STRING, leased_at: STRING, type: STRING>')) AS failed,
         from_json(:sla, 'MAP<STRING, BIGINT>') AS sla
     FROM settled AS s
 )

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from django_pgqueue.spark.errors import PipelineError
 
 UNREADABLE = re.compile(
-    r"(?:FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|PATH_NOT_FOUND)\b.*?(?:file:)?(/\S+\.parquet)", re.S
+    r"(?:FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|PATH_NOT_FOUND)\b.*?(?:file:/{0,2})?(/[^/]\S*\.parquet)", re.S
 )
 
 

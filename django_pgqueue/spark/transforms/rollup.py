@@ -126,7 +126,9 @@ def _created(spark: SparkSession, lake: Lake, days: Collection[date], touched: T
         lake.read(spark, table, touched.settled_on(days)).select("queue", "channel", "handler", "created_at")
         for table in MESSAGES
     )
-    return archive.union(dead_letters).where(f.to_date("created_at").isin([*days]))
+    # As text: the year 1 has no Date in Java, and infinity is exported as that.
+    created_on = f.to_date("created_at").cast("string")
+    return archive.union(dead_letters).where(created_on.isin([day.isoformat() for day in days]))
 
 
 def _messages(lake: Lake) -> dict[date, int]:
