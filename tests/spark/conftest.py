@@ -25,6 +25,23 @@ SMALL = {
     # A quick start instead of quick code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+# Days that tests of other files have made.
+OLD_PARTITIONS = """
+DO $$
+DECLARE
+    v_partition regclass;
+BEGIN
+    PERFORM set_config('lock_timeout', '20s', true);
+    FOR v_partition IN
+        SELECT i.inhrelid FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'pgqueue_archived_message'::regclass
+            AND c.relname < 'pgqueue_archived_message_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')
+    LOOP
+        EXECUTE format('DROP TABLE %s', v_partition);
+    END LOOP;
+END;
+$$
+"""
 # Seconds: the start of Spark is slow on a machine that has more to do.
 PATIENCE = 300
 
@@ -47,6 +64,7 @@ def dsn(pg_url: str, transactional_db: None) -> Iterator[str]:
     """The test database, empty but for the channel default; what tests and jobs do in it is committed."""
     with psycopg.connect(pg_url, autocommit=True) as database:
         database.execute(f"TRUNCATE {RUNTIME}")
+        database.execute(OLD_PARTITIONS)
         database.execute("SELECT pgqueue_channel_set('default')")
         yield pg_url
         database.execute(f"TRUNCATE {RUNTIME}")

@@ -49,7 +49,7 @@ if __name__ == "__main__":
         rows.select("id", "payload").write.parquet(target)
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE)]
+pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,6 @@ def test_every_option_and_column_is_there() -> None:
         assert f"`{column.name}`" in section(text, "Read")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_examples_run(spark: SparkSession, dsn: str, database: psycopg.Connection[Any], tmp_path: Path) -> None:
     database.execute("TRUNCATE pgqueue_stream, pgqueue_stream_claim, pgqueue_ingest")

@@ -34,7 +34,7 @@ DAYS, ROWS = 6, 200
 PATIENCE = 250  # seconds
 TRIES = 8
 TEXT = "jsonb_build_object('text', repeat(md5(i::text), 30))"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE)]
+pytestmark = pytest.mark.timeout(2 * PATIENCE)
 # An export with ranges so small that there are many; without a master it runs without Spark.
 DRIVER = """
 import sys

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import Options
@@ -16,12 +15,6 @@ from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partitio
 from tests.spark.test_export import expected, ids
 
 Database = psycopg.Connection[Any]
-
-
-@pytest.fixture(autouse=True)
-def _no_old_partition(database: Database) -> Any:
-    yield
-    database.execute(f"DROP TABLE IF EXISTS pgqueue_archived_message_{DAY:%Y%m%d}")
 
 
 def prune(database: Database) -> tuple[int, int, int]:

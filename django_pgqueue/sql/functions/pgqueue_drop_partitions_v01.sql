@@ -19,7 +19,7 @@ DECLARE
 BEGIN
     v_past := ARRAY(
         SELECT c.oid::regclass FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname ~ '_\d{8}$'
+        WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
             AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (clock_timestamp() AT TIME ZONE 'UTC') - p_retention
         ORDER BY c.relname);
     BEGIN
