@@ -9,6 +9,7 @@ import pytest
 
 from django_pgqueue.spark.session import session
 from tests.conftest import Connect
+from tests.spark.rows import DAY, make_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +66,8 @@ def dsn(pg_url: str, transactional_db: None) -> Iterator[str]:
     with psycopg.connect(pg_url, autocommit=True) as database:
         database.execute(f"TRUNCATE {RUNTIME}")
         database.execute(OLD_PARTITIONS)
+        # Made here, so that no test waits for another session's making it.
+        make_partition(database, DAY)
         database.execute("SELECT pgqueue_channel_set('default')")
         yield pg_url
         database.execute(f"TRUNCATE {RUNTIME}")
