@@ -181,7 +181,8 @@ django.setup()
 call_command("check")
 """
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    command, project = [sys.executable, "-c", program], REPOSITORY / "testproject"
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
     assert "pgqueue.W002" in done.stderr
     assert "pyspark cannot be imported" in done.stderr
 
