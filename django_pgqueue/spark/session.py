@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import sysconfig
 import warnings
@@ -23,6 +24,7 @@ MINIMUM = (4, 2)
 MOST_CORES = 8
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
 ATTEMPTS = 4
+LAST_BREATH = 5  # seconds
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 ROOT = Path(__file__).parents[2]
@@ -60,12 +62,39 @@ def session(
     with scratch() as folder:
         master = master or f"local[{_cores()},{ATTEMPTS}]"
         settings = _settings(master, memory, folder) | dict(conf or {})
-        with _environment(local=master.startswith("local")):
-            spark = _start(name, master, settings)
-        try:
-            yield spark
-        finally:
-            spark.stop()
+        with _one_line_if_java_ends():
+            with _environment(local=master.startswith("local")):
+                spark = _start(name, master, settings)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+
+
+@contextmanager
+def _one_line_if_java_ends() -> Iterator[None]:
+    from py4j.protocol import Py4JNetworkError
+
+    try:
+        yield
+    except (ConnectionError, Py4JNetworkError):
+        if _java_ended():
+            raise PipelineError(
+                "Java ended while Spark worked. If the system killed it for its memory, give it less (--memory) or the "
+                "machine more. What was committed stays: run it again."
+            ) from None
+        raise
+
+
+def _java_ended() -> bool:
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        # Its connections end a moment before it does.
+        return process is not None and process.wait(LAST_BREATH) is not None
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _cores() -> int:

@@ -53,3 +53,19 @@ def test_spark_runs_on_the_java_of_the_wheel_and_says_nothing(tmp_path: Path):
     assert done.stdout.splitlines() == [str(home), "3 UTC", "True"], done.stderr
     assert done.stderr == ""
     assert not list(tmp_path.glob("pgqueue-spark-*"))
+
+
+ENDED = """
+from pyspark import SparkContext
+from django_pgqueue.spark.session import session
+
+with session("ended", "local[1]", "512m", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}) as spark:
+    SparkContext._gateway.proc.kill()
+    spark.range(3).count()
+"""
+
+
+def test_a_java_that_was_killed_is_said_in_one_line():
+    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 1
+    assert "Java ended while Spark worked." in done.stderr.splitlines()[-1]
