@@ -86,7 +86,7 @@ def test_every_row_is_read_once_from_many_ranges(
     fill_archive(database, 5000)
     fill_archive(database, 3000, DAY + timedelta(days=1))
     expected = database.execute("SELECT count(*), sum(id)::bigint FROM pgqueue_archived_message").fetchone()
-    monkeypatch.setattr(ranges, "BLOCKS", 7)
+    monkeypatch.setattr(ranges, "RANGE_BYTES", 60_000)
     statements = [part.statements for part in asked(dsn, table="archive", partitions="5").partitions()]
     assert len(statements) == 5
     assert sum(map(len, statements)) > 10

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, TypeVar
 
 import psycopg
 
+from django_pgqueue.spark.export.archive import find_partitions
+
 from .tables import Table
 
-# About a quarter of a million rows, or 64 MB of pages: a second or so.
+# About a quarter of a million rows, or 64 MB: a second or so.
 ROWS = 200_000
-BLOCKS = 8192
+RANGE_BYTES = 64_000_000
 
 Part = TypeVar("Part")
 
@@ -26,28 +28,16 @@ class Range:
     rows: str = ""
 
 
-def by_block(
-    connection: psycopg.Connection[Any], table: Table, since: datetime | None, until: datetime | None
-) -> Iterator[Range]:
+def by_block(connection: psycopg.Connection[Any], since: datetime | None, until: datetime | None) -> Iterator[Range]:
     """Ranges of pages of the archive's partitions. Its rows never move, so that each is read once."""
-    partitions = connection.execute(
-        "SELECT c.oid::regclass::text, substring(c.relname FROM '_(\\d{8})$'),"
-        " pg_relation_size(c.oid) / current_setting('block_size')::integer"
-        " FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
-        " WHERE i.inhparent = %s::regclass ORDER BY c.relname",
-        [table.name],
-    )
-    for name, day, blocks in partitions.fetchall():
-        if day and outside(day, since, until):
-            continue
-        for start in range(0, blocks, BLOCKS):
-            end = min(start + BLOCKS, blocks)
-            yield Range(f"ctid >= '({start},0)' AND ctid < '({end},0)'", name)
+    for partition in find_partitions(connection):
+        if partition.day is None or not outside(partition.day, since, until):
+            yield from (Range(condition, partition.relation) for condition in partition.ranges(RANGE_BYTES))
 
 
-def outside(day: str, since: datetime | None, until: datetime | None) -> bool:
+def outside(day: date, since: datetime | None, until: datetime | None) -> bool:
     """Whether nothing of that day (UTC) can be in the time that is asked for."""
-    begin = datetime.strptime(day + "+0000", "%Y%m%d%z")
+    begin = datetime.combine(day, time.min, UTC)
     return (until is not None and begin >= until) or (since is not None and begin + timedelta(days=1) <= since)
 
 

@@ -41,7 +41,7 @@ class Reader(DataSourceReader):
             existing = types(connection, table.name)
             match options.table:
                 case "archive":
-                    ranges = list(by_block(connection, table, options.since, options.until))
+                    ranges = list(by_block(connection, options.since, options.until))
                 case "channel":
                     ranges = [Range("true")]
                 case _:
