@@ -14,6 +14,8 @@ from .session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .source import Source
+
 
 def add_lake(parser: ArgumentParser) -> None:
     """``args.lake``, a Path."""
@@ -29,7 +31,7 @@ def add_lake(parser: ArgumentParser) -> None:
 
 
 def add_source(parser: ArgumentParser) -> None:
-    """``args.source``, text for Source.parse; None: the environment's."""
+    """``args.source``, text; for `source_of` or `named_source`."""
     parser.add_argument(
         "--source",
         metavar="DSN",
@@ -37,6 +39,20 @@ def add_source(parser: ArgumentParser) -> None:
         "PGQUEUE_SOURCE, else PGHOST, PGSERVICE and so on). Others can see what is on a command line: a password is "
         "better in one of these variables or in a password file",
     )
+
+
+def source_of(args: Namespace) -> Source:
+    """The database that ``args.source``, else the environment, names. Raises PipelineError."""
+    from .source import Source
+
+    return Source.from_environment() if args.source is None else Source.parse(args.source)
+
+
+def named_source(args: Namespace) -> Source | None:
+    """The same for commands that do without: only ``args.source`` or PGQUEUE_SOURCE names a database."""
+    from .source import VARIABLE
+
+    return source_of(args) if args.source is not None or os.environ.get(VARIABLE) else None
 
 
 def add_engine(parser: ArgumentParser) -> None:

@@ -1,12 +1,20 @@
-"""The line that shows how far an export is, on a terminal."""
+"""The line on a terminal that shows how far a job is; on Spark, where its tasks count."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark import RDD
 
 EVERY = 0.5  # seconds
+TICK = 0.2  # seconds between two looks at what tasks have counted
+
+Result = TypeVar("Result")
 
 
 class Progress:
@@ -37,3 +45,28 @@ class Progress:
         if self._shows:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+def collect(
+    rows: RDD[Any], task: Callable[[Iterable[Any]], Result], count: Callable[[Result], int], progress: Progress
+) -> list[Result]:
+    """What ``task`` returns for each partition, with ``count`` of it shown meanwhile. If interrupted, stops them."""
+    context = rows.context
+    done, counted = context.accumulator(0), context.accumulator(0)
+
+    def counting(part: Iterable[Any]) -> Iterator[Result]:
+        result = task(part)
+        done.add(1)
+        counted.add(count(result))
+        yield result
+
+    with ThreadPoolExecutor(1, thread_name_prefix="progress") as pool:
+        results = pool.submit(rows.mapPartitions(counting).collect)
+        try:
+            while wait([results], TICK).not_done:
+                progress.set(done.value, counted.value)
+        except BaseException:
+            context.cancelAllJobs()
+            raise
+        progress.set(done.value, counted.value)
+        return results.result()

@@ -6,14 +6,13 @@ that wait there. Only --source or the variable PGQUEUE_SOURCE names one here.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from .arguments import add_engine, add_lake, add_source, engine
+from .arguments import add_engine, add_lake, add_source, engine, named_source
 
 if TYPE_CHECKING:
     from .lake import Lake
@@ -55,18 +54,17 @@ def days(text: str) -> int:
 
 
 def run(args: Namespace) -> int:
+    from .export.register import check_identity
     from .lake import Lake
-    from .source import VARIABLE, Source
     from .transforms.sla import parse_sla
     from .transforms.touched import find_touched
 
     began = time.monotonic()
     sla = parse_sla(args.sla)
-    given = args.source or os.environ.get(VARIABLE)
-    source = Source.parse(given) if given else None
+    source = named_source(args)
     lake = Lake.open(args.lake)
     if source:
-        _check_same(lake, source)
+        check_identity(lake, source.identity(), adopt=False)
     elif not args.all and not find_touched(lake).days:
         print("Nothing is new since the last rollup.")
         return 0
@@ -75,12 +73,6 @@ def run(args: Namespace) -> int:
         _load(args, lake, source)
     print(f"Done in {time.monotonic() - began:.1f} s.")
     return 0
-
-
-def _check_same(lake: Lake, source: Source) -> None:
-    from .export.register import check_identity
-
-    check_identity(lake, source.identity(), adopt=False)
 
 
 def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, timedelta]) -> None:

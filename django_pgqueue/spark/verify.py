@@ -5,14 +5,13 @@ With a source, named or in PGQUEUE_SOURCE, the days that the database still has 
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_lake, add_source
+from django_pgqueue.spark.arguments import add_lake, add_source, named_source
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.lake import File, Lake
@@ -39,7 +38,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.source import VARIABLE, Source
 
     lake = Lake.open(args.lake)
     lake.settle()
@@ -47,8 +45,7 @@ def run(args: Namespace) -> int:
     problems = list(find_problems(lake, committed, args.since))
     rows = sum(file.rows for file in committed.values())
     print(f"{len(committed):,} files, {rows:,} rows, {lake.head.number:,} commits.")
-    if args.source is not None or os.environ.get(VARIABLE):
-        source = Source.from_environment() if args.source is None else Source.parse(args.source)
+    if source := named_source(args):
         problems += compare(lake, source, args.since)
     for problem in problems:
         print(problem, file=sys.stderr)

@@ -9,7 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_engine, add_lake, add_source
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, source_of
 
 if TYPE_CHECKING:
     from .job import Summary
@@ -40,15 +40,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from django_pgqueue.spark.source import Source
-
     from .job import export
     from .options import Options
 
-    source = Source.from_environment() if args.source is None else Source.parse(args.source)
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
     options = Options(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
-    summary = export(source, args.lake, options)
+    summary = export(source_of(args), args.lake, options)
     print(told(summary))
     for line in (summary.warning, *summary.losses):
         if line:

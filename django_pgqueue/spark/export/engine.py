@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from django_pgqueue.spark.progress import Progress, collect
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
 
 from .options import Options
-from .progress import Progress
 from .task import Result, Task, perform
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 # So many ranges are read before Spark would be up.
 FEW = 6
-TICK = 0.2  # seconds between two looks at the progress
 
 
 def run(tasks: list[Task], source: Source, folder: str, progress: Progress, options: Options) -> list[Result]:
@@ -39,23 +39,9 @@ def run_here(task: Task, source: Source, folder: str, progress: Progress) -> Res
 def run_on_spark(
     tasks: list[Task], source: Source, folder: str, progress: Progress, context: SparkContext
 ) -> list[Result]:
-    done, rows = context.accumulator(0), context.accumulator(0)
-
     # The source is in the function: what `parallelize` is given goes through a file.
-    def counted(task: Task) -> Result:
-        result = perform(task, source, folder)
-        done.add(1)
-        rows.add(result.rows)
-        return result
+    def one(part: Iterable[Task]) -> Result:
+        [task] = part
+        return perform(task, source, folder)
 
-    job = context.parallelize(tasks, len(tasks)).map(counted)
-    with ThreadPoolExecutor(1, thread_name_prefix="export") as pool:
-        results = pool.submit(job.collect)
-        try:
-            while wait([results], TICK).not_done:
-                progress.set(done.value, rows.value)
-        except BaseException:
-            context.cancelAllJobs()
-            raise
-        progress.set(done.value, rows.value)
-        return results.result()
+    return collect(context.parallelize(tasks, len(tasks)), one, attrgetter("rows"), progress)

@@ -13,6 +13,7 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake, Staged
 from django_pgqueue.spark.lake.writing import Writing
+from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
 
 from . import register
@@ -22,7 +23,6 @@ from .engine import run
 from .horizon import Holder, find_holder
 from .options import Options
 from .plan import Plan, make_plan
-from .progress import Progress
 from .repair import days_that_differ
 from .task import Result, Written
 

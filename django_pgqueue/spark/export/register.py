@@ -26,8 +26,8 @@ def check_identity(lake: Lake, identity: tuple[str, str], *, adopt: bool) -> Non
     if any(known) and not same and not adopt:
         raise PipelineError(
             f"The lake in {lake.path} holds another database (oid and name {known[1]}, system {known[0]}) than this "
-            f"one ({identity[1]}, system {identity[0]}): give another lake, or --adopt if it is the same one after "
-            "pg_upgrade."
+            f"one ({identity[1]}, system {identity[0]}): give another lake, or export once with --adopt if it is "
+            "the same one after pg_upgrade."
         )
 
 
@@ -59,13 +59,14 @@ def check_remembered(connection: psycopg.Connection[Any], lake: Lake, *, adopt: 
 def report(source: Source, lake: Lake, *, new: bool) -> str:
     """Tell the database what the lake holds. Returns a warning, or nothing."""
     name, path, state = lake.description.name, str(lake.path), lake.state
+    exported = state["exported_xid"]
     try:
         with source.connect() as connection:
             user = connection.info.user
             if new:
                 # Retention would wait for ever for a lake that was here before.
                 connection.execute(FORGET, [path, name])
-            connection.execute(REPORT, [name, path, state["exported_xid"], json.dumps(state.get("rows", {}))])
+            [known] = connection.execute(REPORT, [name, path, exported, json.dumps(state.get("rows", {}))]).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
         return "The database has no table of lakes, so it does not know of this export: migrate it."
     except psycopg.errors.InsufficientPrivilege:
@@ -76,4 +77,9 @@ def report(source: Source, lake: Lake, *, new: bool) -> str:
     except (psycopg.Error, PipelineError) as error:
         told = " ".join(source.redact(str(error)).split())
         return f"The database could not be told of this export, the next one will: {told}"
+    if not known:
+        return (
+            f"The database remembers a later export to this lake than up to transaction {exported}: another copy of it "
+            "is written, too. Keep one."
+        )
     return ""

@@ -12,12 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark import arguments
-from django_pgqueue.spark.errors import PipelineError
 
 if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.source import Source
-
     from .tally import Tally
 
 
@@ -45,16 +41,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from django_pgqueue.spark.export.register import check_identity
     from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.source import Source
 
-    source = Source.from_environment() if args.source is None else Source.parse(args.source)
+    source = arguments.source_of(args)
     # Said before Spark is up.
     source.connect().close()
     lake = None
     if args.lake is not None:
         lake = Lake.open(args.lake)
-        same_database(lake, source)
+        check_identity(lake, source.identity(), adopt=False)
     with arguments.engine("redrive", args) as spark:
         from .job import put_back
         from .letters import dead_letters, dead_letters_of
@@ -68,17 +64,6 @@ def run(args: Namespace) -> int:
     for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1]):
         print(f"{count:,} refused: {reason}", file=sys.stderr)
     return 1 if tally.refused else 0
-
-
-def same_database(lake: Lake, source: Source) -> None:
-    """Raises PipelineError when the lake holds another database: its ids mean other letters here."""
-    known = (lake.description.system_identifier, lake.description.database)
-    here = source.identity()
-    if known[0] != here[0] or known[1].split()[:1] != here[1].split()[:1]:
-        raise PipelineError(
-            f"The lake in {lake.path} holds another database (oid and name {known[1]}) than this one ({here[1]}): "
-            "its ids belong to other dead letters here."
-        )
 
 
 def told(tally: Tally, *, dry_run: bool) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.export.progress import Progress
+from django_pgqueue.spark.progress import Progress, collect
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BATCH = 5_000
-TICK = 0.2  # seconds between two looks at the progress
 
 
 def redrive(
@@ -99,27 +98,12 @@ def batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
 
 
 def run(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
-    context = rows.context
-    done, count = context.accumulator(0), context.accumulator(0)
-
-    def counted(part: Iterable[Any]) -> Iterator[Tally]:
-        tally = task(part)
-        done.add(1)
-        count.add(tally.selected)
-        yield tally
-
-    total = Tally()
     progress = Progress(rows.getNumPartitions())
-    with ThreadPoolExecutor(1, thread_name_prefix="redrive") as pool:
-        results = pool.submit(rows.mapPartitions(counted).collect)
-        try:
-            while wait([results], TICK).not_done:
-                progress.set(done.value, count.value)
-        except BaseException:
-            context.cancelAllJobs()
-            raise
-        finally:
-            progress.end()
-        for tally in results.result():
-            total.add(tally)
+    try:
+        tallies = collect(rows, task, attrgetter("selected"), progress)
+    finally:
+        progress.end()
+    total = Tally()
+    for tally in tallies:
+        total.add(tally)
     return total

@@ -202,9 +202,10 @@ def test_the_letters_of_a_lake_are_those_of_its_database(
     keys = ids(database)
     made = make_lake(lake, dead_letter=[row(id=key, reason="failed") for key in [*keys, 9_999_999]])
     arguments = ["--source", dsn, "--lake", str(lake), "--where", "reason = 'failed'"]
+    system, name = source.identity()
+    made.describe(system_identifier=system, database="1 another")
     with pytest.raises(PipelineError, match="holds another database"):
         command(*arguments)
-    system, name = source.identity()
     made.describe(system_identifier=system, database=name, without=("payload",))
     assert command(*arguments) == 0
     assert lives(database) == keys
