@@ -28,6 +28,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_stream_extend", 1),
         InstallFunction("pgqueue_stream_lost", 1),
         InstallFunction("pgqueue_stream_open", 1),
+        InstallFunction("pgqueue_stream_parts", 1),
         InstallFunction("pgqueue_stream_release", 1),
         InstallFunction("pgqueue_stream_settle", 1),
         InstallFunction("pgqueue_take_channel", 1),

@@ -23,16 +23,7 @@ BEGIN
     END IF;
     held := 0;
     lost := 0;
-    FOR v_part IN
-        SELECT array_agg(n.message_id ORDER BY n.message_id) AS ids, array_agg(n.token ORDER BY n.message_id) AS tokens
-        FROM (
-            SELECT c.message_id, c.token, (row_number() OVER (ORDER BY c.message_id) - 1) / 1000 AS part
-            FROM pgqueue_stream_claim AS c
-            WHERE c.stream = p_name AND c.batch > v_from
-        ) AS n
-        GROUP BY n.part
-        ORDER BY n.part
-    LOOP
+    FOR v_part IN SELECT p.ids, p.tokens FROM pgqueue_stream_parts(p_name, v_from, 9223372036854775807) AS p LOOP
         v_kept := ARRAY(SELECT h.id FROM pgqueue_heartbeat(v_part.ids, v_part.tokens, p_lease, p_skip_lost => true) AS h);
         held := held + cardinality(v_kept);
         IF cardinality(v_kept) < cardinality(v_part.ids) THEN

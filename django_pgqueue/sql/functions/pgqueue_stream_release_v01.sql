@@ -17,16 +17,7 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM pgqueue_stream_lost(p_name);
     END IF;
-    FOR v_part IN
-        SELECT array_agg(n.message_id ORDER BY n.message_id) AS ids, array_agg(n.token ORDER BY n.message_id) AS tokens
-        FROM (
-            SELECT c.message_id, c.token, (row_number() OVER (ORDER BY c.message_id) - 1) / 1000 AS part
-            FROM pgqueue_stream_claim AS c
-            WHERE c.stream = p_name
-        ) AS n
-        GROUP BY n.part
-        ORDER BY n.part
-    LOOP
+    FOR v_part IN SELECT p.ids, p.tokens FROM pgqueue_stream_parts(p_name, -1, 9223372036854775807) AS p LOOP
         v_count := v_count + (
             SELECT count(*) FROM pgqueue_defer(v_part.ids, v_part.tokens, p_skip_lost => true) AS d WHERE d.outcome = 'deferred');
     END LOOP;

@@ -19,16 +19,7 @@ DECLARE
 BEGIN
     settled := 0;
     lost := 0;
-    FOR v_part IN
-        SELECT array_agg(n.message_id ORDER BY n.message_id) AS ids, array_agg(n.token ORDER BY n.message_id) AS tokens
-        FROM (
-            SELECT c.message_id, c.token, (row_number() OVER (ORDER BY c.message_id) - 1) / 1000 AS part
-            FROM pgqueue_stream_claim AS c
-            WHERE c.stream = p_name AND c.batch > v_from AND c.batch <= p_upto
-        ) AS n
-        GROUP BY n.part
-        ORDER BY n.part
-    LOOP
+    FOR v_part IN SELECT p.ids, p.tokens FROM pgqueue_stream_parts(p_name, v_from, p_upto) AS p LOOP
         SELECT count(*) INTO v_done FROM pgqueue_complete(v_part.ids, v_part.tokens, p_skip_lost => true);
         settled := settled + v_done;
         lost := lost + cardinality(v_part.ids) - v_done;
