@@ -22,7 +22,7 @@ LEVELS = {
 
 
 class GrainFilter(OneOfFilter):
-    title = _("per")
+    title = _("grain")
     parameter_name = "grain"
     default = QueueMetric.Grain.HOUR
 
@@ -36,7 +36,7 @@ class GrainFilter(OneOfFilter):
 class LevelFilter(OneOfFilter):
     """Rows of one level: those of a queue are not the sum of what its channels show."""
 
-    title = _("of each")
+    title = _("level")
     parameter_name = "level"
     default = "queue"
 
@@ -89,7 +89,7 @@ class QueueMetricAdmin(ReadOnlyAdmin):
     ordering = ["-bucket_at", "queue", "channel", "handler"]
     sortable_by = ["bucket_at"]
     fieldsets = [
-        (None, {"fields": ["grain", "bucket_at", "queue", "channel", "handler"]}),
+        (None, {"fields": ["grain", "bucket_at", "queue_shown", "channel_shown", "handler_shown"]}),
         (_("Messages"), {"fields": ["enqueued", "completed", "popped", "purged", "cancelled", "dead", "dead_reasons"]}),
         (_("Attempts"), {"fields": ["attempts", "retries", "retries_reasons", "retry_time"]}),
         (_("Times (half of the messages, 95 %, 99 %)"), {"fields": ["wait", "run", "total", "run_time", "share"]}),

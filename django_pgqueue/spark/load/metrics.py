@@ -21,7 +21,8 @@ TABLE = "pgqueue_queue_metric"
 COLUMNS = [column.name for column in schema.TABLES["metrics"]]
 MAPS = {n for n, column in enumerate(schema.TABLES["metrics"]) if column.type == schema.COUNTS}
 REMOVE = "DELETE FROM pgqueue_queue_metric WHERE grain = %s AND bucket_at >= %s AND bucket_at < %s"
-EXPIRE = "DELETE FROM pgqueue_queue_metric WHERE bucket_at < %s"
+# All grains by name: the index begins with them.
+EXPIRE = "DELETE FROM pgqueue_queue_metric WHERE grain IN ('minute', 'hour', 'day') AND bucket_at < %s"
 ONE_DAY = timedelta(days=1)
 
 
