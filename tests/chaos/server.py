@@ -65,9 +65,6 @@ class Server:
         with self.connect() as session:
             session.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             session.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
-            # PostgreSQL copies a sequence as if the values that it logged ahead in the template were logged here: a
-            # crash before the next checkpoint would give up to 32 of them again.
-            session.execute("CHECKPOINT")
         return self.url(name)
 
     def kill(self, *, all_of_it: bool) -> None:

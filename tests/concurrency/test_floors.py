@@ -273,3 +273,28 @@ def test_a_restored_dump_works_in_a_cluster_with_smaller_transaction_ids(session
         assert len(drain(session)) == 2
     finally:
         session.execute("UPDATE pgqueue_floor SET arrival_xid = '0', next_xid = '0', late_xids = '{}'")
+
+
+def test_lanes_of_a_sequence_that_went_back(session: Session) -> None:
+    """A crash takes up to 32 values back from the sequences of a database that was made from a template."""
+    for name in "ab":
+        make_channel(session, name)
+    enqueue_many(session, "ab" * 20)
+    assert len(drain(session, 1)) == 40
+    tick(session, 3)
+    session.execute("SELECT setval('pgqueue_lane_seq', last_value - 32) FROM pgqueue_lane_seq")
+    enqueue_many(session, "ab" * 10)
+    tick(session, 3)
+
+    assert len(drain(session)) == 20
+
+
+def test_floors_are_counted_without_a_sequence(session: Session) -> None:
+    sequences = "SELECT pg_get_serial_sequence('pgqueue_floor', 'id')"
+    newest = "SELECT max(id) FROM pgqueue_floor"
+    before = one(session, newest)
+    tick(session, 3)
+
+    assert one(session, sequences) is None
+    assert one(session, newest) == before + 3
+    assert one(session, "SELECT count(*) FROM pgqueue_floor") <= 12

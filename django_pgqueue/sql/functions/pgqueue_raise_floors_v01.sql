@@ -33,6 +33,7 @@ BEGIN
     v_running := ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x < v_old.next_xid);
     v_held := pgqueue_lane_is_held(v_running);
     v_xid := v_old.next_xid;
+    -- It may fall: a sequence may go back (see pgqueue_floor), and new lanes stand below the old floor then.
     v_seq := CASE WHEN v_held THEN v_old.lane_seq ELSE v_old.next_lane_seq END;
     -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
     v_parked := CASE WHEN v_held THEN v_old.parked_from ELSE v_old.ticked_at - interval '10 seconds' END;
@@ -57,10 +58,10 @@ BEGIN
             WHERE a.queue = v_queue AND a.lazy = ANY ('{f,t}') AND a.xid = ANY (v_old.late_xids));
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
-    INSERT INTO pgqueue_floor (ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
+    INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
     VALUES (
-        v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
+        v_old.id + 1, v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
         greatest(v_parked, v_old.parked_from), v_bound, v_next_seq);
-    DELETE FROM pgqueue_floor AS f WHERE f.id < (SELECT max(n.id) - 10 FROM pgqueue_floor AS n);
+    DELETE FROM pgqueue_floor AS f WHERE f.id < v_old.id - 9;
 END;
 $$;
