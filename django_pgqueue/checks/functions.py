@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.core.checks import CheckMessage, Error
 
 from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
 
 SQL = """
-SELECT p.proname::text, array_agg(p.prosrc)
+SELECT p.proname::text, array_agg(p.prosrc), bool_and(p.prosecdef),
+    bool_or(has_function_privilege('public', p.oid, 'EXECUTE')),
+    min((SELECT c FROM unnest(p.proconfig) AS c WHERE c LIKE 'search_path=%%, pg_temp')), current_schema()::text
 FROM pg_proc AS p
 WHERE p.proname = ANY (%s::text[]) AND pg_function_is_visible(p.oid)
 GROUP BY p.proname
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Whose rights a function runs with, who may run it, and what it finds by a plain name."""
+
+    is_definer: bool
+    is_public: bool
+    search_path: str | None
+    schema: str
+
+    def are_those_of(self, name: str, version: int) -> bool:
+        wanted = files.is_definer(name, version)
+        return not self.is_public and self.is_definer == wanted and (bool(self.search_path) or not wanted)
+
+
 def check(database: str) -> list[CheckMessage]:
     versions = files.latest_functions()
-    installed: dict[str, list[str]] = dict(call(database, SQL, (list(versions),)))
+    installed = {name: (bodies, Rights(*rights)) for name, bodies, *rights in call(database, SQL, (list(versions),))}
     messages: list[CheckMessage] = []
     for name, version in versions.items():
         path = files.HERE / "functions" / f"{name}_v{version:02}.sql"
-        match installed.get(name):
+        bodies, rights = installed.get(name, (None, None))
+        match bodies:
             case None:
                 messages.append(
                     Error(
                         f"Function {name} is missing in database {database!r}, or outside of the search_path.",
-                        hint=f"Install it: manage.py dbshell --database {database} < {path}",
+                        hint=f"Install it: manage.py dbshell --database {database} < {path}. Then check again.",
                         id="pgqueue.E011",
                     )
                 )
@@ -35,11 +54,13 @@ def check(database: str) -> list[CheckMessage]:
                     Error(
                         f"Function {name} in database {database!r} is not version {version} of this release.",
                         hint="Install the release's version: sed 's/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/' "
-                        f"{path} | manage.py dbshell --database {database}",
+                        f"{path} | manage.py dbshell --database {database}. Then check again.",
                         id="pgqueue.E012",
                     )
                 )
-            case [_, _, *_] as bodies:
+            case [_] if rights and not rights.are_those_of(name, version):
+                messages.append(unsealed(name, version, rights, database))
+            case [_, _, *_]:
                 messages.append(
                     Error(
                         f"Function {name} is there {len(bodies)} times in database {database!r}, with different "
@@ -49,3 +70,17 @@ def check(database: str) -> list[CheckMessage]:
                     )
                 )
     return messages
+
+
+def unsealed(name: str, version: int, rights: Rights, database: str) -> CheckMessage:
+    repair = f"REVOKE ALL ON FUNCTION {name} FROM PUBLIC"
+    if files.is_definer(name, version):
+        repair += f"; ALTER FUNCTION {name} SECURITY DEFINER SET search_path = {rights.schema}, pg_temp"
+    else:
+        repair += f"; ALTER FUNCTION {name} SECURITY INVOKER"
+    return Error(
+        f"Function {name} in database {database!r} has not the rights of this release: everybody may run it, it runs "
+        "with other rights, or with the search_path of its caller.",
+        hint=f"As the owner: {repair}. Then grant it again: manage.py queuegrants.",
+        id="pgqueue.E018",
+    )

@@ -27,10 +27,14 @@ FROM pg_class AS c
 WHERE c.relname LIKE 'pgqueue\\_%%' AND c.relkind IN ('r', 'S') AND pg_table_is_visible(c.oid)
 ORDER BY c.relname
 """
+OPEN_SCHEMA = """
+SELECT quote_ident(n.nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass('pgqueue_message') AND has_schema_privilege('public', n.oid, 'CREATE')
+"""
 
 
 def check(database: str) -> list[CheckMessage]:
-    return [*check_partitions(database), *check_storage(database)]
+    return [*check_partitions(database), *check_storage(database), *check_schema(database)]
 
 
 def check_partitions(database: str) -> list[CheckMessage]:
@@ -70,3 +74,15 @@ def check_storage(database: str) -> list[CheckMessage]:
             )
         )
     return messages
+
+
+def check_schema(database: str) -> list[CheckMessage]:
+    return [
+        Caution(
+            f"Everybody may create objects in the schema {schema} of database {database!r}, where the functions of the "
+            "queue look for tables, functions and operators: whoever can connect can run code as their owner.",
+            hint=f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC (as new clusters do since PostgreSQL 15).",
+            id="pgqueue.W018",
+        )
+        for (schema,) in call(database, OPEN_SCHEMA)
+    ]

@@ -28,3 +28,8 @@ def body(name: str, version: int) -> str:
     if match is None:
         raise ValueError(f"{name}_v{version:02}.sql has no body between AS $$ and $$;")
     return match[1]
+
+
+def is_definer(name: str, version: int) -> bool:
+    """Whether the function runs with the rights of its owner."""
+    return "\nSECURITY DEFINER\n" in read("functions", name, version)

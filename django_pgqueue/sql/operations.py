@@ -11,6 +11,28 @@ from django.db.migrations.state import ProjectState
 
 from django_pgqueue.sql import files
 
+# A function that is dropped takes its grants along.
+REMEMBER = """
+DO $$ BEGIN PERFORM set_config('pgqueue.grantees', coalesce((
+    SELECT string_agg(a.grantee::regrole::text, ', ')
+    FROM pg_proc AS p, aclexplode(p.proacl) AS a
+    WHERE p.oid = to_regproc('{name}') AND a.grantee NOT IN (0, p.proowner)), ''), true);
+END $$
+"""
+# What runs with the rights of its owner must find the objects of the owner, whatever is in the caller's search_path.
+# pg_temp is the first place to look unless it is named; pg_catalog is before all. Tables are made in the first named.
+SEAL = """
+DO $$ BEGIN
+    IF (SELECT p.prosecdef FROM pg_proc AS p WHERE p.oid = '{name}'::regproc) THEN
+        EXECUTE format('ALTER FUNCTION {name} SET search_path = %I, pg_temp', current_schema());
+    END IF;
+    REVOKE ALL ON FUNCTION {name} FROM PUBLIC;
+    IF current_setting('pgqueue.grantees') <> '' THEN
+        EXECUTE 'GRANT EXECUTE ON FUNCTION {name} TO ' || current_setting('pgqueue.grantees');
+    END IF;
+END $$
+"""
+
 
 class InstallFunction(Operation):
     """Installs ``sql/functions/<name>_vNN.sql``. Reversed, the version before comes back; version 1 is dropped."""
@@ -96,12 +118,17 @@ def allowed(schema_editor: BaseDatabaseSchemaEditor, app_label: str) -> bool:
 
 
 def install(schema_editor: BaseDatabaseSchemaEditor, name: str, version: int) -> None:
-    """Replace the function, whatever its signature was. SQL bodies may name functions that come later."""
+    """Replace the function, whatever its signature was. SQL bodies may name functions that come later.
+
+    Who was granted the function before may still run it; nobody else may.
+    """
     text = files.read("functions", name, version)
     schema_editor.execute("SET LOCAL check_function_bodies = off", params=None)
+    schema_editor.execute(REMEMBER.format(name=name), params=None)
     if "RETURNS trigger" in text:
         # A trigger hangs on it, so it cannot be dropped; its signature never changes.
         text = text.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
     else:
         schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}", params=None)
     schema_editor.execute(text, params=None)
+    schema_editor.execute(SEAL.format(name=name), params=None)

@@ -297,6 +297,43 @@ def test_a_second_function_of_the_same_name() -> None:
     assert list(of_database()) == ["pgqueue.E013"]
 
 
+def repair(found: dict[str, CheckMessage]) -> None:
+    """Do as the hint says."""
+    assert list(found) == ["pgqueue.E018"]
+    statements = re.findall(r"((?:REVOKE|ALTER)[^;]+?)(?:; |\. Then)", found["pgqueue.E018"].hint)
+    assert len(statements) == 2
+    for statement in statements:
+        sql(statement)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change",
+    [
+        "GRANT EXECUTE ON FUNCTION {} TO PUBLIC",
+        "ALTER FUNCTION {} SECURITY INVOKER",
+        "ALTER FUNCTION {} RESET search_path",
+        "ALTER FUNCTION {} SET search_path = pg_temp, public",
+    ],
+)
+def test_a_function_with_other_rights_than_it_shall_have(change: str) -> None:
+    sql(change.format("pgqueue_complete"))
+    repair(of_database())
+    assert of_database() == {}
+
+
+@pytest.mark.django_db
+def test_an_internal_function_that_everybody_may_run_with_the_rights_of_its_owner() -> None:
+    sql("ALTER FUNCTION pgqueue_archive SECURITY DEFINER")
+    assert list(of_database()) == ["pgqueue.E018"]
+
+
+@pytest.mark.django_db
+def test_a_schema_in_which_everybody_may_create() -> None:
+    sql("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    assert list(of_database()) == ["pgqueue.W018"]
+
+
 @pytest.mark.parametrize("name", ["pgqueue_peek", "pgqueue_message_arrived"])
 @pytest.mark.django_db
 def test_the_hint_for_a_changed_function_repairs_it(name: str) -> None:
@@ -306,6 +343,7 @@ def test_the_hint_for_a_changed_function_repairs_it(name: str) -> None:
     sql(replace.replace("AS $$\n", "AS $$\n-- hot fix\n"))
     assert "sed 's/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/'" in of_database()["pgqueue.E012"].hint
     sql(replace)
+    repair(of_database())
     assert of_database() == {}
 
 

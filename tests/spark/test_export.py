@@ -437,7 +437,7 @@ def test_a_role_that_may_only_read_exports_and_warns(dsn: str, source: Source, d
     summary = export(reader, lake)
 
     assert ids(lake) == expected(database)
-    assert "The role may not write to pgqueue_lake" in summary.warning
+    assert "may not run pgqueue_lake_exported" in summary.warning
 
 
 def test_a_role_that_may_not_read_the_partitions_is_told_what_to_grant(

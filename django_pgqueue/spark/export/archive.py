@@ -106,8 +106,8 @@ def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
     for oid, relation, name, filenode, blocks, size, readable in connection.execute(PARTITIONS):
         if not readable:
             raise PipelineError(
-                f"The role {connection.info.user} may not read {relation}: grant it pg_read_all_data, or SELECT on the "
-                "partitions, also on those to come (ALTER DEFAULT PRIVILEGES)."
+                f"The role {connection.info.user} may not read {relation}: grant it pg_read_all_data, or run "
+                f"manage.py queuegrants pipeline --role {connection.info.user} --apply."
             )
         found.append(Partition(oid, relation, _day(name), filenode, blocks, size))
     return found

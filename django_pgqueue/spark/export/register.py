@@ -71,8 +71,8 @@ def report(source: Source, lake: Lake, *, new: bool) -> str:
         return "The database has no table of lakes, so it does not know of this export: migrate it."
     except psycopg.errors.InsufficientPrivilege:
         return (
-            "The role may not write to pgqueue_lake, so the database does not know of this export: GRANT SELECT, "
-            f"INSERT, UPDATE, DELETE ON pgqueue_lake TO {user}."
+            f"The role {user} may not run pgqueue_lake_exported, so the database does not know of this export: "
+            f"manage.py queuegrants pipeline --role {user} --apply."
         )
     except (psycopg.Error, PipelineError) as error:
         told = " ".join(source.redact(str(error)).split())

@@ -6,6 +6,7 @@
 CREATE FUNCTION pgqueue_cancel(p_ids bigint[], p_reason text DEFAULT '')
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -4,6 +4,7 @@
 CREATE FUNCTION pgqueue_channel_changed()
 RETURNS trigger
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
     v_changed bigint[];

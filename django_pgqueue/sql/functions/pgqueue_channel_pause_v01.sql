@@ -3,6 +3,7 @@
 CREATE FUNCTION pgqueue_channel_pause(p_name text, p_queue text DEFAULT 'default', p_reason text DEFAULT '')
 RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 BEGIN
     UPDATE pgqueue_channel AS c SET paused_at = coalesce(c.paused_at, clock_timestamp()), pause_reason = coalesce(p_reason, '')

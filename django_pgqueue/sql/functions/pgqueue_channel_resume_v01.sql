@@ -3,6 +3,7 @@
 CREATE FUNCTION pgqueue_channel_resume(p_name text, p_queue text DEFAULT 'default')
 RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 BEGIN
     UPDATE pgqueue_channel AS c SET paused_at = NULL, pause_reason = '' WHERE c.queue = p_queue AND c.name = p_name;

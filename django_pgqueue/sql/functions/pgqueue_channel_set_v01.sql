@@ -4,6 +4,7 @@
 CREATE FUNCTION pgqueue_channel_set(p_name text, p_queue text DEFAULT 'default', p_limits jsonb DEFAULT '{}')
 RETURNS bigint
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
     v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight'];

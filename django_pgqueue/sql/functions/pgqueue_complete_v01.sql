@@ -12,6 +12,7 @@ CREATE FUNCTION pgqueue_complete(
 )
 RETURNS SETOF bigint
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -16,6 +16,7 @@ CREATE FUNCTION pgqueue_defer(
 )
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -27,6 +27,7 @@ RETURNS TABLE (
     context jsonb
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -21,6 +21,7 @@ CREATE FUNCTION pgqueue_enqueue_many(
 )
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

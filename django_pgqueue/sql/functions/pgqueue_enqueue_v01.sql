@@ -23,6 +23,7 @@ CREATE FUNCTION pgqueue_enqueue(
     OUT outcome text
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 #variable_conflict use_column
 DECLARE

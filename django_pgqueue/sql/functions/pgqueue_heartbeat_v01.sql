@@ -10,6 +10,7 @@ CREATE FUNCTION pgqueue_heartbeat(
 )
 RETURNS TABLE (id bigint, cancelled boolean)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

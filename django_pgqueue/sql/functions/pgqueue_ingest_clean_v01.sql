@@ -5,6 +5,7 @@
 CREATE FUNCTION pgqueue_ingest_clean(p_job text DEFAULT NULL, p_stale interval DEFAULT '2 days')
 RETURNS integer
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();

@@ -6,8 +6,11 @@
 CREATE FUNCTION pgqueue_ingest_open(p_job text, p_batch bigint DEFAULT 0, p_defaults jsonb DEFAULT '{}')
 RETURNS bigint
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
+    -- Who called: within this function current_user is its owner.
+    v_caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
     v_id bigint;
     v_default record;
 BEGIN
@@ -44,6 +47,9 @@ BEGIN
     FOR v_default IN SELECT d.key, d.value FROM jsonb_each_text(p_defaults) AS d LOOP
         EXECUTE format('ALTER TABLE pgqueue_stage_%s ALTER COLUMN %I SET DEFAULT %L', v_id, v_default.key, v_default.value);
     END LOOP;
+    IF v_caller <> current_user THEN
+        EXECUTE format('GRANT INSERT ON pgqueue_stage_%s TO %I', v_id, v_caller);
+    END IF;
     RETURN v_id;
 END;
 $$;

@@ -17,6 +17,7 @@ CREATE FUNCTION pgqueue_ingest(
     OUT dropped bigint
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -4,6 +4,7 @@
 CREATE FUNCTION pgqueue_lake_exported(p_name text, p_path text, p_exported_xid bigint, p_rows jsonb)
 RETURNS boolean
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();

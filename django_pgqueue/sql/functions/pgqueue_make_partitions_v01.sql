@@ -1,6 +1,7 @@
 -- Makes the archive's partitions, a day each (UTC), from today to p_days ahead.
 -- Caller: the migration, pgqueue_prune. Returns how many are new. Locks: SHARE UPDATE EXCLUSIVE of the archive, only when a partition is
 --   missing: no settlement waits for it.
+-- Who may read the archive may read the partition, also by its own name, as the export does.
 CREATE FUNCTION pgqueue_make_partitions(p_days integer DEFAULT 7)
 RETURNS integer
 LANGUAGE plpgsql
@@ -8,6 +9,7 @@ AS $$
 DECLARE
     v_day date;
     v_name text;
+    v_reader text;
     v_count integer := 0;
     v_timeout text := current_setting('lock_timeout');
 BEGIN
@@ -22,6 +24,12 @@ BEGIN
             EXECUTE format(
                 'ALTER TABLE pgqueue_archived_message ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                 v_name, v_day::timestamp AT TIME ZONE 'UTC', (v_day + 1)::timestamp AT TIME ZONE 'UTC');
+            FOR v_reader IN
+                SELECT a.grantee::regrole FROM pg_class AS c, aclexplode(c.relacl) AS a
+                WHERE c.oid = 'pgqueue_archived_message'::regclass AND a.privilege_type = 'SELECT' AND a.grantee NOT IN (0, c.relowner)
+            LOOP
+                EXECUTE format('GRANT SELECT ON %I TO %s', v_name, v_reader);
+            END LOOP;
             PERFORM set_config('lock_timeout', v_timeout, true);
             v_count := v_count + 1;
         END IF;

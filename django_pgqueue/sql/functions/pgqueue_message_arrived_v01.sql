@@ -4,6 +4,7 @@
 CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET jit = off
 AS $$

@@ -15,6 +15,7 @@ RETURNS TABLE (
 )
 LANGUAGE sql
 STABLE
+SECURITY DEFINER
 AS $$
 WITH live AS (
     SELECT m.channel_id,

@@ -3,6 +3,7 @@
 CREATE FUNCTION pgqueue_next_due(p_queues text[])
 RETURNS interval
 LANGUAGE sql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -20,6 +20,7 @@ RETURNS TABLE (
     context jsonb
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 #variable_conflict use_column
 DECLARE

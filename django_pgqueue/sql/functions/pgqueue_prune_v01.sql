@@ -16,6 +16,7 @@ RETURNS TABLE (
     partitions_kept integer
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
     v_exported_xid xid8;

@@ -3,6 +3,7 @@
 CREATE FUNCTION pgqueue_purge(p_channel text, p_queue text DEFAULT 'default', p_limit integer DEFAULT 10000)
 RETURNS integer
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
     v_channel_id bigint;

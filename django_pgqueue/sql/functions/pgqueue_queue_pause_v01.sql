@@ -3,6 +3,7 @@
 CREATE FUNCTION pgqueue_queue_pause(p_queue text DEFAULT 'default', p_reason text DEFAULT '')
 RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 BEGIN
     PERFORM pgqueue_missing_queue(p_queue);

@@ -11,6 +11,7 @@ CREATE FUNCTION pgqueue_redrive(
 )
 RETURNS TABLE (old_id bigint, new_id bigint)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -3,6 +3,7 @@
 CREATE FUNCTION pgqueue_schedule_changed()
 RETURNS trigger
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 BEGIN
     NEW.next_fire_at := NULL;

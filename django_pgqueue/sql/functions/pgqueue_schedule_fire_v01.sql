@@ -17,6 +17,7 @@ CREATE FUNCTION pgqueue_schedule_fire(
 )
 RETURNS TABLE (tick_at timestamptz, message_id bigint, outcome text, error text)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET lock_timeout = 200
 AS $$
 #variable_conflict use_column

@@ -3,6 +3,7 @@
 CREATE FUNCTION pgqueue_schedule_prune(p_retention interval DEFAULT '7 days')
 RETURNS integer
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
     v_deleted integer;

@@ -12,6 +12,7 @@ CREATE FUNCTION pgqueue_schedule_run(
     OUT outcome text
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -18,6 +18,7 @@ CREATE FUNCTION pgqueue_stream_claim(
     OUT lost integer
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

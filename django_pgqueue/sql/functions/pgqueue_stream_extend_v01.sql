@@ -6,6 +6,7 @@ CREATE FUNCTION pgqueue_stream_extend(
     p_name text, p_owner uuid, p_lease interval DEFAULT '10 minutes', OUT held integer, OUT lost integer
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -10,6 +10,7 @@ CREATE FUNCTION pgqueue_stream_open(
     OUT settled bigint
 )
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -4,6 +4,7 @@
 CREATE FUNCTION pgqueue_stream_release(p_name text)
 RETURNS integer
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off

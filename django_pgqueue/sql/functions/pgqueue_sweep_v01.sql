@@ -5,6 +5,7 @@
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
 RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

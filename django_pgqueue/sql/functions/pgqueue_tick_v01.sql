@@ -4,6 +4,7 @@
 CREATE FUNCTION pgqueue_tick(p_limit integer DEFAULT 1000)
 RETURNS integer
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -4,6 +4,7 @@
 CREATE FUNCTION pgqueue_wait(p_worker text, p_queues text[], p_for interval)
 RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 BEGIN
     DELETE FROM pgqueue_waiter AS w

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error, connections
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql import grants
+from django_pgqueue.sql.grants import Place
+from django_pgqueue.sql.roles import KINDS, Kind
+
+
+class Command(BaseCommand):
+    help = (
+        "Prints what a role of the database must be granted to be a producer, a worker, an operator, a reader or the "
+        "pipeline of the queue; or grants it, or says what is missing. Run it as the owner of the tables."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("kind", choices=list(KINDS), help="what the role shall be able to do")
+        parser.add_argument("--role", required=True, help="the role; it must exist")
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--apply", action="store_true", help="run the statements, in one transaction")
+        what.add_argument(
+            "--check", action="store_true", help="only say what the role lacks, and for what; status 1 if anything"
+        )
+        parser.add_argument("--revoke", action="store_true", help="the statements that take it away again")
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+
+    def handle(
+        self, *, kind: str, role: str, apply: bool, check: bool, revoke: bool, database: str | None, **options: Any
+    ) -> None:
+        if check and revoke:
+            raise CommandError("--check asks what is missing: it does not go with --revoke.")
+        using = alias(database)
+        if using not in connections:
+            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        try:
+            place, is_above = self.look(role, using)
+            if check:
+                self.check_rights(KINDS[kind], role, place, using, is_above=is_above)
+                return
+            statements = list((grants.revoke if revoke else grants.grant)(KINDS[kind], role, place))
+            if not apply:
+                self.stdout.write("".join(f"{statement};\n" for statement in statements), ending="")
+                return
+            with connections[using].schema_editor(atomic=True) as editor:
+                for statement in statements:
+                    editor.execute(statement, params=None)
+            self.confirm(KINDS[kind], role, place, using, revoked=revoke)
+        except Error as error:
+            raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
+
+    def look(self, role: str, using: str) -> tuple[Place, bool]:
+        place = grants.find_place(using)
+        if place is None:
+            raise CommandError(f"The tables of the queue are not in the database {using!r}: run migrate first.")
+        is_above = grants.is_above_grants(using, role)
+        if is_above is None:
+            raise CommandError(f"There is no role {role!r}. Create it: CREATE ROLE {grants.quoted(role)} LOGIN")
+        return place, is_above
+
+    def check_rights(self, kind: Kind, role: str, place: Place, using: str, *, is_above: bool) -> None:
+        if is_above:
+            self.stdout.write(f"{role!r} is a superuser or owns the tables: nothing is refused to it.")
+            return
+        missing = list(grants.missing(kind, role, place, using))
+        for item in missing:
+            self.stdout.write(f"missing: {item.right} (to {item.purpose})")
+        for right in grants.surplus(kind, role, using):
+            self.stdout.write(f"more than a {kind.name} needs: {right}")
+        if missing:
+            raise CommandError(
+                f"{role!r} lacks {len(missing)} right(s) of a {kind.name}: manage.py queuegrants {kind.name} --role "
+                f"{role} --apply"
+            )
+        self.stdout.write(f"{role!r} has all rights of a {kind.name}.")
+
+    def confirm(self, kind: Kind, role: str, place: Place, using: str, *, revoked: bool) -> None:
+        """PostgreSQL only warns when the grantor may not grant."""
+        if revoked:
+            self.stdout.write(f"{role!r} is no {kind.name} any more. What it has as another kind, grant again.")
+            return
+        missing = [item.right for item in grants.missing(kind, role, place, using)]
+        if missing:
+            raise CommandError(f"These were not granted; run it as the owner of the tables: {', '.join(missing)}")
+        self.stdout.write(f"{role!r} is a {kind.name} now.")

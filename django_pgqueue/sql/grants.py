@@ -1,0 +1,143 @@
+"""GRANT and REVOKE statements for a kind of client, and what a role lacks or has too much of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from django_pgqueue.sql.call import call
+from django_pgqueue.sql.roles import READ, TABLES, Kind, Right
+
+PLACE = """
+SELECT n.nspname::text, ARRAY(
+    SELECT p.relname::text FROM pg_inherits AS i JOIN pg_class AS p ON p.oid = i.inhrelid
+    WHERE i.inhparent = c.oid ORDER BY p.relname)
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass('pgqueue_archived_message')
+"""
+ROLE = """
+SELECT r.rolsuper OR pg_has_role(r.oid, c.relowner, 'MEMBER')
+FROM pg_roles AS r, pg_class AS c
+WHERE r.rolname = %s::text AND c.oid = 'pgqueue_message'::regclass
+"""
+UNUSABLE = "SELECT true WHERE NOT has_schema_privilege(%s::text, %s::text, 'USAGE')"
+UNRUNNABLE = """
+SELECT u.name FROM unnest(%s::text[]) AS u (name)
+WHERE NOT coalesce(has_function_privilege(%s::text, to_regproc(u.name)::oid, 'EXECUTE'), false)
+"""
+WHOLE = """
+SELECT has_table_privilege(%s::text, 'pgqueue_' || u.name, u.privilege)
+FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS u (name, privilege, place) ORDER BY u.place
+"""
+SOME = """
+SELECT c.name FROM unnest(%s::text[]) AS c (name)
+WHERE NOT has_column_privilege(%s::text, 'pgqueue_' || %s::text, c.name, %s::text)
+"""
+WRITES = ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The schema of the queue's tables, and the partitions of the archive: they are read by their own names, too."""
+
+    schema: str
+    partitions: tuple[str, ...]
+
+    def tables(self, name: str) -> list[str]:
+        names = [f"pgqueue_{name}", *(self.partitions if name == "archived_message" else ())]
+        return [self.qualified(table) for table in names]
+
+    def qualified(self, name: str) -> str:
+        return f"{quoted(self.schema)}.{quoted(name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """``right``: the privilege that a role lacks; ``purpose``: what it cannot do without."""
+
+    right: str
+    purpose: str
+
+
+def find_place(using: str) -> Place | None:
+    """Where the queue's tables are; None: not on the search_path, or not migrated."""
+    rows = call(using, PLACE)
+    return Place(rows[0][0], tuple(rows[0][1])) if rows else None
+
+
+def is_above_grants(using: str, role: str) -> bool | None:
+    """Whether nothing is refused to the role: it is a superuser, or owns the tables. None: there is no such role."""
+    rows = call(using, ROLE, (role,))
+    return rows[0][0] if rows else None
+
+
+def grant(kind: Kind, role: str, place: Place) -> Iterator[str]:
+    """Statements that may be repeated."""
+    yield f"GRANT USAGE ON SCHEMA {quoted(place.schema)} TO {quoted(role)}"
+    for right, names in rights(kind, place):
+        yield f"GRANT {right} {names} TO {quoted(role)}"
+
+
+def revoke(kind: Kind, role: str, place: Place) -> Iterator[str]:
+    """The opposite. The schema stays usable: it may hold more than the queue."""
+    for right, names in rights(kind, place):
+        yield f"REVOKE {right} {names} FROM {quoted(role)}"
+
+
+def rights(kind: Kind, place: Place) -> Iterator[tuple[str, str]]:
+    """As `EXECUTE`, `ON FUNCTION a, b`; those of whole tables together, those of columns one table each."""
+    yield "EXECUTE", f"ON FUNCTION{listed(place.qualified(f'pgqueue_{verb}') for verb in kind.verbs)}"
+    whole: dict[str, list[str]] = {}
+    for right in kind.rights:
+        if right.columns:
+            columns = ", ".join(quoted(column) for column in right.columns)
+            yield f"{right.privilege} ({columns})", f"ON TABLE {place.tables(right.table)[0]}"
+        else:
+            whole.setdefault(right.privilege, []).extend(place.tables(right.table))
+    for privilege, tables in whole.items():
+        yield privilege, f"ON TABLE{listed(tables)}"
+
+
+def missing(kind: Kind, role: str, place: Place, using: str) -> Iterator[Missing]:
+    if call(using, UNUSABLE, (role, place.schema)):
+        yield Missing(f"USAGE on the schema {place.schema}", "reach the queue at all")
+    for (function,) in call(using, UNRUNNABLE, ([f"pgqueue_{verb}" for verb in kind.verbs], role)):
+        yield Missing(f"EXECUTE on {function}", function.removeprefix("pgqueue_"))
+    for right, found in zip(kind.rights, held(role, kind.rights, using), strict=True):
+        if found:
+            continue
+        if not right.columns:
+            yield Missing(f"{right.privilege} on pgqueue_{right.table}", right.purpose)
+        elif lacking := call(using, SOME, (list(right.columns), role, right.table, right.privilege)):
+            columns = ", ".join(column for (column,) in lacking)
+            yield Missing(f"{right.privilege} ({columns}) on pgqueue_{right.table}", right.purpose)
+    if Right(READ, "archived_message", "look at it") in kind.rights:
+        names = [name.removeprefix("pgqueue_") for name in place.partitions]
+        for name, (found,) in zip(names, call(using, WHOLE, (role, names, [READ] * len(names))), strict=True):
+            if not found:
+                yield Missing(f"{READ} on pgqueue_{name}", "read this day by its own name")
+
+
+def surplus(kind: Kind, role: str, using: str) -> Iterator[str]:
+    """Rights to write whole tables that this kind does not need: whoever has them can forge leases."""
+    needed = {(right.privilege, right.table) for right in kind.rights if not right.columns}
+    asked = [Right(word, table, "") for table in TABLES for word in WRITES if (word, table) not in needed]
+    for right, found in zip(asked, held(role, asked, using), strict=True):
+        if found:
+            yield f"{right.privilege} on pgqueue_{right.table}"
+
+
+def held(role: str, asked: Iterable[Right], using: str) -> list[bool]:
+    """Whether the role has each of these rights for the whole table."""
+    asked = list(asked)
+    rows = call(using, WHOLE, (role, [right.table for right in asked], [right.privilege for right in asked]))
+    return [row[0] for row in rows]
+
+
+def listed(names: Iterable[str]) -> str:
+    return "\n    " + ",\n    ".join(names) + "\n   "
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,116 @@
+"""What each kind of client needs in the database: functions to run, tables to read, few columns to write.
+
+Everything else happens inside of the functions, with the rights of their owner. So nobody needs the right to write
+``status`` or ``lease_token``, and nobody gets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+READ = "SELECT"
+# Of a message, what who enqueues may say. The rest is the queue's.
+GIVEN = (
+    "channel_id", "handler", "payload", "body", "headers", "priority", "dequeue_at", "max_attempts", "backoff",
+    "backoff_factor", "backoff_longest", "dedupe_key",
+)  # fmt: skip
+LIMITS = (
+    "name", "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "context",
+    "paused_at", "pause_reason", "released_at",
+)  # fmt: skip
+PLAN = (
+    "name", "handler", "queue", "channel", "payload", "headers", "priority", "cron", "every", "time_zone", "enabled",
+    "missed", "missed_limit", "grace", "overlap",
+)  # fmt: skip
+TABLES = (
+    "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lake",
+    "queue_metric", "backlog_forecast", "lane", "arrival", "departure", "channel_size", "floor", "waiter", "tally",
+    "ingest", "ingest_stage", "stream", "stream_claim",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """``privilege`` on a table, or on some of its columns. ``purpose``: what is impossible without it."""
+
+    privilege: str
+    table: str
+    purpose: str
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """``verbs``: functions without ``pgqueue_``."""
+
+    name: str
+    verbs: tuple[str, ...]
+    rights: tuple[Right, ...]
+
+
+PRODUCER = Kind(
+    "producer",
+    ("enqueue", "enqueue_many"),
+    (
+        Right("INSERT", "message", "enqueue by a plain INSERT or COPY", GIVEN),
+        Right(READ, "message", "INSERT … RETURNING id", ("id",)),
+        Right(READ, "channel", "look up the channel of an INSERT", ("id", "queue", "name")),
+    ),
+)
+WORKER = Kind(
+    "worker",
+    (
+        *PRODUCER.verbs, "dequeue", "pop", "heartbeat", "complete", "defer", "retry", "dead_letter", "wait", "next_due",
+        "tick", "sweep", "prune", "schedule_fire", "schedule_prune",
+    ),
+    (
+        *PRODUCER.rights,
+        Right(READ, "message", "see what a process that died has held"),
+        Right(READ, "channel", "look at channels"),
+        Right(READ, "queue", "see that a queue is paused"),
+        *(Right(word, "worker", "register itself") for word in (READ, "INSERT", "UPDATE", "DELETE")),
+        *(Right(word, "schedule", "keep the schedules that code declares") for word in (READ, "INSERT", "UPDATE")),
+    ),
+)  # fmt: skip
+READER = Kind(
+    "reader",
+    ("metrics", "peek"),
+    tuple(Right(READ, table, "look at it") for table in TABLES),
+)
+OPERATOR = Kind(
+    "operator",
+    (
+        *READER.verbs, "channel_set", "channel_pause", "channel_resume", "channel_release", "queue_pause",
+        "queue_resume", "cancel", "purge", "redrive", "schedule_run", "stream_release", "sweep", "prune",
+        "schedule_prune",
+    ),
+    (
+        *READER.rights,
+        Right("INSERT", "channel", "add a channel in the admin"),
+        Right("UPDATE", "channel", "edit the limits of a channel", LIMITS),
+        Right("INSERT", "queue", "add a queue in the admin"),
+        Right("UPDATE", "queue", "pause a queue, or switch its events on", ("paused_at", "pause_reason", "events")),
+        Right("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
+        Right("INSERT", "schedule", "add a schedule"),
+        Right("UPDATE", "schedule", "edit a schedule", PLAN),
+        Right("DELETE", "schedule", "delete a schedule"),
+        Right("DELETE", "lake", "give up a lake"),
+    ),
+)  # fmt: skip
+PIPELINE = Kind(
+    "pipeline",
+    (
+        *READER.verbs, "redrive", "lake_exported", "ingest_open", "ingest", "ingest_clean", "stream_open",
+        "stream_claim", "stream_extend", "stream_release",
+    ),
+    (
+        *READER.rights,
+        Right("DELETE", "lake", "forget a lake that is made anew"),
+        *(
+            Right(word, table, "load what the rollup computed")
+            for table in ("queue_metric", "backlog_forecast")
+            for word in ("INSERT", "DELETE")
+        ),
+    ),
+)  # fmt: skip
+KINDS = {kind.name: kind for kind in (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)}

@@ -1,0 +1,111 @@
+"""The command that grants. What the rights are worth is tried in tests/security."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from django_pgqueue.sql.operations import install
+
+pytestmark = pytest.mark.django_db
+ROLE = 'pgqueue "test" grantee'
+QUOTED = '"pgqueue ""test"" grantee"'
+
+
+def run(*arguments: str) -> str:
+    output = StringIO()
+    call_command("queuegrants", *arguments, stdout=output, skip_checks=True)
+    return output.getvalue()
+
+
+def sql(statement: str) -> list[tuple[object, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(autouse=True)
+def _role() -> None:
+    """Rolled back with the rest of the test."""
+    sql(f"CREATE ROLE {QUOTED} LOGIN")
+
+
+def test_without_apply_the_statements_are_printed_and_nothing_is_granted() -> None:
+    printed = run("producer", "--role", ROLE)
+    assert 'GRANT INSERT ("channel_id", "handler", ' in printed
+    assert all(part.strip().endswith(f"TO {QUOTED}") for part in printed.split(";\n") if part)
+    assert "lease_token" not in printed
+    with pytest.raises(CommandError, match="lacks 5 right"):
+        run("producer", "--role", ROLE, "--check")
+
+
+@pytest.mark.parametrize("kind", ["producer", "worker", "operator", "reader", "pipeline"])
+def test_granted_checked_again_and_revoked(kind: str) -> None:
+    for _ in range(2):
+        assert run(kind, "--role", ROLE, "--apply") == f"{ROLE!r} is a {kind} now.\n"
+    assert run(kind, "--role", ROLE, "--check") == f"{ROLE!r} has all rights of a {kind}.\n"
+    assert "is no" in run(kind, "--role", ROLE, "--revoke", "--apply")
+    left = "SELECT count(*) FROM information_schema.{}_privileges WHERE grantee = '" + ROLE + "'"
+    assert [sql(left.format(what)) for what in ("table", "column", "routine")] == [[(0,)]] * 3
+
+
+def test_what_it_prints_is_what_it_does() -> None:
+    for statement in run("worker", "--role", ROLE).split(";\n"):
+        if statement:
+            sql(statement)
+    assert "has all rights" in run("worker", "--role", ROLE, "--check")
+
+
+def test_what_is_missing_is_said_for_each_verb() -> None:
+    run("worker", "--role", ROLE, "--apply")
+    sql(f"REVOKE EXECUTE ON FUNCTION pgqueue_heartbeat FROM {QUOTED}")
+    sql(f"REVOKE INSERT (payload) ON pgqueue_message FROM {QUOTED}")
+    sql(f"REVOKE DELETE ON pgqueue_worker FROM {QUOTED}")
+    output = StringIO()
+    with pytest.raises(CommandError, match="lacks 3 right"):
+        call_command("queuegrants", "worker", "--role", ROLE, "--check", stdout=output, skip_checks=True)
+    assert output.getvalue().splitlines() == [
+        "missing: EXECUTE on pgqueue_heartbeat (to heartbeat)",
+        "missing: INSERT (payload) on pgqueue_message (to enqueue by a plain INSERT or COPY)",
+        "missing: DELETE on pgqueue_worker (to register itself)",
+    ]
+
+
+def test_what_is_too_much_is_said() -> None:
+    run("reader", "--role", ROLE, "--apply")
+    sql(f"GRANT ALL ON pgqueue_message TO {QUOTED}")
+    told = run("reader", "--role", ROLE, "--check").splitlines()
+    assert told[:2] == [f"more than a reader needs: {word} on pgqueue_message" for word in ("INSERT", "UPDATE")]
+
+
+def test_an_owner_is_told_that_grants_do_not_hold_it() -> None:
+    [(user,)] = sql("SELECT current_user")
+    assert "nothing is refused" in run("producer", "--role", str(user), "--check")
+
+
+def test_mistakes_are_one_clear_line() -> None:
+    with pytest.raises(CommandError, match='CREATE ROLE "nobody; --" LOGIN'):
+        run("producer", "--role", "nobody; --")
+    with pytest.raises(CommandError, match="no database 'other'"):
+        run("producer", "--role", ROLE, "--database", "other")
+    with pytest.raises(CommandError, match="does not go with"):
+        run("producer", "--role", ROLE, "--check", "--revoke")
+
+
+def test_who_may_not_grant_is_told() -> None:
+    sql('CREATE ROLE pgqueue_test_bystander; SET LOCAL ROLE "pgqueue_test_bystander"')
+    with pytest.raises(CommandError, match="refuses: permission denied"):
+        run("producer", "--role", ROLE, "--apply")
+
+
+def test_a_function_that_is_installed_anew_keeps_its_grants() -> None:
+    """An upgrade must not lock workers out."""
+    run("worker", "--role", ROLE, "--apply")
+    with connection.schema_editor(atomic=False) as editor:
+        for name in ("pgqueue_dequeue", "pgqueue_message_arrived", "pgqueue_take"):
+            install(editor, name, 1)
+    assert "has all rights" in run("worker", "--role", ROLE, "--check")
+    assert sql("SELECT has_function_privilege('public', 'pgqueue_take'::regproc, 'EXECUTE')") == [(False,)]

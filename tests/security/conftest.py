@@ -1,0 +1,71 @@
+"""Roles that are what `queuegrants` makes of them, and sessions that log in as them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from psycopg.conninfo import make_conninfo
+
+from tests.conftest import Connect
+
+Session = psycopg.Connection[Any]
+KINDS = ("producer", "worker", "operator", "reader", "pipeline")
+# Of this run: roles belong to the whole server. "stranger" has been granted nothing, "everything" all there is.
+NAMES = {kind: f"pgqueue_test_{kind}_{os.getpid()}" for kind in (*KINDS, "stranger", "everything")}
+PASSWORD = "for-the-tests"
+RUNTIME = (
+    "pgqueue_lane, pgqueue_arrival, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_archived_message, "
+    "pgqueue_tally, pgqueue_ingest, pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim"
+)
+
+
+def grants(*arguments: str) -> str:
+    """What `manage.py queuegrants` says."""
+    output = StringIO()
+    call_command("queuegrants", *arguments, stdout=output, skip_checks=True)
+    return output.getvalue()
+
+
+@pytest.fixture(scope="session")
+def roles(pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
+    """The names of the roles by what they are."""
+    with psycopg.connect(pg_url, autocommit=True) as owner, django_db_blocker.unblock():
+        for name in NAMES.values():
+            owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
+        for kind in KINDS:
+            grants(kind, "--role", NAMES[kind], "--apply")
+            grants(kind, "--role", NAMES["everything"], "--apply")
+        yield NAMES
+        for name in NAMES.values():
+            owner.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+@pytest.fixture
+def empty(pg_url: str, connect: Connect) -> Session:
+    """The owner's session, on tables without rows. Flush empties what has models; the rest has none."""
+    owner = connect(autocommit=True)
+    owner.execute(f"TRUNCATE {RUNTIME}")
+    owner.execute("SELECT pgqueue_channel_set('default')")
+    return owner
+
+
+@pytest.fixture
+def login(pg_url: str, roles: dict[str, str], connect: Connect) -> Iterator[Callable[..., Session]]:
+    """`login("worker")`: a session in autocommit that has logged in as this role, and never waits long."""
+    opened: list[Session] = []
+
+    def login(kind: str, **options: Any) -> Session:
+        address = make_conninfo(pg_url, user=roles[kind], password=PASSWORD)
+        given = {"autocommit": True, "options": "-c lock_timeout=2s -c statement_timeout=20s", **options}
+        opened.append(psycopg.connect(address, **given))
+        return opened[-1]
+
+    yield login
+    for session in opened:
+        session.close()

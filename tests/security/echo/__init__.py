@@ -1,0 +1,1 @@
+"""An app with one handler, which needs no table of its own."""

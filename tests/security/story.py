@@ -1,0 +1,96 @@
+"""Every function that clients may call, once, in an order that makes sense; and what each of them answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.security.conftest import Session
+
+SCHEDULE = "INSERT INTO public.pgqueue_schedule (name, handler, every) VALUES ('hourly', 'report', '1 hour')"
+LEASED = "SELECT id, token FROM public.pgqueue_dequeue('default', 1, '1 minute', 'me')"
+PLAIN = """
+INSERT INTO public.pgqueue_message (channel_id, handler, dequeue_at)
+SELECT c.id, 'plain', d.at
+FROM public.pgqueue_channel AS c, (VALUES (pg_catalog.clock_timestamp()), ('2100-01-01')) AS d (at)
+WHERE c.name OPERATOR(pg_catalog.=) 'small'
+"""
+CALL = "SELECT {} FROM public.pgqueue_{}"
+
+
+class Story:
+    """Told by one session. ``called``: the functions so far."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.called: set[str] = set()
+
+    def call(self, what: str, call: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        self.called.add("pgqueue_" + call.partition("(")[0])
+        return self.session.execute(CALL.format(what, call), parameters).fetchall()
+
+    def leased(self) -> tuple[list[int], list[Any]]:
+        [(message, token)] = self.call("id, token", "dequeue('default', 1, '1 minute', 'me')")
+        return [message], [token]
+
+    def tell(self) -> Iterator[Any]:
+        yield from self.configure()
+        yield from self.settle()
+        yield from self.operate()
+        yield from self.stream()
+
+    def configure(self) -> Iterator[Any]:
+        self.call("*", "channel_set('small', 'default', '{\"max_size\": 50, \"max_concurrency\": 5}')")
+        for verb in ("pause", "resume"):
+            yield self.call("*", f"channel_{verb}('small', 'default')")
+        yield self.call("*", "queue_pause('default', 'why')")
+        yield self.call("*", "queue_resume('default')")
+        self.session.execute("UPDATE public.pgqueue_channel SET weight = 2")
+        self.session.execute(PLAIN)
+        yield self.call("outcome", "enqueue('one', p_dedupe_key => 'k', p_create_channel => true, p_channel => 'new')")
+        yield self.call("outcome", "enqueue_many(ARRAY['a', 'b', 'c'], ARRAY['{}', '1', '[]']::jsonb[])")
+        yield self.call("handler", "peek('default', 'small')")
+        yield self.call("ready, scheduled, total", "metrics()")
+        yield self.call("*", "next_due('{default}')")
+        self.call("*", "wait('me', '{default}', '1 second')")
+
+    def settle(self) -> Iterator[Any]:
+        ids, tokens = self.leased()
+        yield len(self.call("id", "heartbeat(%s, %s, '1 minute')", ids, tokens))
+        yield len(self.call("*", "complete(%s, %s)", ids, tokens))
+        yield [row[1] for row in self.call("id, outcome", "defer(%s, %s)", *self.leased())]
+        yield [row[1] for row in self.call("id, outcome", "retry(%s, %s, ARRAY['{}']::jsonb[])", *self.leased())]
+        ids, tokens = self.leased()
+        yield len(self.call("*", "dead_letter(%s, %s, ARRAY['no'])", ids, tokens))
+        yield len(self.call("*", "redrive(%s)", ids))
+        yield len(self.call("*", "pop('default', 1)"))
+
+    def operate(self) -> Iterator[Any]:
+        self.session.execute(SCHEDULE)
+        yield self.call("outcome", "schedule_run('hourly')")
+        self.session.execute("UPDATE public.pgqueue_schedule SET every = '2 hours'")
+        plan = "SELECT id, xmin::text::bigint FROM public.pgqueue_schedule"
+        schedule, version = self.session.execute(plan).fetchone()
+        fire = "schedule_fire(%s, %s, ARRAY['2020-01-01'::timestamptz], '2100-01-01')"
+        yield self.call("outcome", fire, schedule, version)
+        yield self.call("*", "schedule_prune('1 hour')")
+        [(message,)] = self.call("id", "enqueue('mine')")
+        yield self.call("outcome", "cancel(ARRAY[%s::bigint], 'why')", message)
+        self.call("*", "enqueue('mine', p_delay => '1 hour')")
+        yield self.call("*", "purge('default')")
+        yield self.call("retried, poisoned", "sweep()")
+        self.call("*", "tick()")
+        self.call("*", "prune()")
+        yield self.call("*", "lake_exported('lake', '/lake', 7, '{}')")
+
+    def stream(self) -> Iterator[Any]:
+        [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")
+        self.session.execute(f"INSERT INTO public.pgqueue_stage_{stage} (payload) VALUES ('1'), ('2')")
+        yield self.call("*", "ingest('job', 0, %s, 2)", [stage])
+        yield self.call("*", "ingest_clean('job')")
+        [(owner,)] = self.call("owner", "stream_open('s', 'default', 'default')")
+        [(messages,)] = self.call("messages", "stream_claim('s', %s, 0, 10)", owner)
+        yield messages
+        yield self.call("held, lost", "stream_extend('s', %s, '1 minute')", owner)
+        self.call("*", "stream_release('s')")
+        yield self.call("*", "channel_release('small', 'default')")

@@ -1,0 +1,197 @@
+"""Each kind of role against each function and each column: what is not granted is refused, with SQLSTATE 42501.
+
+The two tables below are what is promised in docs/how-to/roles.md. They are written by hand, not made from the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from django_pgqueue.sql import files
+from tests.security.conftest import KINDS, Session
+
+Login = Callable[..., Session]
+
+VERBS = """
+                    producer  worker  operator  reader  pipeline
+    enqueue             x        x       .         .       .
+    enqueue_many        x        x       .         .       .
+    dequeue             .        x       .         .       .
+    pop                 .        x       .         .       .
+    heartbeat           .        x       .         .       .
+    complete            .        x       .         .       .
+    defer               .        x       .         .       .
+    retry               .        x       .         .       .
+    dead_letter         .        x       .         .       .
+    wait                .        x       .         .       .
+    next_due            .        x       .         .       .
+    tick                .        x       .         .       .
+    schedule_fire       .        x       .         .       .
+    sweep               .        x       x         .       .
+    prune               .        x       x         .       .
+    schedule_prune      .        x       x         .       .
+    peek                .        .       x         x       x
+    metrics             .        .       x         x       x
+    channel_set         .        .       x         .       .
+    channel_pause       .        .       x         .       .
+    channel_resume      .        .       x         .       .
+    channel_release     .        .       x         .       .
+    queue_pause         .        .       x         .       .
+    queue_resume        .        .       x         .       .
+    cancel              .        .       x         .       .
+    purge               .        .       x         .       .
+    redrive             .        .       x         .       x
+    schedule_run        .        .       x         .       .
+    lake_exported       .        .       .         .       x
+    ingest_open         .        .       .         .       x
+    ingest              .        .       .         .       x
+    ingest_clean        .        .       .         .       x
+    stream_open         .        .       .         .       x
+    stream_claim        .        .       .         .       x
+    stream_extend       .        .       .         .       x
+    stream_release      .        .       x         .       x
+"""
+# S I U D: the whole table; i u s: some columns, those of COLUMNS.
+TABLES = """
+                      producer  worker  operator  reader  pipeline
+    message             si         Si      S         S       S
+    channel             s          S       SIu       S       S
+    queue               .          S       SIu       S       S
+    worker              .          SIUD    Su        S       S
+    schedule            .          SIU     SIuD      S       S
+    schedule_tick       .          .       S         S       S
+    archived_message    .          .       S         S       S
+    dead_letter         .          .       S         S       S
+    lake                .          .       SD        S       SD
+    queue_metric        .          .       S         S       SID
+    backlog_forecast    .          .       S         S       SID
+    lane                .          .       S         S       S
+    arrival             .          .       S         S       S
+    departure           .          .       S         S       S
+    channel_size        .          .       S         S       S
+    floor               .          .       S         S       S
+    waiter              .          .       S         S       S
+    tally               .          .       S         S       S
+    ingest              .          .       S         S       S
+    ingest_stage        .          .       S         S       S
+    stream              .          .       S         S       S
+    stream_claim        .          .       S         S       S
+"""
+# Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
+GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "
+GIVEN += "backoff_longest dedupe_key"
+LIMITS = "name max_concurrency max_size full_policy release_interval release_burst weight context paused_at "
+LIMITS += "pause_reason released_at"
+PLAN = "name handler queue channel payload headers priority cron every time_zone enabled missed missed_limit grace "
+PLAN += "overlap"
+COLUMNS = {
+    ("s", "message"): "id",
+    ("i", "message"): GIVEN,
+    ("s", "channel"): "id queue name",
+    ("u", "channel"): LIMITS,
+    ("u", "queue"): "paused_at pause_reason events",
+    ("u", "worker"): "paused_at pause_reason",
+    ("u", "schedule"): PLAN,
+}
+STATEMENTS = {
+    "s": "SELECT {column} FROM pgqueue_{table}",
+    "i": "INSERT INTO pgqueue_{table} ({column}) VALUES (DEFAULT)",
+    "u": "UPDATE pgqueue_{table} SET {column} = DEFAULT",
+}
+REFUSED = psycopg.errors.InsufficientPrivilege
+
+
+def parsed(text: str) -> dict[str, dict[str, str]]:
+    head, *rows = (line.split() for line in text.strip().splitlines())
+    assert tuple(head) == KINDS
+    return {name: dict(zip(KINDS, marks, strict=True)) for name, *marks in rows}
+
+
+def is_refused(session: Session, statement: str) -> bool:
+    """EXPLAIN asks for the same rights as the statement, and does nothing."""
+    try:
+        session.execute(f"EXPLAIN {statement}")
+    except REFUSED:  # the class of SQLSTATE 42501
+        return True
+    return False
+
+
+def columns(owner: Session) -> dict[str, list[str]]:
+    """Of all tables of the queue, but for the partitions."""
+    found: dict[str, list[str]] = {}
+    for table, column in owner.execute(
+        "SELECT substr(c.relname, 9), a.attname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
+        " WHERE c.relname LIKE 'pgqueue%' AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
+        " AND a.attnum > 0 AND NOT a.attisdropped"
+    ):
+        found.setdefault(table, []).append(column)
+    return found
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "stranger"])
+def test_a_role_reaches_exactly_the_columns_that_it_was_granted(empty: Session, login: Login, kind: str) -> None:
+    session = login(kind)
+    promised = parsed(TABLES)
+    there = columns(empty)
+    assert sorted(there) == sorted(promised)
+    wrong = []
+    for table, names in there.items():
+        marks = promised[table].get(kind, ".")
+        for letter, statement in STATEMENTS.items():
+            some = COLUMNS[letter, table].split() if letter in marks else []
+            assert set(some) <= set(names)
+            for column in names:
+                allowed = letter.upper() in marks or column in some
+                if is_refused(session, statement.format(table=table, column=column)) == allowed:
+                    wrong.append((letter, table, column, "refused" if allowed else "allowed"))
+        if is_refused(session, f"DELETE FROM pgqueue_{table}") == ("D" in marks):
+            wrong.append(("d", table))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "stranger"])
+def test_nobody_empties_locks_or_changes_a_table(empty: Session, login: Login, kind: str) -> None:
+    session = login(kind)
+    for table in parsed(TABLES):
+        for statement in (
+            f"TRUNCATE pgqueue_{table}",
+            f"ALTER TABLE pgqueue_{table} ADD COLUMN mine text",
+            f"CREATE TRIGGER mine AFTER INSERT ON pgqueue_{table} EXECUTE FUNCTION tsvector_update_trigger()",
+            f"CREATE RULE mine AS ON INSERT TO pgqueue_{table} DO INSTEAD NOTHING",
+        ):
+            with pytest.raises(REFUSED):
+                session.execute(statement)
+    with pytest.raises(REFUSED), session.transaction():
+        session.execute("LOCK TABLE pgqueue_message IN EXCLUSIVE MODE")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "stranger"])
+def test_a_role_runs_exactly_the_functions_that_it_was_granted(empty: Session, login: Login, kind: str) -> None:
+    """The internal ones are granted to nobody: they trust their callers."""
+    session = login(kind)
+    promised = parsed(VERBS)
+    wrong = []
+    for name in files.latest_functions():
+        verb = name.removeprefix("pgqueue_")
+        types = empty.execute(
+            "SELECT ARRAY(SELECT format('NULL::%%s', t::regtype) FROM unnest(p.proargtypes) AS t)"
+            " FROM pg_proc AS p WHERE p.proname = %s",
+            [name],
+        ).fetchone()[0]
+        allowed = promised.get(verb, {}).get(kind) == "x"
+        if is_refused(session, f"SELECT {name}({', '.join(types)})") == allowed:
+            wrong.append(verb)
+    assert wrong == []
+    assert {f"pgqueue_{verb}" for verb in promised} <= set(files.latest_functions())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_makes_objects_beside_those_of_the_queue(empty: Session, login: Login, kind: str) -> None:
+    """Whoever could, could make what the functions of the queue would find in place of PostgreSQL's own."""
+    with pytest.raises(REFUSED):
+        login(kind).execute("CREATE TABLE public.pgqueue_mine (id bigint)")
+    with pytest.raises(REFUSED):
+        login(kind).execute("CREATE OR REPLACE FUNCTION pgqueue_wake(text) RETURNS void LANGUAGE sql AS ''")

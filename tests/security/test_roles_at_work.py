@@ -1,0 +1,215 @@
+"""What each kind of role is for, done by a session that has logged in as it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.security.conftest import PASSWORD, Session
+from tests.worker.conftest import REPOSITORY, eventually
+
+Login = Callable[..., Session]
+REFUSED = psycopg.errors.InsufficientPrivilege
+INSERT = (
+    "INSERT INTO pgqueue_message (channel_id, handler, payload)"
+    " SELECT id, 'mail.send', '{\"n\": 1}' FROM pgqueue_channel WHERE queue = 'default' AND name = %s RETURNING id"
+)
+
+
+def one(session: Session, statement: str, *parameters: Any) -> Any:
+    row = session.execute(statement, parameters).fetchone()
+    return row[0] if row else None
+
+
+def test_a_producer_enqueues_in_every_way(empty: Session, login: Login) -> None:
+    """The trigger reads and writes tables that the producer may not: it runs with the rights of its owner."""
+    producer = login("producer")
+    empty.execute("SELECT pgqueue_channel_set('small', 'default', '{\"max_size\": 2}')")
+    empty.execute("UPDATE pgqueue_queue SET events = true")
+    one(producer, "SELECT id FROM pgqueue_enqueue('mail.send')")
+    one(producer, "SELECT id FROM pgqueue_enqueue('mail.send', p_delay => '1 hour', p_dedupe_key => 'once')")
+    producer.execute("SELECT id FROM pgqueue_enqueue_many(ARRAY['a', 'b'], ARRAY['{}', '{}']::jsonb[])")
+    assert one(producer, INSERT, "default") > 0
+    assert one(producer, INSERT, "small") > 0
+    channel = one(producer, "SELECT id FROM pgqueue_channel WHERE name = 'default'")
+    with (
+        producer.cursor() as cursor,
+        cursor.copy("COPY pgqueue_message (channel_id, handler, dequeue_at) FROM STDIN") as copy,
+    ):
+        copy.write_row([channel, "mail.send", "2000-01-01"])
+        copy.write_row([channel, "mail.send", "2100-01-01"])
+    counted = empty.execute("SELECT status, count(*) FROM pgqueue_message GROUP BY status ORDER BY status").fetchall()
+    assert counted == [(1, 6), (3, 2)]
+    producer.execute(INSERT, ["small"])
+    with pytest.raises(psycopg.Error) as full:
+        producer.execute(INSERT, ["small"])
+    assert full.value.sqlstate == "PGQ04"
+
+
+def test_a_producer_can_neither_read_nor_take_nor_forge(empty: Session, login: Login) -> None:
+    producer = login("producer")
+    one(producer, "SELECT id FROM pgqueue_enqueue('mail.send', '{\"card\": 4711}')")
+    for statement in (
+        "SELECT payload FROM pgqueue_message",
+        "SELECT id FROM pgqueue_dequeue()",
+        "SELECT id FROM pgqueue_pop()",
+        "SELECT id FROM pgqueue_peek()",
+        "UPDATE pgqueue_message SET status = 1",
+        "DELETE FROM pgqueue_message",
+        "INSERT INTO pgqueue_message (channel_id, handler, status) VALUES (1, 'a', 2)",
+        "INSERT INTO pgqueue_message (channel_id, handler, lease_token) VALUES (1, 'a', gen_random_uuid())",
+        "INSERT INTO pgqueue_message (id, channel_id, handler) VALUES (1, 1, 'a')",
+        "INSERT INTO pgqueue_arrival (queue, channel_id) VALUES ('default', 1)",
+    ):
+        with pytest.raises(REFUSED):
+            producer.execute(statement)
+
+
+def test_a_worker_settles_by_the_functions_alone(empty: Session, login: Login) -> None:
+    worker = login("worker")
+    empty.execute("SELECT pgqueue_enqueue('mail.send', p_max_attempts => 1) FROM generate_series(1, 5)")
+    leases = worker.execute("SELECT id, token FROM pgqueue_dequeue('default', 5)").fetchall()
+    done, later, again, dead, left = leases
+    array = "ARRAY[%s::bigint], ARRAY[%s::uuid]"
+    worker.execute(f"SELECT pgqueue_heartbeat({array})", left)
+    worker.execute(f"SELECT pgqueue_complete({array})", done)
+    worker.execute(f"SELECT pgqueue_defer({array})", later)
+    worker.execute(f"SELECT pgqueue_retry({array}, ARRAY['{{}}']::jsonb[])", again)
+    worker.execute(f"SELECT pgqueue_dead_letter({array}, ARRAY['no'])", dead)
+    assert one(empty, "SELECT count(*) FROM pgqueue_archived_message WHERE outcome = 'completed'") == 1
+    assert one(empty, "SELECT count(*) FROM pgqueue_dead_letter") == 2
+    for statement in (
+        "UPDATE pgqueue_message SET status = 1",
+        "UPDATE pgqueue_message SET lease_token = gen_random_uuid()",
+        "UPDATE pgqueue_message SET lease_expires_at = 'infinity'",
+        "DELETE FROM pgqueue_message",
+        "DELETE FROM pgqueue_archived_message",
+        "DELETE FROM pgqueue_dead_letter",
+    ):
+        with pytest.raises(REFUSED):
+            worker.execute(statement)
+
+
+def test_a_whole_worker_runs_as_a_role_that_owns_nothing(
+    empty: Session, login: Login, roles: dict[str, str], environment: dict[str, str]
+) -> None:
+    """With its supervisor, its listener and its maintenance, which makes and drops partitions."""
+    partition = "pgqueue_archived_message_20200101"
+    bounds = "FROM ('2020-01-01') TO ('2020-01-02')"
+    empty.execute(f"CREATE TABLE {partition} PARTITION OF pgqueue_archived_message FOR VALUES {bounds}")
+    last = one(
+        empty,
+        "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass",
+    )
+    empty.execute(f"DROP TABLE {last}")
+    empty.execute("SELECT pgqueue_enqueue('security.echo', '{}') FROM generate_series(1, 20)")
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "django", "runqueueworker", "--processes", "1", "--no-reload"],
+        env={
+            **environment,
+            "DATABASE_URL": as_role(environment["DATABASE_URL"], roles["worker"]),
+            "DJANGO_SETTINGS_MODULE": "tests.security.settings",
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")]),
+        },
+        cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
+    try:
+        eventually(lambda: one(empty, sessions, roles["worker"]) >= 2, timeout=60)
+        eventually(lambda: one(empty, "SELECT count(*) FROM pgqueue_archived_message") == 20, timeout=60)
+        eventually(lambda: one(empty, "SELECT to_regclass(%s)", last) is not None, timeout=60)
+        eventually(lambda: one(empty, "SELECT to_regclass(%s)", partition) is None, timeout=60)
+    finally:
+        worker.terminate()
+        log, _ = worker.communicate(timeout=60)
+    assert worker.returncode == 0, log
+    assert "permission denied" not in log
+    assert one(empty, "SELECT count(*) FROM pgqueue_worker") == 0, "it took its row away"
+
+
+def as_role(url: str, role: str) -> str:
+    return f"{url}&user={role}&password={PASSWORD}"
+
+
+def test_an_operator_operates(empty: Session, login: Login) -> None:
+    operator = login("operator")
+    empty.execute("SELECT pgqueue_enqueue('mail.send') FROM generate_series(1, 3)")
+    lease = empty.execute("SELECT id, token FROM pgqueue_dequeue()").fetchone()
+    empty.execute("SELECT pgqueue_dead_letter(ARRAY[%s::bigint], ARRAY[%s::uuid], ARRAY['no'])", lease)
+    operator.execute("SELECT pgqueue_channel_set('acme', 'default', '{\"max_concurrency\": 2}')")
+    operator.execute("UPDATE pgqueue_channel SET max_size = 5, weight = 3 WHERE name = 'acme'")
+    operator.execute("INSERT INTO pgqueue_channel (queue, name) VALUES ('default', 'bolt')")
+    for verb in ("channel_pause", "channel_resume", "channel_release"):
+        operator.execute(f"SELECT pgqueue_{verb}('acme', 'default')")
+    operator.execute("SELECT pgqueue_queue_pause('default', 'tonight')")
+    operator.execute("SELECT pgqueue_queue_resume('default')")
+    assert one(operator, "SELECT count(*) FROM pgqueue_redrive(ARRAY[%s::bigint])", lease[0]) == 1
+    message = one(operator, "SELECT min(id) FROM pgqueue_message")
+    assert one(operator, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint], 'x')", message) == "cancelled"
+    assert one(operator, "SELECT pgqueue_purge('default')") == 2
+    operator.execute("INSERT INTO pgqueue_schedule (name, handler, cron) VALUES ('nightly', 'report', '@daily')")
+    operator.execute("UPDATE pgqueue_schedule SET cron = '@hourly' WHERE name = 'nightly'")
+    assert one(operator, "SELECT outcome FROM pgqueue_schedule_run('nightly')") == "created"
+    operator.execute("SELECT * FROM pgqueue_sweep()")
+    operator.execute("SELECT * FROM pgqueue_prune()")
+    with pytest.raises(REFUSED):
+        operator.execute("SELECT id FROM pgqueue_dequeue()")
+    with pytest.raises(REFUSED):
+        operator.execute("SELECT pgqueue_complete('{1}', ARRAY[gen_random_uuid()])")
+
+
+def test_a_reader_sees_all_and_changes_nothing(empty: Session, login: Login) -> None:
+    """It sees the tokens, too. They open nothing for who may not settle."""
+    reader = login("reader")
+    empty.execute("SELECT pgqueue_enqueue('mail.send')")
+    message, token = empty.execute("SELECT id, token FROM pgqueue_dequeue()").fetchone()
+    assert one(reader, "SELECT lease_token FROM pgqueue_message") == token
+    assert one(reader, "SELECT leased FROM pgqueue_metrics()") == 1
+    reader.execute("SELECT * FROM pgqueue_peek()")
+    with pytest.raises(REFUSED):
+        reader.execute("SELECT pgqueue_complete(ARRAY[%s::bigint], ARRAY[%s::uuid])", [message, token])
+
+
+def test_the_pipeline_copies_streams_and_reports(empty: Session, login: Login) -> None:
+    pipeline = login("pipeline")
+    with pipeline.transaction():
+        stage = one(pipeline, "SELECT pgqueue_ingest_open('november', 0, '{\"handler\": \"mail.send\"}')")
+        with pipeline.cursor() as cursor, cursor.copy(f"COPY pgqueue_stage_{stage} (payload) FROM STDIN") as copy:
+            copy.write_row(['{"n": 1}'])
+    answer = pipeline.execute(
+        "SELECT ingested, created FROM pgqueue_ingest('november', 0, %s, 1)", [[stage]]
+    ).fetchone()
+    assert answer == (True, 1)
+    assert one(pipeline, "SELECT pgqueue_ingest_clean('november')") == 1
+    owner = one(pipeline, "SELECT owner FROM pgqueue_stream_open('lake')")
+    assert isinstance(owner, uuid.UUID)
+    claimed = pipeline.execute("SELECT batch, messages FROM pgqueue_stream_claim('lake', %s, 0)", [owner]).fetchone()
+    assert claimed[1] == 1
+    assert one(pipeline, "SELECT pgqueue_lake_exported('lake', '/lake', 7, '{}')") is True
+    pipeline.execute("DELETE FROM pgqueue_lake WHERE name = 'other'")
+    with pytest.raises(REFUSED):
+        pipeline.execute("UPDATE pgqueue_lake SET exported_xid = 1")
+    with pytest.raises(REFUSED):
+        pipeline.execute("SELECT id FROM pgqueue_dequeue()")
+
+
+def test_who_may_read_the_archive_may_read_the_partitions_that_are_made_later(empty: Session, login: Login) -> None:
+    day = datetime.now(UTC).date() + timedelta(days=9)
+    name = f"pgqueue_archived_message_{day:%Y%m%d}"
+    empty.execute("SELECT pgqueue_make_partitions(9)")
+    try:
+        assert one(login("reader"), f"SELECT count(*) FROM {name}") == 0
+        assert one(login("pipeline"), f"SELECT count(*) FROM {name}") == 0
+        with pytest.raises(REFUSED):
+            login("worker").execute(f"SELECT count(*) FROM {name}")
+    finally:
+        for later in (8, 9):
+            empty.execute(f"DROP TABLE pgqueue_archived_message_{day - timedelta(days=9 - later):%Y%m%d}")
