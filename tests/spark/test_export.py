@@ -486,6 +486,23 @@ def test_the_ranges_cover_each_block_once_and_none_is_large(source: Source, data
     assert max(counted) < 1000
 
 
+def test_of_a_day_that_is_in_the_lake_only_the_ranges_with_something_new_are_read(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 5000)
+    export(source, lake)
+    fill_archive(database, 3)
+
+    state = Lake.open(lake).state
+    plan = make_plan(database, state, range_bytes=100_000)
+    conditions = [condition for task in plan.tasks if task.table == "archive" for condition in task.ranges]
+
+    assert state["open_days"] == [DAY.isoformat()]
+    assert 1 <= len(conditions) <= 2
+    assert export(source, lake, Options(range_bytes=100_000)).rows["archive"] == 3
+    assert ids(lake) == expected(database)
+
+
 def test_ranges_are_read_by_place_and_dead_letters_by_their_index(source: Source, database: Database) -> None:
     fill_archive(database, 20000)
     fill_dead_letters(database, 5000, xid="(1 + i / 10)::text::xid8")

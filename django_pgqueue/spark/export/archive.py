@@ -44,7 +44,7 @@ class Partition:
         if self.blocks != known["blocks"] or self.blocks == 0:
             return self.blocks != known["blocks"]
         last = f"ctid >= '({self.blocks - 1},0)'::tid AND xid >= '{known['xid']}'::xid8"
-        return connection.execute(f"SELECT EXISTS (SELECT FROM {self.relation} WHERE {last})").fetchone()[0]  # noqa: S608
+        return has_rows(connection, self, last)
 
     def ranges(self, range_bytes: int) -> Iterator[str]:
         """Conditions on ctid that divide it into ranges of about so many bytes, values out of line included.
@@ -111,6 +111,14 @@ def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
             )
         found.append(Partition(oid, relation, _day(name), filenode, blocks, size))
     return found
+
+
+def has_rows(connection: psycopg.Connection[Any], partition: Partition, condition: str) -> bool:
+    """Whether there is one that meets the condition; also when the partition is gone by now: its task tells of that."""
+    try:
+        return connection.execute(f"SELECT EXISTS (SELECT FROM {partition.relation} WHERE {condition})").fetchone()[0]  # noqa: S608
+    except psycopg.errors.UndefinedTable:
+        return True
 
 
 def _day(name: str) -> date | None:

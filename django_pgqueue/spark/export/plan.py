@@ -14,7 +14,7 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 
 from . import channels, dead_letters
-from .archive import Closing, Partition, find_partitions
+from .archive import Closing, Partition, find_partitions, has_rows
 from .horizon import Horizon, read_horizon
 from .options import RANGE_BYTES
 from .task import Task
@@ -71,6 +71,9 @@ def make_plan(
             query = f"{selects['archive']} FROM {partition.relation}"
             rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
             conditions = [f"{rows} AND {blocks}" for blocks in partition.ranges(range_bytes)]
+            if partition.day and partition.day.isoformat() in state.get("open_days", []):
+                # Most of it is in the lake: what has nothing new is not worth a task.
+                conditions = [condition for condition in conditions if has_rows(connection, partition, condition)]
             tasks += [Task("archive", partition.relation, query, (condition,)) for condition in conditions]
         if partition.day and partition.day < after.before:
             day = partition.day.isoformat()
