@@ -33,7 +33,8 @@ BEGIN
         EXECUTE v_text;
     END;
     -- Parameters of other types make another function of the same name.
-    IF (SELECT count(*) FROM pg_proc WHERE proname = '{name}' AND pronamespace = current_schema()::regnamespace) > 1 THEN
+    IF (SELECT count(*) FROM pg_proc WHERE proname = '{name}' AND pronamespace = current_schema()::regnamespace) > 1
+    THEN
         EXECUTE format('DROP FUNCTION %s', v_old);
     END IF;
 END $install$
