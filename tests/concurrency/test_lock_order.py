@@ -1,0 +1,74 @@
+"""The rules for business transactions in docs/explanation/lock-order.md: who breaks one may meet a deadlock.
+
+Each is a way to a circle that tests/formal/specs/LockOrder.tla has without that rule. PostgreSQL ends one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+
+from tests.concurrency.helpers import Session, dequeue, enqueue, make_channel, one, waits
+
+DEADLOCK = ["40P01", "ok"]
+# Longer than PostgreSQL takes to find a deadlock.
+PATIENT = {"options": "-c lock_timeout=20s"}
+LIFT = "SELECT pgqueue_channel_set('small', p_limits => '{\"max_size\": null}')"
+
+
+def cancel(session: Session, *messages: int) -> None:
+    session.execute("SELECT * FROM pgqueue_cancel(%s)", [list(messages)])
+
+
+def answer(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except psycopg.Error as error:
+        return error.sqlstate or "?"
+    return "ok"
+
+
+def answers(
+    watcher: Session, waiting: Session, waits_for: Callable[[], object], closes: Callable[[], object]
+) -> list[str]:
+    """What each gets: ``waiting`` waits, then the other closes the circle. Who is ended lets the other go on."""
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(answer, waits_for)
+        waits(watcher, waiting)
+        second = answer(closes)
+        return sorted([first.result(30), second])
+
+
+def test_two_cancels_against_the_order_of_ids(session: Session, connect: Callable[..., Session]) -> None:
+    first, second = enqueue(session), enqueue(session)
+    one_by_one, at_once = connect(**PATIENT), connect(**PATIENT)
+    cancel(one_by_one, second)
+
+    outcome = answers(
+        session, at_once, lambda: cancel(at_once, first, second), lambda: cancel(one_by_one, first)
+    )  # fmt: skip
+    assert outcome == DEADLOCK
+
+
+def test_a_cancel_after_a_dequeue(session: Session, connect: Callable[..., Session]) -> None:
+    first, urgent = enqueue(session), enqueue(session, priority=1)
+    worker, operator = connect(**PATIENT), connect(**PATIENT)
+    assert [lease.id for lease in dequeue(worker)] == [urgent]
+
+    outcome = answers(session, operator, lambda: cancel(operator, first, urgent), lambda: cancel(worker, first))
+    assert outcome == DEADLOCK
+
+
+def test_a_limit_that_is_edited_after_an_enqueue(session: Session, connect: Callable[..., Session]) -> None:
+    assert make_channel(session, "small", max_size=5) < make_channel(session, "smaller", max_size=5)
+    # Their counts are there.
+    enqueue(session, "small")
+    enqueue(session, "smaller")
+    editor, producer = connect(**PATIENT), connect(**PATIENT)
+    enqueue(editor, "smaller")
+    enqueue(producer, "small")
+
+    outcome = answers(session, producer, lambda: enqueue(producer, "smaller"), lambda: one(editor, LIFT))
+    assert outcome == DEADLOCK
