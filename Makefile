@@ -26,7 +26,10 @@ test: $(READY)  ## the whole test suite, on a throw-away server
 	$(PYTHON) -m pytest
 
 chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|nightly|release SEED=7)
-	$(PYTHON) -m tests.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED))
+	$(PYTHON) -m tests.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED)) --model
+
+model: $(READY)  ## the TLA+ models, each as it is and without each guard (some minutes)
+	$(PYTHON) -m tests.formal
 
 sabotage: $(READY)  ## defects that are put into the queue: is each noticed? (about eight minutes)
 	$(PYTHON) -m tests.chaos sabotage
@@ -75,4 +78,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test test-slow chaos sabotage tools bench bench-peers bench-spark lint psql stop clean
+.PHONY: help demo admin test test-slow chaos model sabotage tools bench bench-peers bench-spark lint psql stop clean

@@ -1,6 +1,6 @@
 """python -m tests.chaos                    a run of the tier `ci`: faults, then calm, then the checker
 python -m tests.chaos --tier nightly --seed 7
-python -m tests.chaos check FOLDER        check a history again
+python -m tests.chaos check FOLDER        check a history again; with --model against the TLA+ model of leases, too
 python -m tests.chaos sabotage [NAME …]   put defects into the queue, and see that each is noticed
 python -m tests.chaos storm               a short run without worker processes
 """
@@ -12,6 +12,8 @@ import random
 import sys
 import tempfile
 from pathlib import Path
+
+from tests.formal.follow import follow
 
 from .checker import check
 from .driver.plan import TIERS
@@ -27,7 +29,7 @@ from .storm import Storm
 def main() -> int:
     chosen = arguments()
     if chosen.what == "check":
-        return verdict(Path(chosen.names[0]))
+        return verdict(Path(chosen.names[0]), model=chosen.model)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="pgqueue-chaos-"))
     seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1_000_000)
     print(f"seed {seed}, history in {folder}", flush=True)
@@ -38,7 +40,7 @@ def main() -> int:
             Storm(server.make_database("storm"), folder, seed, server=server).run()
         else:
             Run(server, folder, TIERS[chosen.tier], seed, say=lambda text: print(text, flush=True)).play()
-    return verdict(folder)
+    return verdict(folder, model=chosen.model)
 
 
 def arguments() -> argparse.Namespace:
@@ -49,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="a folder, or parts of the names of defects")
     parser.add_argument("--tier", default="ci", choices=TIERS)
     parser.add_argument("--seed", type=int, help="the same faults in the same order; default: a new one")
+    parser.add_argument("--model", action="store_true", help="follow each commit in the TLA+ model (needs Java 17)")
     parser.add_argument("--folder", type=Path, help="where the history goes; default: a new temporary folder")
     chosen = parser.parse_args()
     if chosen.what == "check" and len(chosen.names) != 1:
@@ -56,14 +59,16 @@ def arguments() -> argparse.Namespace:
     return chosen
 
 
-def verdict(folder: Path) -> int:
+def verdict(folder: Path, *, model: bool) -> int:
     history = load(folder)
     verdicts = check(history)
-    text = report(history, verdicts)
+    followed = follow(history) if model else None
+    text = report(history, verdicts) + (f"\n\n{followed}" if followed else "")
     (folder / "report.md").write_text(text + "\n")
     print(text)
     unclean = bool(history.run.get("unclean"))
-    return int(unclean or any(verdict.broken for verdict in verdicts))
+    refused = followed is not None and bool(followed.refused)
+    return int(unclean or refused or any(verdict.broken for verdict in verdicts))
 
 
 def sabotage(folder: Path, names: list[str], seed: int) -> int:

@@ -53,13 +53,11 @@ class Consumer(Actor):
 
     def dequeue(self) -> list[Held]:
         lease = self.stage.lease
-        limit = self.random.choice([1, 1, 2, 5])
-        lingers = not self.stage.calm.is_set() and self.chance(0.03)
-        call = self.recorder.invoke("dequeue", limit=limit, lingers=lingers)
+        call = self.recorder.invoke("dequeue", limit=(limit := self.random.choice([1, 1, 2, 5])))
 
         def work(session: psycopg.Connection[Any]) -> list[Held]:
             parameters = (self.stage.queue, limit, lease, self.name)
-            if lingers:
+            if not self.stage.calm.is_set() and self.chance(0.03):
                 # In a transaction that is older than a lease lasts.
                 with Transaction(session) as transaction:
                     time.sleep(lease * 1.1)

@@ -1,0 +1,75 @@
+"""The models hold as the queue is, and each guard that is removed shows what it is for."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.markdown import REPOSITORY, page, section
+from tests.formal.models import CONSTANTS, MODELS, Model
+from tests.formal.tlc import SPECS, Configuration, check
+
+PAGE = "docs/explanation/formal-model.md"
+ROW = re.compile(r"^\| (?P<name>[^|`]+) \| `(?P<breaks>\w+)` \| (?P<steps>\d+) \|$", re.MULTILINE)
+TOLD = {row["name"]: (row["breaks"], int(row["steps"])) for row in ROW.finditer(page(PAGE))}
+GUARDED = [model for model in MODELS if model.removed]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "model", [pytest.param(model, id=model.name, marks=[pytest.mark.slow] * model.slow) for model in MODELS]
+)
+def test_a_model_holds_unless_a_guard_is_removed(model: Model) -> None:
+    answer = model.check()
+    assert answer.violated == model.breaks, answer.output[-4000:]
+    if model.removed:
+        assert (answer.violated, len(answer.steps) - 1) == TOLD[model.removed]
+
+
+def test_the_documentation_tells_each_guard_with_what_breaks_without_it() -> None:
+    assert list(TOLD) == [model.removed for model in GUARDED]
+    told = section(page(PAGE), "What holds")
+    for name in sorted({name for model in MODELS for name in checked(model.configuration())}):
+        assert f"`{name}`" in told, name
+
+
+def checked(configuration: Configuration) -> tuple[str, ...]:
+    return configuration.invariants + configuration.properties
+
+
+def test_every_guard_is_removed_once() -> None:
+    """A constant that is TRUE in all configurations says nothing about the queue."""
+    for module, constants in CONSTANTS.items():
+        removed = {name for model in GUARDED if model.module == module for name in model.changes}
+        text = (SPECS / f"{module}.tla").read_text()
+        guards = set(re.findall(r"^    (\w+),? *\\\* (?:FALSE|rule): ", text, re.MULTILINE))
+        assert guards == {name for name, given in constants.items() if given is True} - {"Drops"}
+        assert guards <= removed
+
+
+WIDE = {
+    "Lease": {"Messages": "{m1}", "Cancels": True, "MaxFailovers": 1},
+    "LockOrder": {"MaxCalls": 1},
+    "ArchiveReader": {"Transactions": "{t1, t2}", "MaxServerCrashes": 1},
+}
+# Steps that only a removed guard makes possible.
+ABSENT = {"Delete", "TakeId", "TellCursor"}
+
+
+@pytest.mark.parametrize("module", WIDE)
+def test_every_action_of_a_model_happens(module: str) -> None:
+    """A model that holds because nothing happens in it holds nothing."""
+    configuration = Configuration(module, CONSTANTS[module] | WIDE[module], coverage=True)
+    covered = check(configuration).output.rpartition("The coverage statistics")[2]
+    counts = re.findall(r"^<(\w+) line .*>: \d+:(\d+)$", covered, re.MULTILINE)
+    happened = {name for name, count in counts if int(count)}
+    never = {name for name, _ in counts} - happened
+    assert never <= ABSENT
+    assert len(happened) >= 4
+
+
+def test_the_specifications_are_told_of_in_the_documentation() -> None:
+    for path in SPECS.glob("*.tla"):
+        assert f"`tests/formal/specs/{path.name}`" in page(PAGE)
+        assert (REPOSITORY / "tests" / "formal" / "specs" / path.name).exists()
