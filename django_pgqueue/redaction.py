@@ -159,15 +159,30 @@ def texts_in(value: Any, depth: int = DEEPEST) -> Iterator[str]:
             yield from texts_in(inner, depth - 1)
 
 
+# Breaks of lines, what terminals obey, and what turns the direction of text.
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """The text in one line: names and errors come from outside, and must not look like a line of their own."""
+    return UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def indented(text: str) -> str:
+    """The lines of a traceback, none of which can be taken for the beginning of a record."""
+    return "\n".join(f"  {printable(line)}" for line in text.split("\n"))
+
+
 class RedactingFilter(logging.Filter):
-    """Hides secrets in the message and the traceback of a log record, before any handler formats it."""
+    """Hides secrets in the message and the traceback of a log record, and makes the message one line, before any
+    handler formats it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and not record.exc_text:
             # Formatters take this text, and do not make one of their own.
-            record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
+            record.exc_text = indented(redact(logging.Formatter().formatException(record.exc_info)))
         text = record.getMessage()
-        cleaned = redact(text)
+        cleaned = printable(redact(text))
         if cleaned != text:
             record.msg, record.args = cleaned, ()
         return True

@@ -208,6 +208,18 @@ class TestLogs:
     def test_a_record_without_secrets_keeps_its_arguments(self) -> None:
         assert self.record("it failed: %s", "no").args == ("no",)
 
+    def test_the_message_is_one_line_and_no_line_of_a_traceback_begins_as_a_record_does(self) -> None:
+        forged = "a\r\n2026-01-01 00:00:00,000 INFO forged\x1b[2J\u2028\u202e"
+        try:
+            raise ValueError(forged)
+        except ValueError:
+            record = self.record("it failed: %s", forged, exc_info=sys.exc_info())
+        first, *rest = logging.Formatter("%(message)s").format(record).split("\n")
+        assert first == r"it failed: a\r\n2026-01-01 00:00:00,000 INFO forged\x1b[2J\u2028\u202e"
+        assert rest[0] == "  Traceback (most recent call last):"
+        assert r"  2026-01-01 00:00:00,000 INFO forged\x1b[2J\u2028\u202e" in rest
+        assert all(line.startswith("  ") for line in rest)
+
     def test_all_loggers_of_the_queue_redact(self, caplog: pytest.LogCaptureFixture) -> None:
         sources = (path.read_text() for path in Path(django_pgqueue.__file__).parent.rglob("*.py"))
         names = {name for source in sources for name in re.findall(r'getLogger\("(django_pgqueue[\w.]*)"\)', source)}

@@ -19,6 +19,26 @@ DO $$ BEGIN PERFORM set_config('pgqueue.grantees', coalesce((
     WHERE p.oid = to_regproc('{name}') AND a.grantee NOT IN (0, p.proowner)), ''), true);
 END $$
 """
+# A function keeps its identity if it may: calls that are under way look it up by that, and fail when it is gone.
+REPLACE = """
+DO $install$
+DECLARE
+    v_old regprocedure := to_regproc('{name}');
+    v_text text := $function${text}$function$;
+BEGIN
+    BEGIN
+        EXECUTE v_text;
+    EXCEPTION WHEN invalid_function_definition THEN
+        DROP FUNCTION {name};
+        EXECUTE v_text;
+    END;
+    -- Parameters of other types make another function of the same name.
+    IF (SELECT count(*) FROM pg_proc WHERE proname = '{name}' AND pronamespace = current_schema()::regnamespace) > 1
+    THEN
+        EXECUTE format('DROP FUNCTION %s', v_old);
+    END IF;
+END $install$
+"""
 # What runs with the rights of its owner must find the objects of the owner, whatever is in the caller's search_path.
 # pg_temp is the first place to look unless it is named; pg_catalog is before all. Tables are made in the first named.
 SEAL = """
@@ -122,13 +142,8 @@ def install(schema_editor: BaseDatabaseSchemaEditor, name: str, version: int) ->
 
     Who was granted the function before may still run it; nobody else may.
     """
-    text = files.read("functions", name, version)
+    text = files.read("functions", name, version).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
     schema_editor.execute("SET LOCAL check_function_bodies = off", params=None)
     schema_editor.execute(REMEMBER.format(name=name), params=None)
-    if "RETURNS trigger" in text:
-        # A trigger hangs on it, so it cannot be dropped; its signature never changes.
-        text = text.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
-    else:
-        schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}", params=None)
-    schema_editor.execute(text, params=None)
+    schema_editor.execute(REPLACE.format(name=name, text=text), params=None)
     schema_editor.execute(SEAL.format(name=name), params=None)

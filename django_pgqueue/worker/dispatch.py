@@ -104,6 +104,10 @@ class Dispatch:
             self._give(self._loop, asynchronous)
         self._give(self._buffer, sync)
 
+    def give_back(self, deliveries: list[Delivery]) -> None:
+        """They shall not be started here. Their attempt does not count, unless the lease is lost already."""
+        self._put([Execution(delivery, NOT_STARTED) for delivery in deliveries])
+
     def _give(self, side: Buffer | AsyncRunner, deliveries: list[Delivery]) -> None:
         most = len(deliveries) if self._keep else side.most()
         side.put(deliveries[:most])

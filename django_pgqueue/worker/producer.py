@@ -11,8 +11,8 @@ from collections.abc import Callable
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.models import Message, Queue
-from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.flood import Flood
 from django_pgqueue.worker.notifications import Notifications
 from django_pgqueue.worker.options import WorkerOptions
@@ -36,7 +36,7 @@ class Producer:
         self,
         options: WorkerOptions,
         *,
-        buffer: Buffer,
+        buffer: Dispatch,
         hold: Callable[[list[Delivery], float], None],
         held: Callable[[], int],
         done: Callable[[], None],
@@ -46,6 +46,7 @@ class Producer:
         self._buffer = buffer
         self._options = options
         self._poll = options.poll_interval.total_seconds()
+        self._lease = options.lease.total_seconds()
         self._hold = hold
         self._held = held
         self._done = done
@@ -142,12 +143,24 @@ class Producer:
             )
             if deliveries:
                 self._hold(deliveries, since)
-                self._buffer.put(deliveries)
+                if time.monotonic() - since < self._lease:
+                    self._buffer.put(deliveries)
+                else:
+                    self._refuse(deliveries, time.monotonic() - since)
                 found += len(deliveries)
             if found >= room:
                 break
         self._turn += 1
         return found
+
+    def _refuse(self, deliveries: list[Delivery], seconds: float) -> None:
+        """Leases that have run out before anybody could extend them: others may be at work on the messages."""
+        ids = ", ".join(f"#{delivery.id}" for delivery in deliveries)
+        logger.warning(
+            "a dequeue came back after %.1f s, too late for its leases: giving back %s", seconds, ids,
+            extra={"event": "dequeued_too_late", "worker": self._options.name, "queue": deliveries[0].queue},
+        )  # fmt: skip
+        self._buffer.give_back(deliveries)
 
     def _fall_asleep(self, room: int) -> None:
         if self._notifications.are_vain:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import psycopg
 
 from django_pgqueue.embedded import Cluster, temporary_cluster
 
+from .disk import Disk, may_mount, on_small_disk
 from .history import Recorder, audit
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -40,6 +41,7 @@ class Server:
     """Makes databases from a template that has the queue's tables and functions."""
 
     cluster: Cluster
+    disk: Disk | None = None
     _logged: int = field(default=0)
 
     def url(self, database: str) -> str:
@@ -93,6 +95,20 @@ class Server:
                     raise
                 time.sleep(0.05)
 
+    def fill_disk(self, spare: int = 0, *, panics: bool = False) -> None:
+        """``spare``: bytes that are left. ``panics``: the log of transactions needs a new file at once."""
+        assert self.disk is not None
+        self.disk.fill(spare)
+        if panics:
+            with suppress(psycopg.OperationalError), self.connect() as session:
+                session.execute("SELECT pg_switch_wal()")
+
+    def free_disk(self) -> float:
+        """Returns the seconds until the server answers."""
+        assert self.disk is not None
+        self.disk.free()
+        return self.recover()
+
     def report_errors(self, recorder: Recorder) -> int:
         """Write each error of the server's log since the last call into the history. Returns how many lines it read."""
         log = self.cluster.status().log
@@ -127,8 +143,10 @@ def children(pid: int) -> list[int]:
 
 
 @contextmanager
-def private_server(**settings: str) -> Iterator[Server]:
-    with temporary_cluster(settings={**SETTINGS, **settings}) as cluster:
-        server = Server(cluster)
+def private_server(*, small_disk: bool = False, **settings: str) -> Iterator[Server]:
+    """``small_disk``: on one that can be filled, where this process may mount one."""
+    with temporary_cluster(settings={**SETTINGS, **settings}) as cluster, ExitStack() as stack:
+        disk = stack.enter_context(on_small_disk(cluster)) if small_disk and may_mount() else None
+        server = Server(cluster, disk)
         server.make_template()
         yield server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,21 +46,28 @@ class Storm:
     seconds: float = 3.0
     options: dict[str, Any] = field(default_factory=dict)
     server: Server | None = None  # whose log is read
+    # What happens to the server meanwhile. It ends when the trouble is over.
+    trouble: Callable[[Recorder], None] | None = None
 
     def run(self) -> History:
         self.folder.mkdir(parents=True, exist_ok=True)
         stage = Stage(self.url, self.folder, self.seed, LEASE, CHANNELS, options=self.options)
-        with psycopg.connect(self.url, autocommit=True) as session:
+        with self.session() as session:
             prepare(session, CHANNELS)
-            driver = Recorder(self.folder, "driver")
-            self.backlog(stage)
-            self.play(stage, session, driver)
+        driver = Recorder(self.folder, "driver")
+        self.backlog(stage)
+        self.play(stage, driver)
+        with self.session() as session:
             audit.dump(session, self.folder)
-            if self.server is not None:
-                self.server.report_errors(driver)
-                driver.info("log watched", lines=True)
-            driver.close()
+        if self.server is not None:
+            self.server.report_errors(driver)
+            driver.info("log watched", lines=True)
+        driver.close()
         return load(self.folder)
+
+    def session(self) -> psycopg.Connection[Any]:
+        """A new one: the server may have crashed since the last."""
+        return psycopg.connect(self.url, autocommit=True)
 
     def describe(self, **more: Any) -> None:
         facts = {
@@ -78,7 +86,7 @@ class Storm:
             first.enqueue_many(first.session.connection(), call, messages, keys)
         first.end()
 
-    def play(self, stage: Stage, session: psycopg.Connection[Any], driver: Recorder) -> None:
+    def play(self, stage: Stage, driver: Recorder) -> None:
         watching: list[Actor] = [Reader(stage, "reader"), Registrar(stage, "registrar")]
         working: list[Actor] = [
             Keeper(stage, "keeper"),
@@ -93,10 +101,22 @@ class Storm:
         looking = threading.Thread(target=watch, args=(watching, over), daemon=True)
         for thread in [*threads.values(), looking]:
             thread.start()
-        time.sleep(self.seconds)
+        if self.trouble is None:
+            time.sleep(self.seconds)
+        else:
+            self.trouble(driver)
         stage.calm.set()
         for actor in producing:
             threads[actor].join(30)
+        with self.session() as session:
+            self.settle(session, driver)
+        stage.stop.set()
+        for actor in working:
+            threads[actor].join(30)
+        over.set()
+        looking.join(30)
+
+    def settle(self, session: psycopg.Connection[Any], driver: Recorder) -> None:
         session.execute("UPDATE pgqueue_channel SET paused_at = NULL WHERE paused_at IS NOT NULL")
         [left] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)
         within = DRAIN_WITHIN + left / PACE
@@ -105,18 +125,16 @@ class Storm:
         if done:
             driver.info("drained")
         self.describe(drain_within=int(within * 1_000_000), drained=done)
-        stage.stop.set()
-        for actor in working:
-            threads[actor].join(30)
-        over.set()
-        looking.join(30)
 
 
 def watch(actors: list[Actor], over: threading.Event) -> None:
-    """Reader and registrar to the very end: they look once more when nobody else is at work."""
-    while not over.wait(0.1):
+    """Reader and registrar, each at its own pace, to the very end: they look once more when nobody else is at work."""
+    due = dict.fromkeys(actors, 0.0)
+    while not over.wait(0.05):
         for actor in actors:
-            actor.step()
+            if due[actor] <= time.monotonic():
+                actor.step()
+                due[actor] = time.monotonic() + actor.pause
     for actor in actors:
         actor.end()
 

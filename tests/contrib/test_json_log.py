@@ -36,7 +36,7 @@ def test_a_record_has_its_time_and_its_extra_fields(written: Callable[[], Any]) 
     [line] = written()
     assert line.keys() == STANDARD | {"event", "message_id"}
     assert (line["level"], line["logger"]) == ("info", "django_pgqueue.worker")
-    assert (line["message"], line["event"], line["message_id"]) == ("2 given\nback", "given_back", 7)
+    assert (line["message"], line["event"], line["message_id"]) == ("2 given\\nback", "given_back", 7)
     assert abs((datetime.now(UTC) - datetime.fromisoformat(line["at"])).total_seconds()) < 60
 
 

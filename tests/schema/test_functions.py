@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
 from django_pgqueue.sql import files
-from django_pgqueue.sql.operations import InstallFunction
+from django_pgqueue.sql.operations import InstallFunction, install
 
 SQL = Path(files.__file__).parent
 FILES = sorted((SQL / "functions").glob("*.sql"))
@@ -153,3 +153,28 @@ def test_no_function_reaches_for_the_objects_of_others() -> None:
         code = uncommented(path.read_text(encoding="utf-8"))
         for table in re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE|USING) (pgqueue\w+|\w+)\b", code):
             assert not re.match(r"(auth|django|public)", table), (path.name, table)
+
+
+OIDS = "SELECT oid, prosrc FROM pg_proc WHERE proname = 'pgqueue_wake'"
+
+
+@pytest.mark.django_db
+def test_a_function_that_is_installed_again_stays_the_same_for_calls_under_way() -> None:
+    with connection.cursor() as cursor, connection.schema_editor() as editor:
+        cursor.execute(OIDS)
+        before = cursor.fetchall()
+        install(editor, "pgqueue_wake", LATEST["pgqueue_wake"])
+        cursor.execute(OIDS)
+        assert cursor.fetchall() == before
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("signature", ["(p_else integer) RETURNS void", "(p_queue text) RETURNS integer"])
+def test_a_function_of_another_signature_is_replaced(signature: str) -> None:
+    with connection.cursor() as cursor, connection.schema_editor() as editor:
+        cursor.execute("DROP FUNCTION pgqueue_wake")
+        cursor.execute(f"CREATE FUNCTION pgqueue_wake{signature} LANGUAGE plpgsql AS 'BEGIN END'")
+        install(editor, "pgqueue_wake", LATEST["pgqueue_wake"])
+        cursor.execute(OIDS)
+        [(_, source)] = cursor.fetchall()
+    assert source == files.body("pgqueue_wake", LATEST["pgqueue_wake"])

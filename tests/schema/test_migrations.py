@@ -118,7 +118,7 @@ def test_the_migrations_can_be_shown_as_sql(fresh: dict[str, str]) -> None:
     """Who may not run DDL from Django reads what `sqlmigrate` prints; it is all there."""
     for number, word in {
         "0001": "CREATE TABLE pgqueue_lane",
-        "0002": "CREATE FUNCTION pgqueue_dequeue",
+        "0002": "CREATE OR REPLACE FUNCTION pgqueue_dequeue",
         "0003": "CREATE TRIGGER",
     }.items():
         assert word in " ".join(python(fresh, "testproject/manage.py", "sqlmigrate", "pgqueue", number).split())

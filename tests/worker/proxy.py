@@ -35,8 +35,7 @@ class Proxy:
     """
 
     def __init__(self, url: str) -> None:
-        self._parts = urlsplit(url)
-        self._parameters = dict(parse_qsl(self._parts.query))
+        self.lead_to(url)
         self.delay = 0.0
         self._traps: list[Trap] = []
         self._links: set[Link] = set()
@@ -48,6 +47,11 @@ class Proxy:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def lead_to(self, url: str) -> None:
+        """New connections go to this server."""
+        self._parts = urlsplit(url)
+        self._parameters = dict(parse_qsl(self._parts.query))
 
     @property
     def url(self) -> str:

@@ -222,3 +222,19 @@ peer.detach()
     environment = {**environment, "DATABASE_URL": url, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(idle), "10000"]
+
+
+def test_what_a_dequeue_brings_when_its_leases_are_over_is_not_started(
+    spawn: Callable[..., Process], proxy: Proxy
+) -> None:
+    """Others may be at work on it."""
+    worker = spawn("--lease", "1", processes=1, DATABASE_URL=proxy.url)
+    eventually(lambda: sql("SELECT name FROM pgqueue_worker"), timeout=30)
+    proxy.delay = 1.1
+    message = script(["mark", "started"], ["effect"], max_attempts=50)
+    eventually(lambda: "too late for its leases" in worker.log, timeout=60)
+    assert not marks("started")
+    proxy.delay = 0.0
+    eventually(lambda: where(message) == "completed", timeout=60)
+    assert marks("started") == 1
+    assert f"giving back #{message}" in worker.log

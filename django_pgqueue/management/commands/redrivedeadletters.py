@@ -11,6 +11,7 @@ from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.redrive import redrive
 from django_pgqueue.models import DeadLetter
+from django_pgqueue.redaction import printable
 
 FILTERS = ("reason", "handler", "queue", "channel")
 # A transaction each: short locks, and what is done stays done.
@@ -54,11 +55,11 @@ class Command(BaseCommand):
             try:
                 count += len(redrive(ids, using=using))
             except PgQueueError as error:
-                raise CommandError(f"{error}\n{count} redriven before that.") from error
+                raise CommandError(f"{printable(str(error))}\n{count} redriven before that.") from error
         self.stdout.write(f"{count} redriven")
 
     def _describe(self, found: Any, limit: int | None) -> None:
         for row in found.values("reason", "handler").annotate(count=Count("id")).order_by("reason", "handler"):
-            self.stdout.write(f"{row['count']:>8}  {row['reason']}  {row['handler']}")
+            self.stdout.write(f"{row['count']:>8}  {printable(row['reason'])}  {printable(row['handler'])}")
         count = found.count()
         self.stdout.write(f"{count if limit is None else min(count, limit)} would be redriven")

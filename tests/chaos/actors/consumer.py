@@ -53,11 +53,13 @@ class Consumer(Actor):
 
     def dequeue(self) -> list[Held]:
         lease = self.stage.lease
-        call = self.recorder.invoke("dequeue", limit=(limit := self.random.choice([1, 1, 2, 5])))
+        limit = self.random.choice([1, 1, 2, 5])
+        lingers = not self.stage.calm.is_set() and self.chance(0.03)
+        call = self.recorder.invoke("dequeue", limit=limit, lingers=lingers)
 
         def work(session: psycopg.Connection[Any]) -> list[Held]:
             parameters = (self.stage.queue, limit, lease, self.name)
-            if not self.stage.calm.is_set() and self.chance(0.03):
+            if lingers:
                 # In a transaction that is older than a lease lasts.
                 with Transaction(session) as transaction:
                     time.sleep(lease * 1.1)

@@ -45,7 +45,9 @@ class Session:
             self.broke = not state.startswith("PGQ")
             # In an explicit transaction nothing is committed before COMMIT was sent.
             committing = not getattr(session, "chaos_open", False)
-            if (not state or state.startswith(ENDING)) and committing:
+            # A backend that panics says why, and nobody knows what it had written down before.
+            ended = not state or state.startswith(ENDING) or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+            if ended and committing:
                 call.unknown(first_line(error))
             else:
                 call.fail(ERRORS.get(state, state or "connection lost before the commit"))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from testproject.settings import *  # noqa: F403
 from testproject.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.app"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.app", "tests.chaos.upgrade"]
 DEBUG = False
 DJANGO_PGQUEUE = {
     "LEASE": timedelta(seconds=float(os.environ.get("CHAOS_LEASE", "3"))),

@@ -12,7 +12,9 @@ from .limits import settings
 from .lives import Lives
 from .verdict import Findings
 
-# Deadlocks, serialization failures, internal errors, a corrupt or full disk: never. The rest is what faults look like.
+# Deadlocks, serialization failures, violated constraints, internal errors: never. The rest is what faults look like.
+# Internal errors that follow from a fault: a recovery ends with a checkpoint, which needs room.
+FOLLOW = {"full disk": ("checkpoint request failed",)}
 FORBIDDEN = ("40P01", "40001", "XX", "23", "42", "22", "0A", "2F", "P0", "21", "34", "24")
 
 
@@ -64,9 +66,11 @@ def ready_times(history: History, rows: list[Row], calm: int) -> Iterator[tuple[
 
 def i14_no_unexpected_error(history: History, lives: Lives) -> Findings:
     """no deadlock, no serialization failure, no internal error in the server's log"""
+    kinds = {info.fields.get("kind") for info in history.happened("fault")}
+    follow = tuple(text for kind in kinds & FOLLOW.keys() for text in FOLLOW[kind])
     for line in history.happened("server"):
-        state = line.fields["sqlstate"]
-        wrong = state.startswith(FORBIDDEN)
-        yield f"{state} {line.fields['message']} (process {line.fields['pid']})" if wrong else None
+        state, message = line.fields["sqlstate"], line.fields["message"]
+        wrong = state.startswith(FORBIDDEN) and not message.startswith(follow)
+        yield f"{state} {message} (process {line.fields['pid']})" if wrong else None
     for info in history.happened("log watched"):
         yield None if info.fields.get("lines") else "the server's log was not read"

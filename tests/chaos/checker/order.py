@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterator
+from itertools import accumulate
 
 from tests.chaos.history import History, Row
 from tests.chaos.history.events import READY
@@ -15,6 +16,9 @@ from .verdict import Findings
 Key = tuple[int, int, int]
 # News of a channel are folded into the line within a tick (0.2 s); a message that is younger may be overtaken.
 FOLDED_AFTER = 1_000_000
+HOLD = ("lock", "timeouts", "exhaust", "crash", "full disk", "promotion", "migration")
+# A transaction of a client that died, or that nobody hears any more, ends some time later.
+LINGERS = 15_000_000
 
 
 def key(row: Row) -> Key:
@@ -43,9 +47,7 @@ class Waiting:
 def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
     """no message of a channel is leased while one before it is ready and free"""
     waiting: dict[int, Waiting] = defaultdict(Waiting)
-    held = [
-        (info.at, info.at + info.fields.get("lasts", 0)) for info in history.happened("fault") if holds(info.fields)
-    ]
+    held = Periods([*locked(history), *lingered(history)])
     following = successors(lives)
     for transaction in transactions(history.rows):
         granted: dict[int, Row] = {}
@@ -59,14 +61,36 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
             if is_grant(row) and (row.channel not in granted or key(granted[row.channel]) < key(row)):
                 granted[row.channel] = row
         for channel, row in granted.items():
-            if any(begin <= row.committed and row.at <= end + FOLDED_AFTER for begin, end in held):
+            if held.meet(row.at - FOLDED_AFTER, row.committed):
                 continue
             yield overtaken(waiting[channel], row, following)
 
 
-def holds(fault: Any) -> bool:
+class Periods:
+    """Of time, that may overlap."""
+
+    def __init__(self, periods: list[tuple[int, int]]) -> None:
+        periods.sort()
+        self._begins = [begin for begin, _ in periods]
+        self._latest = list(accumulate((end for _, end in periods), max))
+
+    def meet(self, since: int, until: int) -> bool:
+        begun = bisect_right(self._begins, until)
+        return begun > 0 and self._latest[begun - 1] >= since
+
+
+def locked(history: History) -> Iterator[tuple[int, int]]:
     """Faults that lock messages, or let transactions linger that have locked some."""
-    return fault.get("kind") in ("lock", "timeouts", "exhaust", "crash")
+    for info in history.happened("fault"):
+        if info.fields.get("kind") in HOLD:
+            yield info.at, info.at + info.fields.get("lasts", 0)
+
+
+def lingered(history: History) -> Iterator[tuple[int, int]]:
+    """Dequeues in long transactions that were rolled back: what they had locked seemed ready, and was not free."""
+    for op in history.of("dequeue"):
+        if op.args.get("lingers") and op.result != "ok":
+            yield op.began, (op.ended or op.began) + LINGERS
 
 
 def successors(lives: Lives) -> dict[int, dict[int, Row]]:

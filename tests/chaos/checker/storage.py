@@ -68,19 +68,20 @@ def together(op: Op, key: str, row: bool, message: bool) -> str | None:
 def censuses(history: History, created: dict[str, Row]) -> Findings:
     """One statement's view of all places: what was answered before it must be in it, once."""
     answered = sorted((op.ended or 0, op.number, op) for op in history.of(*ENQUEUES) if op.result == "ok")
-    for census in history.of("census"):
+    expected: dict[int, Op] = {}
+    place = 0
+    for census in sorted(history.of("census"), key=lambda op: op.began):
         if census.result != "ok":
             continue
         if census.value["twice"]:
             yield f"{census}: message(s) {census.value['twice'][:10]} in two places"
-        present = ids(census.value["ranges"])
-        for ended, _, op in answered:
-            if ended >= census.began:
-                break
-            for key in op.value.get("created", op.args["keys"]):
-                row = created.get(key)
-                gone = row is not None and row.message not in present
-                yield f"{census}: message {row.message} of {op} is nowhere" if gone else None  # type: ignore[union-attr]
+        while place < len(answered) and answered[place][0] < census.began:
+            op = answered[place][2]
+            rows = [created.get(key) for key in op.value.get("created", op.args["keys"])]
+            expected.update({row.message: op for row in rows if row is not None and row.message is not None})
+            place += 1
+        missing = sorted(expected.keys() - ids(census.value["ranges"]))
+        yield f"{census}: message {missing[0]} of {expected[missing[0]]} is nowhere" if missing else None
 
 
 def ids(ranges: Iterable[tuple[int, int]]) -> set[int]:

@@ -209,6 +209,16 @@ class Faults:
                 taken.append(self._session())
         self._later(lasts, lambda: [session.close() for session in taken] and None)
 
+    def full_disk(self, fault: Fault) -> None:
+        """Where the server keeps its data and its log of transactions. It may panic, and even not come up."""
+        if self.server.disk is None:
+            self.recorder.info("left out", kind="full disk", why="to mount a small disk needs root")
+            return
+        lasts = fault.between(2, 6)
+        self._say("full disk", lasts + 5)
+        self.server.fill_disk(int(fault.dice[2] * 4_000_000), panics=fault.dice[3] < 0.5)
+        self._later(lasts, lambda: self.recoveries.append(self.server.free_disk()))
+
     def _session(self) -> psycopg.Connection[Any]:
         return self.server.connect(self.database)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,30 @@ def load(folder: Path) -> History:
         read_client(history, file)
     history.ops.sort(key=lambda op: op.began)
     history.infos.sort(key=lambda info: info.at)
-    audit = folder / "audit.jsonl"
-    if audit.exists():
-        history.rows = in_order(Row(**line) for line in lines(audit))
+    history.rows = rows_of(folder)
     return history
+
+
+def rows_of(folder: Path) -> list[Row]:
+    audit = folder / "audit.jsonl"
+    return in_order(map(row, lines(audit))) if audit.exists() else []
+
+
+def forget(history: History, since: int, until: int) -> History:
+    """What was answered between the two times may not be so any more: a standby took over that had not got it all.
+
+    Who reads the archive by transaction ids must begin anew then: the server gives them again.
+    """
+    ops = [op for op in history.ops if op.verb != "read"]
+    history.ops = [
+        replace(op, result="unknown") if op.began <= until and (op.ended or until) >= since else op for op in ops
+    ]
+    return history
+
+
+def row(line: dict[str, Any]) -> Row:
+    """Words and tokens are in many rows: once in memory is enough."""
+    return Row(**{name: sys.intern(value) if type(value) is str else value for name, value in line.items()})
 
 
 def in_order(rows: Iterator[Row]) -> list[Row]:
@@ -44,10 +66,13 @@ def read_client(history: History, file: Path) -> None:
 
 
 def lines(file: Path) -> Iterator[dict[str, Any]]:
-    text = file.read_text().splitlines()
-    for place, line in enumerate(text):
-        try:
-            yield json.loads(line)
-        except ValueError:
-            if place < len(text) - 1:
-                raise ValueError(f"{file.name}, line {place + 1}: no JSON") from None
+    """Line by line: an audit may be larger than memory likes."""
+    with file.open() as text:
+        broken = 0
+        for place, line in enumerate(text, 1):
+            if broken:
+                raise ValueError(f"{file.name}, line {broken}: no JSON")
+            try:
+                yield json.loads(line)
+            except ValueError:
+                broken = place

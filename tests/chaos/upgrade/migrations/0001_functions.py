@@ -1,0 +1,16 @@
+from typing import Any
+
+from django.db import migrations
+
+from django_pgqueue.sql import files
+from django_pgqueue.sql.operations import install
+
+
+def replace_all(apps: Any, schema_editor: Any) -> None:
+    for name, version in files.latest_functions().items():
+        install(schema_editor, name, version)
+
+
+class Migration(migrations.Migration):
+    dependencies = [("pgqueue", "0006_datasource")]
+    operations = [migrations.RunPython(replace_all, replace_all)]

@@ -1,0 +1,165 @@
+"""Hostile names of channels, queues and handlers: each is a name like any other, or refused in one clear line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import transaction
+
+from django_pgqueue import (
+    cancel,
+    channel_pause,
+    channel_release,
+    channel_resume,
+    channel_set,
+    complete,
+    dead_letter,
+    dequeue,
+    enqueue,
+    metrics,
+    peek,
+    purge,
+    queue_pause,
+    queue_resume,
+)
+from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
+from django_pgqueue.redaction import printable
+from tests.security.names import ALIKE, NAMES
+from tests.worker.conftest import drain, queue, register, start  # noqa: F401  (fixtures)
+
+EVERY = pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR|CRITICAL) +\S")
+
+
+@pytest.mark.django_db
+@EVERY
+def test_a_hostile_name_lives_a_whole_life(name: str) -> None:
+    place = {"channel": name, "queue": name}
+    channel_set(name, name, max_concurrency=2)
+    channel_pause(name, name, reason=name)
+    channel_resume(name, name)
+    queue_pause(name, reason=name)
+    queue_resume(name)
+    ids = [enqueue(name, {name: name}, headers={name: name}, dedupe_key=f"{n}{name}", **place).id for n in range(4)]
+    assert [found.handler for found in peek(name, 2, channel=name)] == [name, name]
+    done, dead = dequeue(name, limit=2, worker=name)
+    assert (done.channel, done.queue, done.handler, done.payload) == (name, name, name, {name: name})
+    complete(done, results=[{name: name}])
+    dead_letter(dead, reason=name, details={name: name})
+    cancel(ids[2:3], reason=name)
+    assert purge(name, name) == 1
+    assert {row.outcome for row in ArchivedMessage.objects.filter(channel=name)} == {"completed", "cancelled", "purged"}
+    assert DeadLetter.objects.get(queue=name, handler=name).reason == name
+    assert [(row.queue, row.channel) for row in metrics(queue=name, channel=name)] == [(name, name)]
+    channel_release(name, name)
+
+
+@pytest.mark.django_db
+def test_names_that_begin_alike_are_not_mixed_up() -> None:
+    for name in ALIKE:
+        channel_set(name, name)
+        enqueue(name, channel=name, queue=name)
+    assert [[found.handler for found in dequeue(name, limit=5)] for name in ALIKE] == [[name] for name in ALIKE]
+
+
+@pytest.mark.django_db(transaction=True)
+@EVERY
+def test_an_event_of_a_hostile_name_is_one_json_object(name: str, pg_url: str) -> None:
+    channel_set(name, name)
+    with psycopg.connect(pg_url, autocommit=True) as listener:
+        listener.execute("INSERT INTO pgqueue_queue (name, events) VALUES (%s, true)", [name])
+        listener.execute("LISTEN pgqueue_events")
+        enqueue(name, channel=name, queue=name)
+        [told] = listener.notifies(timeout=10, stop_after=1)
+    assert [json.loads(told.payload)[key] for key in ("queue", "channel", "handler")] == [name] * 3
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "the handler has no name"),
+        ("x" * 201, "longer than 200"),
+        ("a\x00b", "NUL"),
+        ("half \ud83d", "surrogate"),
+    ],
+    ids=["empty", "too long", "NUL", "surrogate"],
+)
+def test_what_can_be_no_name_is_refused_and_nothing_is_left(name: str, words: str) -> None:
+    channel_set("default")
+    with pytest.raises(InvalidMessage, match=words), transaction.atomic():
+        enqueue(name)
+    for call in (channel_set, lambda bad: channel_set("x", bad)):
+        with pytest.raises(InvalidMessage) as refused, transaction.atomic():
+            call(name)
+        assert "\n" not in str(refused.value)
+    with pytest.raises((InvalidMessage, ChannelNotFound)), transaction.atomic():
+        enqueue("h", channel=name)
+    assert list(Message.objects.all()) == []
+    assert list(Channel.objects.values_list("name", flat=True)) == ["default"]
+
+
+@pytest.fixture
+def log() -> Iterator[Callable[[], list[str]]]:
+    """The lines that the worker's own format makes of what is logged."""
+    output = StringIO()
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
+    logger = logging.getLogger("django_pgqueue")
+    logger.addHandler(handler)
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    yield lambda: output.getvalue().splitlines()
+    logger.setLevel(level)
+    logger.removeHandler(handler)
+
+
+@EVERY
+def test_no_name_and_no_error_makes_a_line_of_its_own_in_the_log(
+    drain: Callable[..., Any],  # noqa: F811
+    register: Callable[..., None],  # noqa: F811
+    log: Callable[[], list[str]],
+    name: str,
+) -> None:
+    def fail(delivery: Any) -> None:
+        raise ValueError(name)
+
+    register(name, fail, queue=name, max_attempts=1, backoff=lambda attempt, error: 1 / 0)
+    channel_set(name, name)
+    enqueue(name, channel=name, queue=name, max_attempts=2)
+    enqueue(f"unknown {name}"[:200], channel=name, queue=name, max_attempts=1)
+    drain(queues=(name,), name=name)
+    lines = log()
+    assert any("dead_lettered" in line or "retried" in line for line in lines)
+    assert any("Traceback" in line for line in lines)
+    for line in lines:
+        assert LINE.match(line) or line.startswith("  "), line
+        assert printable(line) == line
+
+
+@pytest.mark.django_db
+@EVERY
+def test_a_command_takes_hostile_names_and_shows_them_in_one_line(name: str) -> None:
+    channel_set(name, name)
+    enqueue(name, channel=name, queue=name)
+    dead_letter(dequeue(name), reason=name)
+    options = [f"--{key}={name}" for key in ("queue", "channel", "handler", "reason")]
+    output = StringIO()
+    call_command("redrivedeadletters", *options, "--dry-run", stdout=output, skip_checks=True)
+    assert output.getvalue() == f"{1:>8}  {printable(name)}  {printable(name)}\n1 would be redriven\n"
+    channel_release(name, name)
+    with pytest.raises(CommandError) as refused:
+        call_command("redrivedeadletters", *options, stdout=output, skip_checks=True)
+    told, *rest = str(refused.value).split("\n")
+    assert "released" in told
+    assert rest == ["0 redriven before that."]
+    assert printable(told) == told
