@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
+
+logger = logging.getLogger("django_pgqueue.worker")
 
 NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
@@ -21,6 +26,15 @@ DELIVERY_COLUMNS = (
     "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at::text, "
     "state, created_at::text, dequeue_at::text, context"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message that cannot become a delivery. ``token``: of its lease, if it has one."""
+
+    id: int
+    token: UUID | None
+    problem: str
 
 
 def to_json(value: Any, what: str) -> str | None:
@@ -74,7 +88,13 @@ def listed(deliveries: Delivery | Iterable[Delivery]) -> list[Delivery]:
     return [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
 
 
-def leases(deliveries: list[Delivery]) -> tuple[str, str]:
+def mapping(headers: Any) -> dict[str, Any]:
+    if not isinstance(headers, dict | None):
+        raise ValueError(f"the headers are no object but {type(headers).__name__}")
+    return headers or {}
+
+
+def leases(deliveries: Sequence[Delivery | Unreadable]) -> tuple[str, str]:
     """Ids and tokens, as all settling functions take them: arrays as text, which psycopg need not look through."""
     ids = ",".join([str(delivery.id) for delivery in deliveries])
     tokens = ",".join([delivery.token.hex if delivery.token else "NULL" for delivery in deliveries])
@@ -83,6 +103,22 @@ def leases(deliveries: list[Delivery]) -> tuple[str, str]:
 
 def from_text(moment: str | None) -> datetime | None:
     return None if moment is None else datetime.fromisoformat(moment)
+
+
+def to_deliveries(queue: str, rows: Iterable[tuple[Any, ...]]) -> tuple[list[Delivery], list[Unreadable]]:
+    """Rows of DELIVERY_COLUMNS as deliveries, and those that Python cannot read: SQL enqueues JSON that is deeper, has
+    longer numbers or times longer ago than Python knows. Never an exception: the others are leased too."""
+    readable, unreadable = [], []
+    for row in rows:
+        try:
+            readable.append(to_delivery(queue, row))
+        except (ValueError, TypeError, RecursionError) as error:
+            unreadable.append(Unreadable(row[0], row[9], f"{type(error).__name__}: {error}"))
+            logger.error(
+                "message #%d on queue %s cannot be read: %s", row[0], queue, unreadable[-1].problem,
+                extra={"event": "unreadable", "message_id": row[0], "queue": queue, "channel": row[1]},
+            )  # fmt: skip
+    return readable, unreadable
 
 
 def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
@@ -94,7 +130,7 @@ def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
         handler=row[2],
         payload=from_json(row[3]),
         body=None if row[4] is None else bytes(row[4]),
-        headers=from_json(row[5]) or {},
+        headers=mapping(from_json(row[5])),
         priority=row[6],
         attempt=row[7],
         max_attempts=row[8],

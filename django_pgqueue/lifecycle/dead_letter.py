@@ -7,11 +7,12 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.binding import leases, listed, to_json
+from django_pgqueue.lifecycle.binding import Unreadable, leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
 SQL = "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean)"
+UNREADABLE = "unreadable"
 
 
 def dead_letter(
@@ -39,3 +40,10 @@ def dead_letter(
         (ids, tokens, [reason] * len(settled), [to_json(details, "details")] * len(settled), skip_lost),
     )
     return {row[0] for row in rows}
+
+
+def refuse(unreadable: list[Unreadable], using: str) -> None:
+    """What cannot be read now cannot be read later: no attempt is spent on it."""
+    ids, tokens = leases(unreadable)
+    details = [to_json({"type": "Unreadable", "message": item.problem}, "details") for item in unreadable]
+    call(using, SQL, (ids, tokens, [UNREADABLE] * len(unreadable), details, True))

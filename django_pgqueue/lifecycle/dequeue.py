@@ -9,8 +9,9 @@ from django.db import connections
 
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, duration, to_delivery
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, duration, to_deliveries
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.dead_letter import refuse
 from django_pgqueue.sql.call import call
 
 SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue(%s::text, %s::integer, %s::interval, %s::text)"  # noqa: S608
@@ -31,14 +32,19 @@ def dequeue(
 
     ``wait``: with nothing there, look again for up to so many seconds (long poll). Call it outside of ``atomic()``:
     the lease exists
-    for others when the transaction commits. Raises InvalidMessage.
+    for others when the transaction commits. A message that Python cannot read becomes a dead letter (``unreadable``).
+    Raises InvalidMessage.
     """
     database = alias(using)
     deadline = time.monotonic() + wait
     lease = settings.LEASE if lease is None else duration(lease, "lease")
     while True:
-        rows = call(database, SQL, (queue, limit, lease, worker))
+        deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)))
+        if unreadable:
+            refuse(unreadable, database)
+            if not deliveries:
+                continue
         left = deadline - time.monotonic()
-        if rows or not left > 0 or connections[database].in_atomic_block:
-            return [to_delivery(queue, row) for row in rows]
+        if deliveries or not left > 0 or connections[database].in_atomic_block:
+            return deliveries
         time.sleep(min(LOOK_EVERY, left))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_delivery
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -11,6 +11,6 @@ SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_pop(%s::text, %s::integer)"  # no
 
 
 def pop(queue: str = "default", limit: int = 1, *, using: str | None = None) -> list[Delivery]:
-    """Take up to ``limit`` messages, archived at once: whoever crashes afterwards has lost them. Raises
-    InvalidMessage."""
-    return [to_delivery(queue, row) for row in call(alias(using), SQL, (queue, limit))]
+    """Take up to ``limit`` messages, archived at once: whoever crashes afterwards has lost them. One that
+    Python cannot read is left out, and logged. Raises InvalidMessage."""
+    return to_deliveries(queue, call(alias(using), SQL, (queue, limit)))[0]

@@ -29,7 +29,7 @@ class DeadLetter(models.Model):
     lease_token = models.UUIDField(null=True, editable=False)
     dead_at = models.DateTimeField()
     reason = models.CharField(
-        max_length=200, help_text=_("rejected, failed, poison, timed_out, or the handler's own word")
+        max_length=200, help_text=_("rejected, unreadable, failed, poison, timed_out, or the handler's own word")
     )
     details = models.JSONField(null=True)
     state = models.JSONField(null=True)

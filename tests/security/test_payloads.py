@@ -1,0 +1,197 @@
+"""Payloads of all sizes and shapes: what comes back is what was sent, or it was refused and nothing is there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.urls import reverse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many, peek, pop
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from tests.security.conftest import Session
+
+MB = 1024 * 1024
+TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
+ANY_TEXT = st.text(st.characters())  # with NUL and halves of surrogate pairs
+NUMBERS = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+def documents(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        NUMBERS | texts,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+        max_leaves=20,
+    )
+
+
+FUZZ = settings(
+    max_examples=100, derandomize=True, deadline=None, database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _channel(db: None) -> None:
+    channel_set("default")
+
+
+def there_and_back(payload: Any, body: bytes | None = None) -> Any:
+    enqueue("h", payload, body=body)
+    [delivery] = dequeue()
+    complete(delivery)
+    kept = ArchivedMessage.objects.get(pk=delivery.id)
+    assert kept.payload == delivery.payload
+    assert (None if kept.body is None else bytes(kept.body)) == delivery.body
+    return delivery
+
+
+@FUZZ
+@given(payload=documents(TEXTS), body=st.none() | st.binary(max_size=10_000))
+def test_what_is_json_comes_back_as_it_was(payload: Any, body: bytes | None) -> None:
+    with transaction.atomic():
+        delivery = there_and_back(payload, body)
+        transaction.set_rollback(True)
+    assert delivery.body == body
+    if "e+" not in json.dumps(payload).lower():  # numeric keeps the value, Python then sees an integer
+        assert delivery.payload == payload
+
+
+@FUZZ
+@given(payload=documents(ANY_TEXT), headers=st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=2))
+def test_any_text_is_either_kept_or_refused(payload: Any, headers: dict[str, str]) -> None:
+    """NUL and lone surrogates are no text for PostgreSQL. One error for all of them, and nothing half done."""
+    given = json.dumps([payload, headers], ensure_ascii=False)
+    if "\\u0000" in given or any(0xD800 <= ord(character) < 0xE000 for character in given):
+        with pytest.raises(InvalidMessage, match=r"^the (payload|headers) contains?[^\n]+$"), transaction.atomic():
+            enqueue("h", payload, headers=headers)
+        assert not Message.objects.exists()
+        return
+    with transaction.atomic():
+        enqueue("h", payload, headers=headers)
+        [delivery] = dequeue()
+        assert delivery.headers == headers
+        complete(delivery)
+        transaction.set_rollback(True)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7_999, 8_000, 8_001, MB, 16 * MB])
+def test_sizes_from_nothing_to_sixteen_megabytes(size: int) -> None:
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    text = "ß" * min(size // 2, 2 * MB)
+    delivery = there_and_back({"text": text}, body)
+    assert delivery.body == body
+    assert delivery.payload == {"text": text}
+
+
+def test_pickled_bytes_stay_bytes() -> None:
+    """Nothing unpickles: this one would end the test."""
+    pickled = b"cos\n_exit\n(I66\ntR."
+    assert there_and_back(None, pickled).body == pickled
+
+
+@pytest.mark.parametrize("value", [b"bytes", object(), {1, 2}, float("nan"), float("inf"), -float("inf"), {(1,): 2}])
+def test_what_is_no_json_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidMessage, match="not JSON"):
+        enqueue("h", {"deep": [value]})
+    assert not Message.objects.exists()
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [100, 500])
+def test_json_may_be_deep(depth: int) -> None:
+    assert there_and_back(nested(depth)).payload == nested(depth)
+
+
+def test_json_that_is_too_deep_for_python_is_refused() -> None:
+    with pytest.raises(InvalidMessage, match="not JSON: maximum recursion depth"):
+        enqueue("h", nested(100_000))
+    assert not Message.objects.exists()
+
+
+def test_one_bad_message_of_many_takes_all_of_them_back() -> None:
+    for bad in ({"nul": "\x00"}, {"half": "\ud800"}, {"nan": float("nan")}):
+        with pytest.raises(InvalidMessage), transaction.atomic():
+            enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", payload=bad)])
+    assert not Message.objects.exists()
+
+
+def test_sql_refuses_what_python_would(empty: Session) -> None:
+    for payload, sqlstate in (
+        (r'"\u0000"', "22P05"),
+        (r'"\ud800"', "22P02"),
+        ("{", "22P02"),
+        ("[" * 100_000, "54001"),
+        ("NaN", "22P02"),
+    ):
+        with pytest.raises(psycopg.Error) as refused:
+            empty.execute("SELECT pgqueue_enqueue('h', %s::text::jsonb)", [payload])
+        assert refused.value.sqlstate == sqlstate
+    assert empty.execute("SELECT count(*) FROM pgqueue_message").fetchone() == (0,)
+
+
+UNREADABLE = {
+    "deep": {"payload": "[" * 3_000 + "]" * 3_000},
+    "digits": {"payload": "1" * 5_000},
+    "deep headers": {"headers": "[" * 3_000 + "]" * 3_000},
+    "headers that are none": {"headers": "[1]"},
+    "long ago": {"dequeue_at": "4000-01-01 BC"},
+}
+
+
+def sneak_in(**columns: str) -> int:
+    """By SQL, which takes what Python could not have sent."""
+    names = "".join(f", {name}" for name in columns)
+    values = ", %s" * len(columns)
+    statement = f"INSERT INTO pgqueue_message (channel_id, handler{names}) SELECT id, 'sneaked'{values}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{statement} FROM pgqueue_channel WHERE name = 'default' RETURNING id", list(columns.values()))
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.parametrize("columns", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_what_python_cannot_read_is_a_dead_letter_and_the_others_are_delivered(columns: dict[str, str]) -> None:
+    first, bad, last = enqueue("h").id, sneak_in(**columns), enqueue("h").id
+    assert [found.id for found in peek(limit=3)] == [first, last]
+    assert sorted(delivery.id for delivery in dequeue(limit=3)) == [first, last]
+    [letter] = DeadLetter.objects.defer("payload", "headers", "dequeue_at")
+    assert (letter.id, letter.reason, letter.details["type"]) == (bad, "unreadable", "Unreadable")
+
+
+def test_what_python_cannot_read_does_not_keep_a_caller_waiting_for_what_it_can() -> None:
+    for _ in range(5):
+        sneak_in(payload="1" * 5_000)
+    last = enqueue("h").id
+    assert [delivery.id for delivery in dequeue(limit=2)] == [last]
+
+
+def test_what_python_cannot_read_is_popped_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    bad, good = sneak_in(payload="1" * 5_000), enqueue("h").id
+    assert [delivery.id for delivery in pop(limit=2)] == [good]
+    assert f"message #{bad} on queue default cannot be read: ValueError" in caplog.text
+    assert ArchivedMessage.objects.filter(pk=bad, outcome="popped").exists()
+
+
+@pytest.mark.parametrize(
+    "columns", [{"payload": "[" * 3_000 + "]" * 3_000}, {"headers": "1" * 5_000}], ids=["deep", "digits"]
+)
+def test_the_admin_shows_what_python_cannot_read(admin_client: Client, columns: dict[str, str]) -> None:
+    bad = sneak_in(**columns)
+    page = admin_client.get(reverse("admin:pgqueue_message_change", args=[bad]))
+    assert page.status_code == 200
+    assert next(iter(columns.values()))[:2_900] in page.content.decode()
+    assert dequeue() == []
+    assert admin_client.get(reverse("admin:pgqueue_deadletter_change", args=[bad])).status_code == 200

@@ -1,0 +1,74 @@
+"""Handlers come from the registry. A name in a message chooses among them, and imports, evaluates or finds nothing."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import django_pgqueue
+from django_pgqueue import enqueue, handlers
+from django_pgqueue.exceptions import UnknownHandler
+from django_pgqueue.models import DeadLetter
+from tests.worker.conftest import drain, queue, register, start  # noqa: F401  (fixtures)
+
+PACKAGE = Path(django_pgqueue.__file__).parent
+PATHS = [
+    "os.system", "os:system", "subprocess.run", "builtins.eval", "eval", "__import__('os').system('true')",
+    "django_pgqueue.handlers.unregister", "tests.security.trap.spring", "tests.security.trap",
+    "import tests.security.trap",
+    "security.echo.", " security.echo", "SECURITY.ECHO", "../handlers", "handlers", "__class__", "",
+]  # fmt: skip
+HARMLESS = {("re", "compile"), ("json", "loads"), ("json", "load"), ("home", "load"), ("Workload", "load")}
+HARMLESS |= {("trigger", "compile"), ("reader.options(**options)", "load")}
+IMPORTERS = {
+    ("__init__.py", "import_module"),  # the names of this package
+    ("handlers.py", "import_module"),  # handlers.py of installed apps
+    ("checks/configuration.py", "import_string"),  # settings
+    ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES
+    ("lifecycle/enqueue_context.py", "import_string"),  # settings: ENQUEUE_CONTEXT
+    ("worker/middleware.py", "import_string"),  # settings: HANDLER_MIDDLEWARE
+    ("worker/child.py", "import_string"),  # what the supervisor's own code orders
+    ("spark/cli.py", "import_module"),  # the list of its commands
+}
+
+
+@pytest.mark.parametrize("name", [name for name in PATHS if name])
+def test_a_name_that_nobody_registered_is_a_dead_letter_and_nothing_is_imported(
+    drain: Callable[..., Any],  # noqa: F811
+    name: str,
+) -> None:
+    payload = {"handler": "tests.security.trap.spring", "__reduce__": ["os.system", ["true"]], "py/object": name}
+    enqueue(name, payload, headers={"handler": "tests.security.trap.spring"}, max_attempts=1)
+    before = set(sys.modules)
+    assert drain() == {"dead_lettered": 1}
+    assert not {module for module in set(sys.modules) - before if "trap" in module}
+    [letter] = DeadLetter.objects.all()
+    assert letter.handler == name
+    assert "UnknownHandler" in letter.errors[0]["type"]
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_the_registry_knows_whole_names_only(name: str) -> None:
+    assert handlers.find(name) is None
+    with pytest.raises(UnknownHandler):
+        handlers.get(name)
+
+
+def test_only_installed_apps_and_settings_are_imported_by_name() -> None:
+    """Wherever the package imports by a name, evaluates or unpickles. Each place takes its names from the project."""
+    dangerous = {"import_module", "import_string", "__import__", "eval", "exec", "loads", "load", "compile"}
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                function = node.func
+                word = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                owner = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+                if word in dangerous and (owner, word) not in HARMLESS:
+                    found.add((str(path.relative_to(PACKAGE)), word))
+    assert found == IMPORTERS
