@@ -27,7 +27,7 @@ TOLD_BY_TABLES = {
 RUNS = 3
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_short_storm_is_a_behaviour_of_the_model(server: Server, tmp_path: Path) -> None:
     followed = follow(Storm(server.make_database("storm"), tmp_path, seconds=0.5).run())
     assert followed.refused == []

@@ -1,13 +1,18 @@
-"""python -m tests.formal [NAME …]    check the models, or those that have a part of their name so; all sizes"""
+"""python -m tests.formal [NAME …]    check the models, or those whose names contain one of these; all sizes
+
+Without a guard: the property that is violated then, and the steps that lead there. With -v the states on the way, too.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from .models import MODELS
+from .models import MODELS, Model
+from .tlc import Answer
 
 
-def main(names: list[str]) -> int:
+def main(words: list[str]) -> int:
+    names = [word for word in words if word != "-v"]
     wrong = 0
     for model in MODELS:
         if names and not any(name in model.name for name in names):
@@ -15,15 +20,18 @@ def main(names: list[str]) -> int:
         answer = model.check()
         as_expected = answer.violated == model.breaks
         wrong += not as_expected
-        found = f"{answer.violated} after {len(answer.steps) - 1} steps" if answer.violated else "holds"
-        expected = "" if as_expected else f"  EXPECTED {model.breaks or 'to hold'}"
-        print(
-            f"{model.module:13} {model.name:66} {found:40} {answer.states:9,} states {answer.seconds:6.1f} s{expected}",
-            flush=True,
-        )
-        if not as_expected:
-            print(answer.output[-60000:])
+        print(line(model, answer), flush=True)
+        if "-v" in words or not as_expected:
+            print(answer.output)
     return int(wrong > 0)
+
+
+def line(model: Model, answer: Answer) -> str:
+    found = f"{answer.violated} after {len(answer.steps) - 1} steps" if answer.violated else "holds"
+    expected = "" if answer.violated == model.breaks else f", EXPECTED {model.breaks or 'to hold'}"
+    way = f"\n    {', '.join(answer.steps[1:])}" if answer.violated else ""
+    seen = f"{answer.states:,} states, {answer.seconds:.1f} s"
+    return f"{model.module}: {model.name}: {found}{expected} ({seen}){way}"
 
 
 if __name__ == "__main__":

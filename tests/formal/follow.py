@@ -15,7 +15,7 @@ from .tlc import Configuration, ModelError, check, value
 from .transcribe import Start, Step, Trace, lives
 
 # Commits of one run of TLC: it reads them as a module.
-TOGETHER = 20_000
+TOGETHER = 5_000
 REACHED = re.compile(r'^<<"reached", (\d+), (\d+)>>', re.MULTILINE)
 MODULE = """---- MODULE Recorded ----
 EXTENDS LeaseTrace

@@ -81,8 +81,12 @@ MODELS = (
     holds("leases, through a failover", "Lease", Messages="{m1}", MaxFailovers=1),
     holds("leases: every message ends", "Lease", lasting="Ends", MaxDefers=1, Messages="{m1}"),
     without(
-        "the token is random: it counts attempts, and a failover loses commits", "Lease", "OneHolder",
-        RandomTokens=False, MaxFailovers=1,
+        "the token is random: it is the attempt, and a failover loses commits", "Lease", "OneHolder",
+        RandomTokens=False, MaxFailovers=1, MaxDefers=0,
+    ),
+    without(
+        "the token is random: it is the attempt, and a deferral gives that back", "Lease", "OneHolder",
+        RandomTokens=False,
     ),
     without("settling compares the token", "Lease", "LeaseKept", FencedSettle=False),
     without("the sweep locks what it reads", "Lease", "LeaseKept", LockedSweep=False),

@@ -11,6 +11,8 @@ from tests.chaos.story import SECOND, Story
 from tests.formal.follow import follow
 from tests.formal.transcribe import lives
 
+# Each starts TLC, on a machine that may be busy.
+pytestmark = pytest.mark.timeout(600)
 RECORDED = Path(__file__).with_name("recorded")
 LIMIT = 2
 

@@ -10,13 +10,14 @@ from tests.docs.markdown import REPOSITORY, page, section
 from tests.formal.models import CONSTANTS, MODELS, Model
 from tests.formal.tlc import SPECS, Configuration, check
 
+# Each starts TLC, on a machine that may be busy.
+pytestmark = pytest.mark.timeout(1200)
 PAGE = "docs/explanation/formal-model.md"
 ROW = re.compile(r"^\| (?P<name>[^|`]+) \| `(?P<breaks>\w+)` \| (?P<steps>\d+) \|$", re.MULTILINE)
 TOLD = {row["name"]: (row["breaks"], int(row["steps"])) for row in ROW.finditer(page(PAGE))}
 GUARDED = [model for model in MODELS if model.removed]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "model", [pytest.param(model, id=model.name, marks=[pytest.mark.slow] * model.slow) for model in MODELS]
 )
