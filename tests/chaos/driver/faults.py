@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import psycopg
 
 from tests.chaos.history import Recorder
 from tests.chaos.server import Server, children
+from tests.chaos.upgrade.command import start as start_migration
 from tests.worker.proxy import Proxy, Trap
 
 from .fleet import Fleet, Post
@@ -39,6 +41,7 @@ class Faults:
         self.recoveries: list[float] = []
         self._heal: list[tuple[float, Callable[[], None]]] = []
         self._traps: list[tuple[Trap, str]] = []
+        self._disk_is_full = False
 
     def inject(self, fault: Fault) -> bool:
         """Returns False if there is nobody yet to do it to, or no connection left to do it by: try again."""
@@ -116,6 +119,17 @@ class Faults:
         self._say("kill client", 2.0, target=post.name)
         post.signal(signal.SIGKILL)
 
+    def clock(self, fault: Fault) -> bool | None:
+        """The clock of a worker's machine jumps: by seconds, a minute or an hour, ahead or back."""
+        posts = [post for post in self.fleet.workers if post.clock is not None]
+        if not posts:
+            return self._leave_out("clock", "libfaketime is missing: make tools")
+        post: Post = fault.pick(posts)
+        seconds = [-3600, -60, -2, 0, 2, 60, 3600][int(fault.dice[1] * 7)]
+        self._say("clock", target=post.name, seconds=seconds)
+        post.clock.write_text(f"{seconds:+}\n")
+        return None
+
     # The network.
 
     def cut(self, fault: Fault) -> None:
@@ -152,13 +166,16 @@ class Faults:
 
     # The server.
 
-    def crash(self, fault: Fault) -> None:
+    def crash(self, fault: Fault) -> bool | None:
+        if self._disk_is_full:
+            return False  # it would not come up
         all_of_it = fault.dice[0] < 0.5
         self._say("crash", 5.0, all_of_it=all_of_it)
         self.server.kill(all_of_it=all_of_it)
         seconds = self.server.recover()
         self.recoveries.append(seconds)
         self.recorder.info("recovered", seconds=seconds)
+        return None
 
     def terminate(self, fault: Fault) -> bool | None:
         with self._session() as session:
@@ -205,19 +222,41 @@ class Faults:
         self._say("exhaust", lasts)
         taken: list[psycopg.Connection[Any]] = []
         with suppress(psycopg.OperationalError):
-            while len(taken) < 200:
+            while len(taken) < 500:
                 taken.append(self._session())
         self._later(lasts, lambda: [session.close() for session in taken] and None)
 
     def full_disk(self, fault: Fault) -> None:
         """Where the server keeps its data and its log of transactions. It may panic, and even not come up."""
         if self.server.disk is None:
-            self.recorder.info("left out", kind="full disk", why="to mount a small disk needs root")
+            self._leave_out("full disk", "to mount a small disk needs root")
             return
         lasts = fault.between(2, 6)
         self._say("full disk", lasts + 5)
+        self._disk_is_full = True
         self.server.fill_disk(int(fault.dice[2] * 4_000_000), panics=fault.dice[3] < 0.5)
-        self._later(lasts, lambda: self.recoveries.append(self.server.free_disk()))
+        self._later(lasts, self._room_again)
+
+    def _room_again(self) -> None:
+        self.recoveries.append(self.server.free_disk())
+        self._disk_is_full = False
+
+    def migration(self, fault: Fault) -> None:
+        """An upgrade, or back: all functions are replaced, and messages get a column."""
+        self._say("migration", 10)
+        process = start_migration(self.server.url(self.database), fault.pick(["", "zero"]))
+        self._later(0.5, lambda: self._migrated(process))
+
+    def _migrated(self, process: subprocess.Popen[bytes]) -> None:
+        """It may fail, when another fault hits it; then nothing of it is there."""
+        if process.poll() is None:
+            self._later(0.5, lambda: self._migrated(process))
+            return
+        output = process.communicate()[0].decode(errors="replace")
+        self.recorder.info("migrated", status=process.returncode, output=output[-300:])
+
+    def _leave_out(self, kind: str, why: str) -> None:
+        self.recorder.info("left out", kind=kind, why=why)
 
     def _session(self) -> psycopg.Connection[Any]:
         return self.server.connect(self.database)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.history.recorder import epoch
 from tests.chaos.server import REPOSITORY, children
 from tests.worker.proxy import Proxy
 
@@ -39,6 +40,7 @@ class Post:
     starts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     started_at: float = 0.0
     retired: bool = False
+    clock: Path | None = None  # a file that says by how many seconds its clock is wrong
 
     @property
     def age(self) -> float:
@@ -72,12 +74,21 @@ class Fleet:
         self.workers: list[Post] = []
         self.clients: list[Post] = []
 
-    def worker(self, name: str, processes: int) -> None:
+    def worker(self, name: str, processes: int, *, clock: bool = False) -> None:
+        """``clock``: one that can be set."""
         options = ["--processes", str(processes), "--concurrency", "4", "--batch", "8", "--shutdown-timeout", "5"]
         options += ["--no-reload"] if processes else []
         command = [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *options]
         supervised = {"CHAOS_SUPERVISED": "1" if processes else "0"}
-        self.workers.append(self._post(name, command, supervised))
+        library = faketime() if clock else None
+        if library is None:
+            self.workers.append(self._post(name, command, supervised))
+            return
+        file = self.folder / f"{name}.clock"
+        file.write_text("+0\n")
+        post = self._post(name, command, {**supervised, **wrong_clock(library, file)})
+        post.clock = file
+        self.workers.append(post)
 
     def client(self, name: str, roles: list[str], **stage: Any) -> None:
         given = {"CHAOS_STAGE": json.dumps({"roles": roles, "folder": str(self.folder), **stage})}
@@ -92,6 +103,7 @@ class Fleet:
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")]),
             "CHAOS_FOLDER": str(self.folder),
             "CHAOS_LEASE": str(LEASE),
+            "CHAOS_EPOCH": epoch(),
             MARK: self.run,
             **more,
         }
@@ -147,6 +159,21 @@ class Fleet:
             if post.popen is not None:
                 post.popen.wait()
             post.proxy.__exit__(None, None, None)
+
+
+def faketime() -> str | None:
+    """Not the variant for threads: it deadlocks now and then when a signal comes."""
+    return next(map(str, Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
+
+
+def wrong_clock(library: str, file: Path) -> dict[str, str]:
+    return {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_RESET": "1",
+    }
 
 
 def marked(run: str) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 EQUAL = [f"free {letter}" for letter in "abcdef"]
@@ -27,7 +27,8 @@ class Tier:
     """``seconds`` of faults at least, ``faults`` of each kind.
 
     ``slow``: handlers that hold the GIL for three leases; ``crashing``: handlers that kill their worker once;
-    ``backlog``: messages on each of the equal channels before anything is started.
+    ``backlog``: messages on each of the equal channels before anything is started. ``promotions``: runs of their own,
+    each second one of a synchronous standby.
     """
 
     messages: int
@@ -38,6 +39,7 @@ class Tier:
     backlog: int = 150
     groups: int = 2
     processes: int = 2
+    promotions: int = 0
 
 
 TIERS = {
@@ -57,23 +59,30 @@ TIERS = {
         },
     ),
     "nightly": Tier(
-        500_000, 3_300,
+        500_000, 3_000,
         {
             "kill": 5_000, "stop": 500, "term": 60, "terminate": 1_000, "crash": 100, "cut": 300, "cut at commit": 300,
             "delay": 30, "swallow": 20, "refuse": 30, "lock": 60, "timeouts": 40, "exhaust": 40, "kill client": 60,
+            "full disk": 5, "clock": 60, "migration": 10,
         },
-        slow=40, crashing=40,
-    ),
-    "release": Tier(
-        5_000_000, 33_000,
-        {
-            "kill": 50_000, "stop": 5_000, "term": 600, "terminate": 10_000, "crash": 1_000, "cut": 3_000,
-            "cut at commit": 3_000, "delay": 300, "swallow": 200, "refuse": 300, "lock": 600, "timeouts": 400,
-            "exhaust": 400, "kill client": 600,
-        },
-        slow=400, crashing=400,
+        slow=40, crashing=40, groups=3, processes=3, promotions=4,
     ),
 }  # fmt: skip
+
+
+def scaled(tier: Tier, factor: float) -> Tier:
+    """So many times as much of everything, in so many times the time; at least one of each."""
+    faults = {kind: max(1, round(count * factor)) for kind, count in tier.faults.items()}
+    return replace(
+        tier, messages=round(tier.messages * factor), seconds=tier.seconds * factor, faults=faults,
+        slow=max(1, round(tier.slow * factor)), crashing=max(1, round(tier.crashing * factor)),
+        promotions=max(1, round(tier.promotions * factor)),
+    )  # fmt: skip
+
+
+# A rehearsal of the nightly run, and a weekend of them.
+TIERS["tenth"] = scaled(TIERS["nightly"], 0.1)
+TIERS["release"] = scaled(TIERS["nightly"], 10)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -95,7 +95,7 @@ class Run:
         fleet.client("producers", ["producer"] * 2, pause=2 * 3 / rate, options={"kinds": KINDS}, **common)
         fleet.client("consumers", ["consumer", "consumer", "operator"], pause=0.1, **common)
         for place in range(self.tier.groups):
-            fleet.worker(f"supervisor-{place}", self.tier.processes)
+            fleet.worker(f"supervisor-{place}", self.tier.processes, clock="clock" in self.tier.faults and place == 0)
         fleet.worker("single", 0)
 
     def phases(self, fleet: Fleet, recorder: Recorder, url: str) -> None:

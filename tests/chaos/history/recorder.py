@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Where the clock of this process may be wrong: the driver's time of day when the clock that never jumps was at zero.
+EPOCH = int(os.environ.get("CHAOS_EPOCH", "0"))
+
 
 def now() -> int:
-    return time.time_ns() // 1000
+    return EPOCH + time.monotonic_ns() // 1000 if EPOCH else time.time_ns() // 1000
+
+
+def epoch() -> str:
+    return str((time.time_ns() - time.monotonic_ns()) // 1000)
 
 
 class Recorder:
