@@ -25,7 +25,7 @@ test: $(READY)  ## the whole test suite, on a throw-away server
 	$(if $(SQL_TESTS),$(PYTHON) -m pytest --pg=other $(SQL_TESTS))
 	$(PYTHON) -m pytest
 
-chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|nightly|release SEED=7)
+chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|tenth|nightly|release SEED=7)
 	$(PYTHON) -m tests.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED)) --model
 
 model: $(READY)  ## the TLA+ models, each as it is and without each guard (some minutes)

@@ -1,4 +1,4 @@
-"""Whole runs: one of the tier `ci` with real worker processes, and short ones without."""
+"""Whole runs: one of the tier `ci` with real worker processes, about five minutes, and short ones without."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.chaos.storm import Storm
 
 # Another seed: PGQUEUE_CHAOS_SEED=7; another tier: PGQUEUE_CHAOS_TIER=quick. A failure says which they were.
 SEED = int(os.environ.get("PGQUEUE_CHAOS_SEED", "1"))
-TIER = os.environ.get("PGQUEUE_CHAOS_TIER", "quick")
+TIER = os.environ.get("PGQUEUE_CHAOS_TIER", "ci")
 
 
 @pytest.mark.slow
@@ -29,7 +29,6 @@ def test_a_storm_of_clients_breaks_no_invariant(server: Server, tmp_path: Path, 
     assert [verdict.name for verdict in verdicts if not verdict.checked] == [], "the storm says nothing about these"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_faults_of_every_kind_break_no_invariant(server: Server, tmp_path: Path) -> None:
     tier = TIERS[TIER]

@@ -14,11 +14,10 @@ from tests.chaos.sabotage.run import catch
 from tests.chaos.server import REPOSITORY, Server
 
 TODAY = datetime.now(UTC).date().toordinal()
-A_DAY = 6
+A_DAY = 2
 CHOSEN = DEFECTS if os.environ.get("PGQUEUE_SABOTAGE") == "all" else random.Random(TODAY).sample(DEFECTS, A_DAY)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("defect", CHOSEN, ids=lambda defect: defect.name)
 def test_a_defect_is_noticed_within_a_minute(server: Server, tmp_path: Path, defect: Defect) -> None:

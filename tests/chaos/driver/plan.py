@@ -76,7 +76,7 @@ def scaled(tier: Tier, factor: float) -> Tier:
     return replace(
         tier, messages=round(tier.messages * factor), seconds=tier.seconds * factor, faults=faults,
         slow=max(1, round(tier.slow * factor)), crashing=max(1, round(tier.crashing * factor)),
-        promotions=max(1, round(tier.promotions * factor)),
+        promotions=max(2, round(tier.promotions * factor)),
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ def report(history: History, verdicts: list[Verdict]) -> str:
     lines = [f"# Chaos, seed {run['seed']}", "", versions(run), "", *figures(history, lives), ""]
     lines += ["| Fault | Injected |", "|---|---|"]
     lines += [f"| {kind} | {count:,} |" for kind, count in sorted(run.get("faults", {}).items())]
+    left = {info.fields["kind"]: info.fields["why"] for info in history.happened("left out")}
+    lines += [f"| {kind} | none: {why} |" for kind, why in sorted(left.items())]
     lines += ["", "| Invariant | Checked | Violations |", "|---|---|---|"]
     for verdict in verdicts:
         broken = f"{verdict.broken:,}" if verdict.checked else "not exercised"
