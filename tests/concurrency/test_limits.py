@@ -29,14 +29,15 @@ from tests.concurrency.helpers import (
 
 WORKERS = 8
 LEASED = """
-SELECT c.name, c.max_concurrency, count(m.id) FROM pgqueue_channel AS c
+SELECT c.name, c.max_concurrency, c.xmin::text, count(m.id) FROM pgqueue_channel AS c
 LEFT JOIN pgqueue_message AS m ON m.channel_id = c.id AND m.status = 2
 WHERE c.name = ANY (%s) GROUP BY c.id
 """
 
 
-def limits(session: Session) -> dict[str, int | None]:
-    return dict(session.execute("SELECT name, max_concurrency FROM pgqueue_channel").fetchall())
+def versions(session: Session) -> dict[str, str]:
+    """By channel the transaction that wrote its row."""
+    return dict(session.execute("SELECT name, xmin::text FROM pgqueue_channel").fetchall())
 
 
 class Crew:
@@ -55,13 +56,14 @@ class Crew:
         chance = Chance(self.seed, f"worker {place}")
         session = self.sessions[place]
         while not self.done.is_set():
-            before = limits(session)
+            before = versions(session)
             dying = chance.of(0.1)
             leases = dequeue(session, chance.random.choice([1, 1, 5]), lease="1 microsecond" if dying else "1 minute")
-            for name, limit, count in session.execute(LEASED, [list({lease.channel for lease in leases})]).fetchall():
-                # A limit that is edited in the middle of this transaction holds from the next one on.
-                if limit is not None and before[name] is not None and count > max(limit, before[name]):
-                    self.violations.append(f"{name}: {count} leased, limit {before[name]} … {limit}")
+            channels = [list({lease.channel for lease in leases})]
+            for name, limit, version, count in session.execute(LEASED, channels).fetchall():
+                # A limit that is edited in the middle of this transaction, also to and fro, holds from the next one on.
+                if limit is not None and version == before[name] and count > limit:
+                    self.violations.append(f"{name}: {count} leased, limit {limit}")
                 self.peak[name] = max(count, self.peak.get(name, 0))
             session.commit()
             if not leases or dying:
