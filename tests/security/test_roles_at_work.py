@@ -8,11 +8,15 @@ import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.source import Source
 from tests.security.conftest import PASSWORD, Session
 from tests.worker.conftest import REPOSITORY, eventually
 
@@ -199,6 +203,17 @@ def test_the_pipeline_copies_streams_and_reports(empty: Session, login: Login) -
         pipeline.execute("UPDATE pgqueue_lake SET exported_xid = 1")
     with pytest.raises(REFUSED):
         pipeline.execute("SELECT id FROM pgqueue_dequeue()")
+
+
+def test_the_pipeline_exports_without_a_warning(
+    empty: Session, login: Login, roles: dict[str, str], pg_url: str, tmp_path: Path
+) -> None:
+    empty.execute("SELECT pgqueue_enqueue('mail.send') FROM generate_series(1, 3)")
+    empty.execute("SELECT id FROM pgqueue_pop('default', 3)")
+    summary = export(Source.parse(as_role(pg_url, roles["pipeline"])), tmp_path / "lake")
+    assert (summary.rows["archive"], summary.warning) == (3, "")
+    with pytest.raises(PipelineError, match="queuegrants pipeline --role"):
+        export(Source.parse(as_role(pg_url, roles["worker"])), tmp_path / "other")
 
 
 def test_who_may_read_the_archive_may_read_the_partitions_that_are_made_later(empty: Session, login: Login) -> None:
