@@ -183,6 +183,13 @@ def test_a_late_transaction_that_dequeues_itself(session: Session, business: Ses
     assert len(drain(session)) == 3
 
 
+def test_an_old_transaction_that_takes_what_it_has_enqueued_itself(session: Session, business: Session) -> None:
+    enqueue(business)
+    tick(session, 3)
+
+    assert len(dequeue(business)) == 1
+
+
 def test_a_tick_that_is_rolled_back(session: Session, business: Session) -> None:
     make_channel(session, "a")
     fill(session, "a", 3)

@@ -30,7 +30,11 @@ BEGIN
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) THEN
         RETURN;
     END IF;
-    SELECT CASE WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN o.arrival_xid ELSE '0' END AS arrival_xid,
+    -- As in pgqueue_take.
+    SELECT CASE
+            WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
+            ELSE '0'
+        END AS arrival_xid,
         o.late_xids, o.lane_seq, o.parked_from
     INTO v_floor
     FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1;

@@ -48,8 +48,13 @@ BEGIN
         EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) AS paused
     INTO v_floor
     FROM (
-        -- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing.
-        SELECT CASE WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN o.arrival_xid ELSE '0' END AS arrival_xid,
+        -- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing. And what this
+        -- transaction has enqueued itself may stand below the floor, when it is old.
+        SELECT CASE
+                WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())
+                    THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
+                ELSE '0'
+            END AS arrival_xid,
             o.late_xids, o.lane_seq, o.parked_from
         FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
     ) AS f;
