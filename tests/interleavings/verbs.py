@@ -1,0 +1,58 @@
+"""Every call that changes something, as one statement about one message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+READY, LEASED, DEAD, ABSENT = "ready", "leased", "dead", "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """``sql``: with %(id)s, %(token)s, %(channel)s and %(key)s. ``needs``: what must have become of the message.
+
+    The first column of its answer is counted; ``answers``: it is a number itself.
+    """
+
+    name: str
+    sql: str
+    needs: str = LEASED
+    answers: bool = False
+
+
+PAIR = "ARRAY[%(id)s::bigint], ARRAY[%(token)s::uuid]"
+ENQUEUE = "pgqueue_enqueue('work', '{}', %(channel)s, p_dedupe_key => %(key)s)"
+VERBS = (
+    Verb("enqueue", f"SELECT id FROM {ENQUEUE}", ABSENT),
+    Verb(
+        "enqueue_many",
+        "SELECT id FROM pgqueue_enqueue_many(ARRAY['work', 'work'], ARRAY['{}', '{}']::jsonb[], "
+        "ARRAY[%(channel)s, %(channel)s], p_dedupe_keys => ARRAY[%(key)s, NULL])",
+        ABSENT,
+    ),
+    Verb(
+        "INSERT",
+        "INSERT INTO pgqueue_message (channel_id, handler, dedupe_key) "
+        "SELECT c.id, 'work', %(key)s FROM pgqueue_channel AS c WHERE c.name = %(channel)s RETURNING id",
+        ABSENT,
+    ),
+    Verb("dequeue", "SELECT id FROM pgqueue_dequeue()", READY),
+    Verb("pop", "SELECT id FROM pgqueue_pop()", READY),
+    Verb("heartbeat", f"SELECT id FROM pgqueue_heartbeat({PAIR})"),
+    Verb("complete", f"SELECT pgqueue_complete({PAIR})"),
+    Verb("defer", f"SELECT id FROM pgqueue_defer({PAIR})"),
+    Verb("retry", f"SELECT id FROM pgqueue_retry({PAIR}, ARRAY['{{}}']::jsonb[])"),
+    Verb("dead_letter", f"SELECT pgqueue_dead_letter({PAIR}, ARRAY['refused'])"),
+    Verb("cancel", "SELECT id FROM pgqueue_cancel(ARRAY[%(id)s::bigint, 0])"),
+    Verb("purge", "SELECT pgqueue_purge(%(channel)s)", READY, True),
+    Verb("redrive", "SELECT old_id FROM pgqueue_redrive(ARRAY[%(id)s::bigint])", DEAD),
+    Verb("sweep", "SELECT retried + poisoned + cancelled FROM pgqueue_sweep()", LEASED, True),
+    Verb("tick", "SELECT pgqueue_tick()", READY, True),
+    Verb("prune", "SELECT channels_removed FROM pgqueue_prune('30 days', '30 days', 1)", DEAD, True),
+    Verb("channel_set", """SELECT pgqueue_channel_set(%(channel)s, 'default', '{"weight": 2}')""", READY),
+    Verb("channel_pause", "SELECT pgqueue_channel_pause(%(channel)s)", READY),
+    Verb("channel_resume", "SELECT pgqueue_channel_resume(%(channel)s)", READY),
+    Verb("channel_release", "SELECT pgqueue_channel_release(%(channel)s)", READY),
+    Verb("queue_pause", "SELECT pgqueue_queue_pause('default')", READY),
+    Verb("queue_resume", "SELECT pgqueue_queue_resume('default')", READY),
+)

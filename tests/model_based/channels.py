@@ -1,0 +1,60 @@
+"""What the documentation says of channels and queues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from .model import Model
+from .states import Channel, Refused
+
+
+def channel_set(model: Model, name: str, queue: str, limits: dict[str, Any], answer: Any) -> int:
+    """Creates it or changes what is named; opens it again when it was released."""
+    try:
+        old = model.channel(name, queue)
+    except Refused:
+        number = answer if isinstance(answer, int) else -1
+        model.channels[number] = Channel(number, queue, name, **limits)
+        return number
+    new = replace(old, **limits, released_at=None)
+    model.channels[old.id] = new
+    if (new.release_interval, new.release_burst) != (old.release_interval, old.release_burst):
+        model.given.pop(old.id, None)
+    return old.id
+
+
+def channel_pause(model: Model, name: str, queue: str) -> None:
+    change(model, name, queue, paused=True)
+
+
+def channel_resume(model: Model, name: str, queue: str) -> None:
+    change(model, name, queue, paused=False)
+
+
+def channel_release(model: Model, name: str, queue: str) -> None:
+    at = model.channel(name, queue).released_at
+    change(model, name, queue, released_at=model.now if at is None else at)
+    model.given.pop(model.channel(name, queue).id, None)
+
+
+def change(model: Model, name: str, queue: str, **changes: Any) -> None:
+    channel = model.channel(name, queue)
+    model.channels[channel.id] = replace(channel, **changes)
+
+
+def queue_pause(model: Model, queue: str) -> None:
+    known(model, queue)
+    model.paused[queue] = True
+
+
+def queue_resume(model: Model, queue: str) -> None:
+    known(model, queue)
+    if queue in model.paused:
+        model.paused[queue] = False
+
+
+def known(model: Model, queue: str) -> None:
+    """A queue that was paused once has a row of its own, and is known even without channels."""
+    if queue not in model.paused and not any(channel.queue == queue for channel in model.channels.values()):
+        raise Refused("PGQ03")

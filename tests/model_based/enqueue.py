@@ -1,0 +1,115 @@
+"""What the documentation says of enqueue and redrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .model import Model
+from .states import READY, SCHEDULED, Channel, Message, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message that somebody wants to enqueue. ``due``: microseconds from now, None for at once."""
+
+    channel: str
+    queue: str
+    number: int
+    priority: int = 0
+    due: int | None = None
+    max_attempts: int = 5
+    backoff: int | None = None
+    factor: float | None = None
+    longest: int | None = None
+    key: str | None = None
+
+
+def enqueue(model: Model, draft: Draft, answer: Any) -> list[tuple[int | None, str]]:
+    """The new id is the one thing that the model takes from the answer."""
+    channel = model.channel(draft.channel, draft.queue)
+    for live in model.live(channel.id):
+        if draft.key is not None and live.key == draft.key:
+            return [(live.id, "duplicate")]
+    full = channel.max_size is not None and len(model.live(channel.id)) >= channel.max_size
+    if full and channel.full_policy == "drop" and (channel.released_at is None or answer == [(None, "dropped")]):
+        return [(None, "dropped")]
+    if channel.released_at is not None:
+        raise Refused("PGQ05")
+    if full:
+        raise Refused("PGQ04")
+    [(number, _)] = answer if isinstance(answer, list) else [(-1, "")]
+    accept(model, channel, draft, number)
+    return [(number, "created")]
+
+
+def accept(model: Model, channel: Channel, draft: Draft, number: int) -> None:
+    at = model.now + (draft.due or 0)
+    model.messages[number] = Message(
+        number, channel.id, draft.number, at, SCHEDULED if at > model.now else READY, draft.priority,
+        max_attempts=draft.max_attempts, backoff=draft.backoff, factor=draft.factor, longest=draft.longest,
+        key=draft.key,
+    )  # fmt: skip
+
+
+def enqueue_many(model: Model, drafts: Sequence[Draft], answer: Any) -> list[tuple[int | None, str]]:
+    """All or none. Where channels drop or keys are deduped the order is that of channels and keys."""
+    trial = model.copy()
+    channels = [trial.channel(draft.channel, draft.queue) for draft in drafts]
+    one_by_one = any(draft.key for draft in drafts) or any(c.max_size and c.full_policy == "drop" for c in channels)
+    places = range(len(drafts))
+    if one_by_one:
+        places = sorted(places, key=lambda p: (channels[p].id, drafts[p].key is None, drafts[p].key or "", p))
+    given = answer if isinstance(answer, list) else [(-1 - place, "") for place in range(len(drafts))]
+    results: list[Any] = [None] * len(drafts)
+    codes: set[str] = set()
+    for place in places:
+        try:
+            [results[place]] = enqueue(trial, drafts[place], [given[place]])
+        except Refused as refused:
+            codes |= refused.codes
+    if codes:
+        raise Refused(*codes)
+    model.messages = trial.messages
+    return results
+
+
+def insert(model: Model, draft: Draft, answer: Any) -> list[int]:
+    """A plain INSERT: it cannot be dropped, nor be told of a duplicate."""
+    channel = model.channel(draft.channel, draft.queue)
+    if any(draft.key is not None and live.key == draft.key for live in model.live(channel.id)):
+        raise Refused("23505")
+    if channel.released_at is not None:
+        raise Refused("PGQ05")
+    if channel.max_size is not None and len(model.live(channel.id)) >= channel.max_size:
+        raise Refused("PGQ04")
+    [number] = answer if isinstance(answer, list) else [-1]
+    accept(model, channel, draft, number)
+    return [number]
+
+
+def redrive(model: Model, ids: Sequence[int], answer: Any, to: str | None = None) -> list[tuple[int, int]]:
+    """A new life each, once; by channel, the oldest first. All or none. ``to``: another channel."""
+    letters = [model.dead[n] for n in sorted(set(ids)) if n in model.dead and model.free(n)]
+    letters = [dead for dead in letters if dead.redriven_to is None]
+    letters.sort(key=lambda dead: (dead.channel, dead.message.id))
+    channels = [model.channel(to or dead.channel[1], dead.channel[0]) for dead in letters]
+    for channel in channels:
+        if channel.released_at is not None:
+            raise Refused("PGQ05", "PGQ04")
+        more = sum(other.id == channel.id for other in channels)
+        if channel.max_size is not None and len(model.live(channel.id)) + more > channel.max_size:
+            raise Refused("PGQ04", "PGQ05")
+    found = answer if isinstance(answer, list) else []
+    assert len(found) == len(letters), f"{len(found)} of {len(letters)} have a new life"
+    results = []
+    for dead, channel, (_, new) in zip(letters, channels, found, strict=True):
+        old = dead.message
+        model.messages[new] = Message(
+            new, channel.id, old.number, model.now, READY, old.priority, max_attempts=old.max_attempts,
+            backoff=old.backoff, factor=old.factor, longest=old.longest, state=old.state, redriven_from=old.id,
+        )  # fmt: skip
+        model.dead[old.id] = replace(dead, redriven_to=new)
+        results.append((old.id, new))
+    return results

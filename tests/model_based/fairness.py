@@ -1,0 +1,54 @@
+"""Turns: how often others were served while a channel that stands in the line was not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .model import Model
+from .take import Lease, must
+
+
+@dataclass(slots=True)
+class Wait:
+    """``limit``: the largest of the dequeues meanwhile."""
+
+    limit: int = 1
+    others: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Turns:
+    """After a tick everything that may be served stands in the line. From then on the bound of docs/explanation/
+    fairness.md must hold, twice: for the turn that had begun and one more."""
+
+    waiting: dict[int, Wait] = field(default_factory=dict)
+
+    def ticked(self, model: Model) -> None:
+        for channel in model.channels.values():
+            if must(model, channel):
+                self.waiting.setdefault(channel.id, Wait())
+
+    def look(self, model: Model) -> None:
+        """Forget channels that cannot be served now: they have left the line, or may have."""
+        for number in list(self.waiting):
+            if number not in model.channels or not must(model, model.channels[number]):
+                del self.waiting[number]
+
+    def taken(self, model: Model, queue: str, limit: int, answer: Sequence[Lease]) -> None:
+        counts = Counter(lease.channel for lease in answer)
+        weights = {c.name: c.weight for c in model.channels.values() if c.queue == queue}
+        for number, wait in self.waiting.items():
+            channel = model.channels.get(number)
+            if channel is None or channel.queue != queue:
+                continue
+            if counts[channel.name]:
+                self.waiting[number] = Wait()
+                continue
+            wait.limit = max(wait.limit, limit)
+            wait.others += counts
+            for name, count in wait.others.items():
+                bound = 2 * max(weights[name], wait.limit)
+                assert count <= bound, f"{count} messages of channel {name}, none of {channel.name} which waits"
+        self.look(model)

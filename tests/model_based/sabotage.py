@@ -1,0 +1,76 @@
+"""The model is checked: defects that are put into the queue, which it must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.chaos.sabotage.defects import Defect
+
+from .machine import QueueMachine
+from .sql import Queue
+
+# Found is enough here: nobody reads the shortest example.
+HUNT = settings(
+    stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck), database=None,
+    derandomize=True, phases=[Phase.generate],
+)  # fmt: skip
+NOTICED = (
+    "complete takes any token",
+    "heartbeat takes any token",
+    "defer takes any token",
+    "retry takes any token",
+    "dead_letter takes any token",
+    "an attempt is not counted at the dequeue",
+    "the sweep does not look at the clock",
+    "the sweep is half a lease early",
+    "a heartbeat extends nothing",
+    "leased messages are given away again",
+    "one attempt too many",
+    "complete forgets the archive",
+    "complete archives and does not delete",
+    "complete archives twice",
+    "dead_letter drops what was tried often",
+    "a redrive may be repeated",
+    "enqueue_many leaves out a message",
+    "leases are not counted",
+    "the rate is not charged",
+    "one more than the burst",
+    "departures count twice",
+    "full too early",
+    "promoted before it is due",
+    "the newest first",
+    "a promoted message is not announced",
+    "a free place is not told",
+)
+
+
+@contextmanager
+def installed(session: psycopg.Connection[Any], defect: Defect) -> Iterator[None]:
+    """The queue with the defect, and then without it."""
+    query = "SELECT pg_get_functiondef(%s::regproc)"
+    (source,) = session.execute(query, (f"pgqueue_{defect.function}",)).fetchone() or ("",)
+    defect.install(session)
+    try:
+        yield
+    finally:
+        session.execute(source)
+
+
+def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
+    """What the machine says of the defect; empty: nothing."""
+    machine = type("Machine", (QueueMachine,), {"queue": queue, "steps": 0})
+    with installed(queue.session, defect):
+        try:
+            run_state_machine_as_test(machine, settings=settings(HUNT, max_examples=examples))
+        except (AssertionError, Flaky) as error:
+            return f"after {machine.steps} steps: {type(error).__name__} {error}"
+        finally:
+            queue.reset()
+    return ""
