@@ -16,7 +16,8 @@ DECLARE
 BEGIN
     -- One message on a channel without max_size, the most frequent case by far, takes three statements.
     SELECT count(*) AS messages, min(a.channel_id) AS channel_id, min(a.status) AS status, min(-a.priority) AS rank,
-        min(a.dequeue_at) AS dequeue_at, max(a.dequeue_at) AS latest, min(a.id) AS id, EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events
+        min(a.dequeue_at) AS dequeue_at, max(a.dequeue_at) AS latest, min(a.id) AS id,
+        EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events
     INTO v_news
     FROM arrived AS a;
     IF v_news.messages = 1 AND v_news.status = 1 AND v_news.dequeue_at <= v_now AND v_news.dequeue_at > '-infinity' THEN
