@@ -21,14 +21,19 @@ LOCKS: dict[str, Any] = {
     "AppendingSettle": True, "SkippingDequeue": True, "SkippingSweep": True,
     "EnqueueFirst": True, "SettleInOrder": True, "DequeueLast": True, "EditAlone": True, "OneKey": True,
 }  # fmt: skip
+LINE: dict[str, Any] = {
+    "Messages": "{1, 2}", "Dequeues": "{d, e}", "MaxReturns": 0, "AlwaysTells": True, "ReturnsTell": True,
+    "HeldNewsStay": True, "OneAtTheDoor": True, "FreshFloor": True, "FloorSeesLocked": True,
+}  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
     "Drops": True, "ByXid": True, "HorizonOfRunning": True, "WaitsForDisk": True, "OneConnection": True,
     "OneCommit": True, "KeptUntilExported": True,
 }  # fmt: skip
-CONSTANTS = {"Lease": LEASE, "LockOrder": LOCKS, "ArchiveReader": READER}
+CONSTANTS = {"Lease": LEASE, "Line": LINE, "LockOrder": LOCKS, "ArchiveReader": READER}
 INVARIANTS = {
     "Lease": ("OnePlace", "OneHolder", "Deliveries", "LimitHolds", "AnswersAreTrue"),
+    "Line": ("Found", "OneLane", "TakenOnce"),
     "LockOrder": ("NoCircle", "NobodyWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
 }
@@ -101,6 +106,16 @@ MODELS = (
     without("the attempt is counted at the dequeue", "Lease", "Deliveries", CountedAtClaim=False),
     without("archive and delete are one transaction", "Lease", "OnePlace", AtomicArchive=False),
     without("somebody sweeps", "Lease", "Ends", lasting="Ends", Sweepers="{}", Messages="{m1}"),
+    holds("the line", "Line"),
+    holds("the line, with messages that come back", "Line", MaxReturns=1, slow=True),
+    holds("the line: every message is served", "Line", lasting="Served", Messages="{1}", MaxReturns=1),
+    holds("the line: every message of two is served", "Line", lasting="Served", slow=True),
+    without("who enqueues always leaves an arrival", "Line", "Found", AlwaysTells=False),
+    without("what comes back leaves an arrival", "Line", "Found", ReturnsTell=False, MaxReturns=1),
+    without("news of a lane that is held stay", "Line", "Found", HeldNewsStay=False),
+    without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),
+    without("what is left is looked for after the lock", "Line", "Found", FreshFloor=False),
+    without("what others have locked is left, too", "Line", "Found", FloorSeesLocked=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NobodyWaitsForProducers", FreeEnqueue=False),

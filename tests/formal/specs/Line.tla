@@ -1,0 +1,191 @@
+-------------------------------- MODULE Line --------------------------------
+(***************************************************************************)
+(* Is a message that is ready always found? Arrivals and lanes: what       *)
+(* enqueue leaves behind and pgqueue_take folds (pgqueue_absorb), for one  *)
+(* channel without limits. Each step of a dequeue is one statement: it     *)
+(* sees what was committed before it, and locks with SKIP LOCKED.          *)
+(*                                                                         *)
+(* Each guard of the SQL is a constant: TRUE is what the SQL does.         *)
+(*                                                                         *)
+(* Abstracted: other channels and their turns, parked lanes, the floors of *)
+(* all lanes and arrivals (pgqueue_floor), the short way for few arrivals  *)
+(* (pgqueue_take_arrived). A message's number is its key.                  *)
+(***************************************************************************)
+EXTENDS Naturals, FiniteSets, TLC
+
+CONSTANTS Messages, Dequeues, MaxReturns
+
+CONSTANTS
+    AlwaysTells,    \* FALSE: who enqueues behind a lane that it sees leaves no arrival
+    ReturnsTell,    \* FALSE: retry, defer and promote leave no arrival
+    HeldNewsStay,   \* FALSE: arrivals of a lane that somebody holds are deleted all the same
+    OneAtTheDoor,   \* FALSE: a lane is made without the advisory lock
+    FreshFloor,     \* FALSE: what is left is looked for with the snapshot of the beginning
+    FloorSeesLocked \* FALSE: messages that others have locked are not seen as left
+
+VARIABLES
+    message,   \* absent | quiet (enqueued without arrival, not committed) | ready | taken | done
+    returns,   \* how often it came back
+    arrivals,  \* committed: the key, and a number
+    lanes,     \* committed
+    tx         \* of each dequeue: where it is, and what it has locked and done
+
+vars == <<message, returns, arrivals, lanes, tx>>
+
+NoLane == [id |-> 0, floor |-> 0]
+Idle == [at |-> "idle", news |-> {}, eaten |-> FALSE, lane |-> NoLane, drop |-> FALSE, got |-> {}, door |-> FALSE, seen |-> {}]
+
+Init ==
+    /\ message = [m \in Messages |-> "absent"]
+    /\ returns = [m \in Messages |-> 0]
+    /\ arrivals = {} /\ lanes = {}
+    /\ tx = [d \in Dequeues |-> Idle]
+
+Least(numbers) == CHOOSE n \in numbers : \A o \in numbers : n <= o
+Lower(a, b) == IF a < b THEN a ELSE b
+Ready == {m \in Messages : message[m] = "ready"}
+Keys(news) == {news_[1] : news_ \in news}
+Others(d) == Dequeues \ {d}
+FreeLanes(d) == {lane \in lanes : \A e \in Others(d) : tx[e].lane.id # lane.id}
+FreeMessages(d) == {m \in Ready : \A e \in Dequeues : m \notin tx[e].got}
+
+-----------------------------------------------------------------------------
+Look(m) ==
+    /\ message[m] = "absent" /\ ~AlwaysTells /\ \E lane \in lanes : lane.floor <= m
+    /\ message' = [message EXCEPT ![m] = "quiet"]
+    /\ UNCHANGED <<returns, arrivals, lanes, tx>>
+
+Enqueue(m) ==
+    \/ /\ message[m] = "absent"
+       /\ message' = [message EXCEPT ![m] = "ready"]
+       /\ arrivals' = arrivals \cup {<<m, 0>>}
+       /\ UNCHANGED <<returns, lanes, tx>>
+    \/ /\ message[m] = "quiet"
+       /\ message' = [message EXCEPT ![m] = "ready"]
+       /\ UNCHANGED <<returns, arrivals, lanes, tx>>
+
+Return(m) ==
+    /\ message[m] = "taken" /\ returns[m] < MaxReturns
+    /\ message' = [message EXCEPT ![m] = "ready"]
+    /\ returns' = [returns EXCEPT ![m] = @ + 1]
+    /\ arrivals' = IF ReturnsTell THEN arrivals \cup {<<m, returns[m] + 1>>} ELSE arrivals
+    /\ UNCHANGED <<lanes, tx>>
+
+Settle(m) ==
+    /\ message[m] = "taken"
+    /\ message' = [message EXCEPT ![m] = "done"]
+    /\ UNCHANGED <<returns, arrivals, lanes, tx>>
+
+-----------------------------------------------------------------------------
+(* A dequeue, statement by statement. *)
+
+Go(d, at) == tx' = [tx EXCEPT ![d] = at] /\ UNCHANGED <<message, returns, arrivals, lanes>>
+
+Begin(d) ==
+    /\ tx[d].at = "idle"
+    /\ Go(d, [Idle EXCEPT !.at = "news", !.seen = IF FreshFloor THEN {} ELSE Ready])
+
+LockNews(d) ==
+    LET free == {news \in arrivals : \A e \in Others(d) : news \notin tx[e].news} IN
+    /\ tx[d].at = "news"
+    /\ Go(d, [tx[d] EXCEPT !.news = free, !.at = IF free = {} THEN "line" ELSE "lane"])
+
+\* Somebody has the lane, or is making it: the news stay for the next call.
+LeaveNews(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldNewsStay])
+
+FindLane(d) ==
+    /\ tx[d].at = "lane"
+    /\ CASE FreeLanes(d) # {} -> \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "fold"])
+         [] FreeLanes(d) = {} /\ (OneAtTheDoor => \A e \in Others(d) : ~tx[e].door) ->
+                Go(d, [tx[d] EXCEPT !.door = TRUE, !.at = "make"])
+         [] OTHER -> LeaveNews(d)
+
+Unused == Least((1..(Cardinality(Dequeues) + 1)) \ ({lane.id : lane \in lanes} \cup {tx[e].lane.id : e \in Dequeues}))
+
+\* A lane that somebody has deleted and not committed is still seen.
+MakeLane(d) ==
+    /\ tx[d].at = "make"
+    /\ CASE lanes = {} ->
+                Go(d, [tx[d] EXCEPT !.lane = [id |-> Unused, floor |-> Least(Keys(tx[d].news))], !.eaten = TRUE, !.at = "line"])
+         [] lanes # {} /\ FreeLanes(d) # {} ->
+                \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "fold"])
+         [] OTHER -> LeaveNews(d)
+
+Fold(d) ==
+    /\ tx[d].at = "fold"
+    /\ Go(d, [tx[d] EXCEPT !.lane.floor = Lower(@, Least(Keys(tx[d].news))), !.eaten = TRUE, !.at = "line"])
+
+LockLane(d) ==
+    /\ tx[d].at = "line"
+    /\ CASE tx[d].lane # NoLane -> Go(d, [tx[d] EXCEPT !.at = "take"])
+         [] tx[d].lane = NoLane /\ FreeLanes(d) # {} ->
+                \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "take"])
+         [] OTHER -> Go(d, [tx[d] EXCEPT !.at = "shared"])
+
+First(messages) == IF messages = {} THEN {} ELSE {Least(messages)}
+
+Take(d) ==
+    /\ tx[d].at = "take"
+    /\ Go(d, [tx[d] EXCEPT !.got = First({m \in FreeMessages(d) : m >= tx[d].lane.floor}), !.at = "floor"])
+
+\* The new floor is the first that is left; without any, the lane goes.
+MoveFloor(d) ==
+    LET seen == IF FreshFloor THEN Ready ELSE tx[d].seen
+        left == {m \in seen : m >= tx[d].lane.floor /\ m \notin tx[d].got /\ (FloorSeesLocked \/ m \in FreeMessages(d))}
+    IN
+    /\ tx[d].at = "floor"
+    /\ Go(d, [tx[d] EXCEPT
+        !.drop = left = {}, !.lane.floor = IF left = {} THEN @ ELSE Least(left),
+        !.at = IF tx[d].got = {} THEN "shared" ELSE "end"])
+
+\* From lanes and arrivals that others hold: pgqueue_take_shared.
+Share(d) ==
+    LET floors == {lane.floor : lane \in lanes} \cup Keys(arrivals) IN
+    /\ tx[d].at = "shared"
+    /\ Go(d, [tx[d] EXCEPT !.got = First({m \in FreeMessages(d) : \E floor \in floors : m >= floor}), !.at = "end"])
+
+Commit(d) ==
+    LET mine == tx[d].lane
+        rest == {lane \in lanes : lane.id # mine.id}
+    IN
+    /\ tx[d].at = "end"
+    /\ message' = [m \in Messages |-> IF m \in tx[d].got THEN "taken" ELSE message[m]]
+    /\ arrivals' = IF tx[d].eaten THEN arrivals \ tx[d].news ELSE arrivals
+    /\ lanes' = IF mine = NoLane THEN lanes ELSE IF tx[d].drop THEN rest ELSE rest \cup {mine}
+    /\ tx' = [tx EXCEPT ![d] = Idle]
+    /\ UNCHANGED returns
+
+\* At the end only of one that has done something: else it is no other step than a commit.
+Rollback(d) ==
+    /\ tx[d].at # "idle"
+    /\ tx[d].at = "end" => tx[d].got # {} \/ tx[d].eaten \/ tx[d].lane # NoLane
+    /\ Go(d, Idle)
+
+Onward(d) ==
+    \/ Begin(d) \/ LockNews(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
+    \/ LockLane(d) \/ Take(d) \/ MoveFloor(d) \/ Share(d) \/ Commit(d)
+
+Next ==
+    \/ \E m \in Messages : Look(m) \/ Enqueue(m) \/ Return(m) \/ Settle(m)
+    \/ \E d \in Dequeues : Onward(d) \/ Rollback(d)
+
+Spec == Init /\ [][Next]_vars
+\* One day nothing is rolled back any more; dequeues go on, and what was looked at is committed.
+FairSpec ==
+    /\ Spec
+    /\ <>[][~\E d \in Dequeues : Rollback(d)]_vars
+    /\ \A d \in Dequeues : WF_vars(Onward(d))
+    /\ \A m \in Messages : WF_vars(message[m] = "quiet" /\ Enqueue(m))
+Symmetry == Permutations(Dequeues)
+
+-----------------------------------------------------------------------------
+(* What must hold. *)
+
+\* Whatever becomes of the transactions that are open, the next dequeue comes to it.
+Found == \A m \in Ready :
+    (\E news \in arrivals : news[1] <= m) \/ (\E lane \in lanes : lane.floor <= m)
+
+OneLane == Cardinality(lanes) <= 1
+TakenOnce == \A d, e \in Dequeues : d # e => tx[d].got \cap tx[e].got = {}
+Served == \A m \in Messages : message[m] = "ready" ~> message[m] \in {"taken", "done"}
+=============================================================================
