@@ -41,7 +41,8 @@ def roles(pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
         for kind in KINDS:
             grants(kind, "--role", NAMES[kind], "--apply")
             grants(kind, "--role", NAMES["everything"], "--apply")
-        yield NAMES
+    yield NAMES  # and no session meanwhile: other tests count those
+    with psycopg.connect(pg_url, autocommit=True) as owner:
         for name in NAMES.values():
             owner.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
 

@@ -89,6 +89,23 @@ def test_leaked_sessions_end_with_the_worker(spawn: Spawn) -> None:
     eventually(lambda: sql(SESSIONS)[0][0] == 0)
 
 
+def test_a_message_that_python_cannot_read_stops_no_worker(spawn: Spawn) -> None:
+    """SQL takes JSON that is deeper than Python reads, and times before its first year."""
+    sneak = "INSERT INTO pgqueue_message (channel_id, handler, payload, dequeue_at) SELECT id, 'scripted', %s, %s"
+    for payload, due in (
+        ("[" * 3_000 + "]" * 3_000, "2020-01-01"),
+        ("[]", "4000-01-01 BC"),
+        ("1" * 5_000, "2020-01-01"),
+    ):
+        sql(f"{sneak} FROM pgqueue_channel", payload, due)
+    good = scripts(3, ["effect"])
+    worker = spawn("--drain")
+    assert worker.wait() == 0
+    assert sorted(message for message, _ in effects()) == good
+    assert sql("SELECT reason, count(*) FROM pgqueue_dead_letter GROUP BY reason") == [("unreadable", 3)]
+    assert worker.log.count("cannot be read: ") == 3
+
+
 def test_a_chain_of_deferrals_resumes_where_it_was_killed(spawn: Spawn) -> None:
     """Durable piecewise work: each piece and the state after it commit together."""
     message = script(["chain", 6, 3], handler="scripted.atomic")
