@@ -14,12 +14,14 @@ from tests.concurrency.helpers import (
     Session,
     column,
     dequeue,
+    drain,
     enqueue,
     enqueue_many,
     make_channel,
     one,
     seeds,
     settle,
+    tick,
     together,
 )
 
@@ -133,3 +135,23 @@ def test_a_channel_of_one_keeps_its_order(session: Session, connect: Callable[..
     together(*(lambda worker=worker: work(worker) for worker in workers))
 
     assert order == ids
+
+
+def test_what_is_new_on_a_channel_that_goes_on_does_not_overtake_what_waits(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    """While it was paused its lane has fallen behind the line, and now another transaction holds it."""
+    make_channel(session, "a")
+    make_channel(session, "b")
+    waiting = enqueue_many(session, "a" * 5)
+    session.execute("SELECT pgqueue_channel_pause('a')")
+    assert dequeue(session, 10) == []
+    enqueue_many(session, "b" * 20)
+    assert len(drain(session, 1)) == 20
+    tick(session, 3)
+    session.execute("SELECT pgqueue_channel_resume('a')")
+    enqueue(session, "a")
+    holder = connect()
+
+    assert [lease.id for lease in dequeue(holder)] == waiting[:1]
+    assert [lease.id for lease in dequeue(session)] == waiting[1:2]

@@ -22,7 +22,8 @@ BEGIN
                 ) AS a
                 ORDER BY a.channel_id, a.floor_rank, a.floor_at, a.floor_id
             ),
-            -- A channel may have both: its messages begin at the lower floor, or what is new would overtake what waits.
+            -- A channel may have both: its messages begin at the lower floor, or what is new would overtake what waits. Its lane may
+            -- stand below the line, where it was parked: its newest entry is the one that lives.
             starts AS (
                 (SELECT l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.seq FROM pgqueue_lane AS l
                 WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_lane_seq
@@ -34,8 +35,8 @@ BEGIN
                 FROM news AS n
                 CROSS JOIN LATERAL (
                     SELECT l.floor_rank, l.floor_at, l.floor_id, l.seq FROM pgqueue_lane AS l
-                    WHERE l.channel_id = n.channel_id AND l.seq >= p_lane_seq
-                    ORDER BY l.seq LIMIT 1
+                    WHERE l.channel_id = n.channel_id
+                    ORDER BY l.seq DESC LIMIT 1
                 ) AS o
             )
             SELECT s.channel_id, s.floor_rank, s.floor_at, s.floor_id, count(*) OVER () AS channels

@@ -14,7 +14,8 @@ from .lives import Lives, is_grant, transactions
 from .verdict import Findings
 
 Key = tuple[int, int, int]
-# News of a channel are folded into the line within a tick (0.2 s); a message that is younger may be overtaken.
+# News of a channel are folded into the line within a tick (0.2 s, or more if the machine is busy); a message that is
+# younger may be overtaken. A run may say `folded_within`.
 FOLDED_AFTER = 1_000_000
 HOLD = ("lock", "timeouts", "exhaust", "crash", "full disk", "promotion", "migration")
 # A transaction of a client that died, or that nobody hears any more, ends some time later.
@@ -49,6 +50,7 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
     waiting: dict[int, Waiting] = defaultdict(Waiting)
     held = Periods([*locked(history), *lingered(history)])
     following = successors(lives)
+    folded = history.run.get("folded_within", FOLDED_AFTER)
     for transaction in transactions(history.rows):
         granted: dict[int, Row] = {}
         for row in transaction:
@@ -61,9 +63,9 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
             if is_grant(row) and (row.channel not in granted or key(granted[row.channel]) < key(row)):
                 granted[row.channel] = row
         for channel, row in granted.items():
-            if held.meet(row.at - FOLDED_AFTER, row.committed):
+            if held.meet(row.at - folded, row.committed):
                 continue
-            yield overtaken(waiting[channel], row, following)
+            yield overtaken(waiting[channel], row, following, folded)
 
 
 class Periods:
@@ -101,12 +103,12 @@ def successors(lives: Lives) -> dict[int, dict[int, Row]]:
     }
 
 
-def overtaken(waiting: Waiting, row: Row, following: dict[int, dict[int, Row]]) -> str | None:
+def overtaken(waiting: Waiting, row: Row, following: dict[int, dict[int, Row]], folded: int) -> str | None:
     began = row.leased_at or row.at
     for earlier in waiting.keys[: bisect_left(waiting.keys, key(row))]:
         message = earlier[2]
         since = waiting.since[message][1]
-        if since > began - FOLDED_AFTER:
+        if since > began - folded:
             continue
         after = next((next_row for next_row in following[message].values() if next_row.committed > row.committed), None)
         if after is not None and (after.leased_at or after.at) <= row.committed:

@@ -78,6 +78,7 @@ class Run:
             "equal_channels": EQUAL,
             "effects": EFFECTS,
             "idle_within": 10_000_000,
+            "folded_within": 3_000_000,
             "planned": self.tier.faults,
             "versions": {
                 "PostgreSQL": (version or ("?",))[0],
