@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chaos.story import SCHEDULED, SECOND, Story, lived, only, violated
 
 
@@ -104,6 +106,21 @@ def test_i9_what_another_call_has_in_its_hands_may_be_overtaken() -> None:
     story.complete(1)
     story.complete(2)
     assert violated(story) == {}
+
+
+@pytest.mark.parametrize(("lingers", "overtakes"), [(True, 0), (False, 1)])
+def test_i9_what_a_dequeue_had_locked_that_was_rolled_back_may_be_overtaken(lingers: bool, overtakes: int) -> None:
+    story = Story()
+    story.create(1)
+    story.create(2)
+    story.wait(3)
+    story.op("dequeue", limit=1, lingers=lingers, result="fail", value={"error": "57P01"})
+    story.lease(2, "b")
+    story.wait(1)
+    story.lease(1, "a")
+    story.complete(1)
+    story.complete(2)
+    assert len(violated(story).get("I9", [])) == overtakes
 
 
 def test_i10_a_channel_that_is_not_served() -> None:

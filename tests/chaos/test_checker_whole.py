@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.checker import check
+from tests.chaos.history.load import forget
 from tests.chaos.story import Story, lived, only, violated
 
 
@@ -88,3 +89,24 @@ def test_i14_errors_that_no_fault_explains(state: str) -> None:
     story = Story()
     story.info("server", sqlstate=state, message="deadlock detected", pid=42)
     assert only(story, "I14") == f"{state} deadlock detected (process 42)"
+
+
+@pytest.mark.parametrize(("kind", "count"), [("full disk", 0), ("kill", 1)])
+def test_i14_an_internal_error_that_follows_from_a_fault(kind: str, count: int) -> None:
+    story = Story()
+    story.info("fault", kind=kind)
+    story.info("server", sqlstate="XX000", message="checkpoint request failed", pid=42)
+    assert len(violated(story).get("I14", [])) == count
+
+
+def test_what_a_standby_had_not_got_may_be_lost() -> None:
+    story = Story()
+    lived(story, 1)
+    since = story.now
+    story.wait(1)
+    story.op("enqueue", keys=["other:2"], channel="channel 1")
+    story.op("complete", ids=[2], tokens=["b"], value={"done": [2]})
+    assert set(violated(story)) == {"I1", "I3", "I4"}
+    verdicts = check(forget(story.history(), since, story.now))
+    assert [verdict.name for verdict in verdicts if verdict.broken] == []
+    assert verdicts[0].checked
