@@ -14,6 +14,7 @@ from tests.chaos.driver.run import Run
 from tests.chaos.history import load
 from tests.chaos.server import Server
 from tests.chaos.storm import Storm
+from tests.formal.follow import follow
 
 # Another seed: PGQUEUE_CHAOS_SEED=7; another tier: PGQUEUE_CHAOS_TIER=quick. A failure says which they were.
 SEED = int(os.environ.get("PGQUEUE_CHAOS_SEED", "1"))
@@ -27,6 +28,7 @@ def test_a_storm_of_clients_breaks_no_invariant(server: Server, tmp_path: Path, 
     verdicts = check(history)
     assert {verdict.name: verdict.violations for verdict in verdicts if verdict.violations} == {}, f"seed {seed}"
     assert [verdict.name for verdict in verdicts if not verdict.checked] == [], "the storm says nothing about these"
+    assert follow(history).refused == [], f"seed {seed}"
 
 
 @pytest.mark.timeout(1500)
