@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from .stage import FREE, Stage
+from tests.chaos.sabotage.defects import Defect
+from tests.model_based.sabotage import installed
+
+from .stage import ELSE, FREE, Stage
 from .table import BLOCKS, CROSSED, Block, crossed, written
 from .verbs import ABSENT, LEASED, VERBS, Verb
 
 PRODUCERS = [verb for verb in VERBS if verb.needs == ABSENT]
-HEARTBEAT = next(verb for verb in VERBS if verb.name == "heartbeat")
+VERB = {verb.name: verb for verb in VERBS}
+HEARTBEAT = VERB["heartbeat"]
+SKIPS = "FOR UPDATE SKIP LOCKED"
+# A function, a guard of it, what stands there instead, and the pair whose second call then waits.
+WAITING = [
+    ("enqueue", "c.name = p_channel;", "c.name = p_channel FOR UPDATE;", ("enqueue", "enqueue", "same channel")),
+    ("purge", SKIPS, "FOR UPDATE", ("dequeue", "purge", "same message")),
+    ("sweep", f"{SKIPS}\n    ) AS e", "FOR UPDATE) AS e", ("complete", "sweep", "same message")),
+]
 SETTLING = [verb for verb in VERBS if "%(token)s" in verb.sql or verb.name == "cancel"]
 
 
@@ -29,6 +40,16 @@ def test_nobody_waits_for_an_open_producer(stage: Stage, other: Verb) -> None:
     for one in PRODUCERS:
         for relation in ("same channel", "other channel"):
             assert stage.answer(one, other, relation) == FREE
+
+
+@pytest.mark.parametrize(("function", "guard", "instead", "pair"), WAITING, ids=[name for name, *_ in WAITING])
+def test_a_lock_that_waits_is_seen(
+    stage: Stage, function: str, guard: str, instead: str, pair: tuple[str, str, str]
+) -> None:
+    one, other, relation = pair
+    assert stage.answer(VERB[one], VERB[other], relation) in (FREE, ELSE)
+    with installed(stage.queue.session, Defect("waits", function, guard, instead, frozenset())):
+        assert stage.answer(VERB[one], VERB[other], relation).startswith("waits")
 
 
 @pytest.mark.parametrize("verb", SETTLING, ids=lambda verb: verb.name)

@@ -31,7 +31,7 @@ class QueueMachine(Beside):
         drafts=st.lists(drafts, min_size=3, max_size=8),
         some=limited,
         more=limited,
-        names=st.sets(st.sampled_from("ab")),
+        names=st.sets(st.sampled_from("abcd")),
     )
     def begin_with(
         self, drafts: list[dict[str, Any]], some: dict[str, Any], more: dict[str, Any], names: set[str]
@@ -85,6 +85,8 @@ class QueueMachine(Beside):
 
     @rule(picks=st.lists(numbers, min_size=1, max_size=3))
     def redrive(self, picks: list[int]) -> None:
+        if not self.model.dead:
+            self.dead_letter([(0, "current")], True)
         known = [*self.model.dead, 10_000]
         ids = [known[pick % len(known)] for pick in picks]
         answer = self.queue.rows("SELECT * FROM pgqueue_redrive(%s)", ids)
@@ -102,6 +104,12 @@ class QueueMachine(Beside):
     def serve(self, limit: int) -> None:
         """What happens most."""
         self.take_once("dequeue", "q", limit, 15 * SECOND)
+
+    @rule()
+    def take_turns(self) -> None:
+        """All who may stand in the line, and it moves."""
+        self.tick()
+        self.take("dequeue", "q", 1, 15 * SECOND, 6)
 
     # Settle.
 

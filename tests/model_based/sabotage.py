@@ -40,14 +40,19 @@ NOTICED = (
     "a redrive may be repeated",
     "enqueue_many leaves out a message",
     "leases are not counted",
+    "an expired lease frees its place before it is swept",
+    "a paused channel goes on",
     "the rate is not charged",
     "one more than the burst",
     "departures count twice",
     "full too early",
     "promoted before it is due",
     "the newest first",
+    "a lane does not go to the tail",
+    "a deferred message is not announced",
     "a promoted message is not announced",
     "a free place is not told",
+    "lanes that may have messages go",
 )
 
 
