@@ -69,6 +69,10 @@ def by_the_true_clock(history: History) -> History:
 
 
 def true(row: Row) -> Row:
+    """Each time by itself: the clock may jump between a change and its commit."""
+    return row._replace(**{name: right(value) for name in TIMES if (value := getattr(row, name)) is not None})
+
+
+def right(micros: int) -> int:
     """The run is short, and the jumps are long: what hour it was tells which it was."""
-    wrong = round((row.at / 1e6 - time.time()) / HOUR) * HOUR * 1_000_000
-    return row._replace(**{name: value - wrong for name in TIMES if (value := getattr(row, name)) is not None})
+    return micros - round((micros / 1e6 - time.time()) / HOUR) * HOUR * 1_000_000

@@ -59,7 +59,7 @@ TIERS = {
         },
     ),
     "nightly": Tier(
-        500_000, 2_700,
+        500_000, 2_500,
         {
             "kill": 5_000, "stop": 500, "term": 60, "terminate": 1_000, "crash": 100, "cut": 300, "cut at commit": 300,
             "delay": 30, "swallow": 20, "refuse": 30, "lock": 60, "timeouts": 40, "exhaust": 40, "kill client": 60,
