@@ -144,6 +144,20 @@ def test_tenants_at_their_limit_neither_slow_nor_hide_others(session: Session) -
     assert one(session, "SELECT count(*) FROM pgqueue_lane WHERE parked_until IS NULL") == 0
 
 
+def test_channels_that_are_paused_while_they_stand_in_line_hide_nobody(session: Session) -> None:
+    names = [f"paused{place}" for place in range(100)]
+    for name in names:
+        make_channel(session, name)
+    enqueue_many(session, names)
+    tick(session)
+    for name in names:
+        session.execute("SELECT pgqueue_channel_pause(%s)", [name])
+    make_channel(session, "b")
+    enqueue(session, "b")
+
+    assert [lease.channel for lease in dequeue(session)] == ["b"]
+
+
 def test_a_tenant_that_completes_at_once_gets_no_more_than_its_turn(session: Session) -> None:
     """Coming free does not move a channel to the head of the line."""
     make_channel(session, "quick", max_concurrency=1)

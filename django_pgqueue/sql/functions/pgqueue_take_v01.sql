@@ -12,6 +12,9 @@ DECLARE
     v_may record;
     v_got bigint[];
     v_head bigint;
+    v_from bigint;
+    v_last bigint;
+    v_tail bigint;
     v_weights bigint := 1;
     v_quota integer;
     v_rotate boolean;
@@ -94,71 +97,80 @@ BEGIN
         JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     END IF;
 
-    FOR v_lane IN
-        SELECT l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor,
-            c.weight,
-            c.released_at IS NULL AND (
-                c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
-        FROM pgqueue_lane AS l
-        JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_head
-        ORDER BY l.seq
-        LIMIT p_limit
-        FOR UPDATE OF l SKIP LOCKED
-    LOOP
-        v_quota := least(
-            p_limit - cardinality(ids),
-            greatest(v_lane.weight - v_lane.served, (p_limit * v_lane.weight + v_weights - 1) / v_weights));
-        EXIT WHEN v_quota < 1;
-        IF taken_at < v_lane.lease_floor THEN
-            -- This call has been asleep since it read the clock: its leases would not be counted. The next call reads it anew.
-            IF clock_timestamp() >= v_lane.lease_floor THEN
-                contended := true;
-                EXIT;
+    v_from := v_head;
+    FOR v_round IN 1..greatest(1000 / p_limit, 1) LOOP
+        v_last := NULL;
+        FOR v_lane IN
+            SELECT l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor,
+                c.weight,
+                c.released_at IS NULL AND (
+                    c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
+            FROM pgqueue_lane AS l
+            JOIN pgqueue_channel AS c ON c.id = l.channel_id
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_from
+            ORDER BY l.seq
+            LIMIT p_limit
+            FOR UPDATE OF l SKIP LOCKED
+        LOOP
+            v_last := v_lane.seq;
+            v_quota := least(
+                p_limit - cardinality(ids),
+                greatest(v_lane.weight - v_lane.served, (p_limit * v_lane.weight + v_weights - 1) / v_weights));
+            EXIT WHEN v_quota < 1;
+            IF taken_at < v_lane.lease_floor THEN
+                -- This call has been asleep since it read the clock: its leases would not be counted. The next call reads it anew.
+                IF clock_timestamp() >= v_lane.lease_floor THEN
+                    contended := true;
+                    EXIT;
+                END IF;
+                -- The clock was set back: count all leases.
+                v_lane.lease_floor := '-infinity';
             END IF;
-            -- The clock was set back: count all leases.
-            v_lane.lease_floor := '-infinity';
-        END IF;
-        IF v_lane.limited THEN
-            v_may := pgqueue_allowance(v_lane.channel_id, taken_at, v_quota, v_lane.next_at, v_lane.lease_floor);
-            v_quota := v_may.messages;
-        END IF;
-        v_got := ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
-                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-                AND m.id <> ALL (ids)
-            ORDER BY -m.priority, m.dequeue_at, m.id
-            LIMIT v_quota
-            FOR UPDATE SKIP LOCKED);
-        ids := ids || v_got;
-        -- True once in about eight turns or messages.
-        v_fold := v_fold OR (v_lane.seq + v_lane.served) / 8 < (v_lane.seq + v_lane.served + cardinality(v_got)) / 8;
-        IF v_lane.limited THEN
-            PERFORM pgqueue_leave_limited(
-                v_lane.channel_id, v_lane.seq, taken_at, v_got, v_may.room, v_may.next_at, v_may.lease_floor);
-            CONTINUE;
-        END IF;
-        -- Its new floor is the first message that is left, locked by others or not, as seen after the lane was locked.
-        v_rotate := v_got = '{}' OR v_lane.served + cardinality(v_got) >= v_lane.weight;
-        UPDATE pgqueue_lane AS l
-        SET seq = CASE WHEN v_rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
-            served = CASE WHEN v_rotate THEN 0 ELSE l.served + cardinality(v_got) END,
-            floor_rank = n.rank,
-            floor_at = n.dequeue_at,
-            floor_id = n.id
-        FROM (
-            SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
-                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-                AND m.id <> ALL (ids)
-            ORDER BY -m.priority, m.dequeue_at, m.id
-            LIMIT 1
-        ) AS n
-        WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
-        IF NOT FOUND THEN
-            DELETE FROM pgqueue_lane AS l WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
-        END IF;
+            IF v_lane.limited THEN
+                v_may := pgqueue_allowance(v_lane.channel_id, taken_at, v_quota, v_lane.next_at, v_lane.lease_floor);
+                v_quota := v_may.messages;
+            END IF;
+            v_got := ARRAY(
+                SELECT m.id FROM pgqueue_message AS m
+                WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                    AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                    AND m.id <> ALL (ids)
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                LIMIT v_quota
+                FOR UPDATE SKIP LOCKED);
+            ids := ids || v_got;
+            -- True once in about eight turns or messages.
+            v_fold := v_fold OR (v_lane.seq + v_lane.served) / 8 < (v_lane.seq + v_lane.served + cardinality(v_got)) / 8;
+            IF v_lane.limited THEN
+                PERFORM pgqueue_leave_limited(
+                    v_lane.channel_id, v_lane.seq, taken_at, v_got, v_may.room, v_may.next_at, v_may.lease_floor);
+                CONTINUE;
+            END IF;
+            -- Its new floor is the first message that is left, locked by others or not, as seen after the lane was locked.
+            v_rotate := v_got = '{}' OR v_lane.served + cardinality(v_got) >= v_lane.weight;
+            UPDATE pgqueue_lane AS l
+            SET seq = CASE WHEN v_rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+                served = CASE WHEN v_rotate THEN 0 ELSE l.served + cardinality(v_got) END,
+                floor_rank = n.rank,
+                floor_at = n.dequeue_at,
+                floor_id = n.id
+            FROM (
+                SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
+                WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                    AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                    AND m.id <> ALL (ids)
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                LIMIT 1
+            ) AS n
+            WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+            IF NOT FOUND THEN
+                DELETE FROM pgqueue_lane AS l WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+            END IF;
+        END LOOP;
+        EXIT WHEN ids <> '{}' OR v_last IS NULL OR v_last > v_tail;
+        -- Lanes that have just come to a limit, or were paused, hide nobody behind them. Those that went to the tail are seen once more.
+        v_tail := coalesce(v_tail, (SELECT s.last_value FROM pgqueue_lane_seq AS s));
+        v_from := v_last + 1;
     END LOOP;
 
     IF cardinality(ids) < p_limit THEN

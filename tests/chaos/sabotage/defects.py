@@ -139,8 +139,8 @@ DEFECTS = (
     ),
     defect(
         "the newest first", "take",
-        "            ORDER BY -m.priority, m.dequeue_at, m.id\n            LIMIT v_quota",
-        "            ORDER BY m.id DESC\n            LIMIT v_quota", "I9",
+        "            ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT v_quota",
+        "            ORDER BY m.id DESC\n                LIMIT v_quota", "I9",
     ),
     defect(
         "a lane does not go to the tail", "take",
@@ -157,7 +157,7 @@ DEFECTS = (
     ),
     defect(
         "lanes that may have messages go", "take",
-        "IF NOT FOUND THEN\n            DELETE", "IF v_lane.seq % 5 = 0 THEN\n            DELETE", "I13",
+        "IF NOT FOUND THEN\n                DELETE", "IF v_lane.seq % 5 = 0 THEN\n                DELETE", "I13",
     ),
     # Readers.
     defect("the archive is read by id", "", "", "", "I15", reader="by id"),
