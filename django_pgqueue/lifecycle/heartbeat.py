@@ -24,7 +24,8 @@ def heartbeat(
     """Let the leases expire ``lease`` (setting LEASE) from now. Returns the ids that are still held, each with whether
     somebody wants the message cancelled.
 
-    Raises LeaseLost when one is not, or leaves it out with ``skip_lost``.
+    Raises LeaseLost when one is not, or leaves it out with ``skip_lost``. Then it does not wait, either: a message that
+    another transaction has locked is told as held, and not extended this time.
     """
     ids, tokens = leases(listed(deliveries))
     if not ids:

@@ -10,19 +10,12 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
-from django.db import OperationalError, transaction
-
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.heartbeat import heartbeat
-from django_pgqueue.sql.call import call
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.role import Crashed, Role
 
 ROLE = "lease keeper"
-LOCK_NOT_AVAILABLE = "55P03"
-# A heartbeat must never wait behind one message that a hanging transaction has locked: the other leases would run out.
-# For one transaction: behind a pooler, a session is somebody else's the moment after.
-LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '200ms', true)"
 
 
 def key(delivery: Delivery) -> tuple[int, UUID | None]:
@@ -108,7 +101,8 @@ class LeaseKeeper:
             due = [lease for lease in self._held.values() if not lease.settling and lease.beat_at + self._every <= now]
         if not due:
             return 0
-        held = self._beat([lease.delivery for lease in due])
+        deliveries = [lease.delivery for lease in due]
+        held = heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
         cancelled = [lease for lease in due if held.get(lease.delivery.id) and not lease.cancelled]
         with self._lock:
             for lease in due:
@@ -126,20 +120,6 @@ class LeaseKeeper:
                 lease.cancelled = True
             self._on_cancelled([lease.delivery for lease in cancelled])
         return len(held)
-
-    def _beat(self, deliveries: list[Delivery]) -> dict[int, bool]:
-        """Returns those that are held on; for each, whether somebody wants it cancelled."""
-        try:
-            with transaction.atomic(using=self._using):
-                call(self._using, LOCK_TIMEOUT)
-                return heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
-        except OperationalError as error:
-            if getattr(error.__cause__, "sqlstate", "") != LOCK_NOT_AVAILABLE:
-                raise
-            if len(deliveries) == 1:
-                # Whoever has locked it keeps the sweeper away from it as well.
-                return {deliveries[0].id: False}
-            return dict(found for delivery in deliveries for found in self._beat([delivery]).items())
 
     def start(self) -> None:
         self._thread.start()

@@ -155,3 +155,24 @@ def test_what_is_new_on_a_channel_that_goes_on_does_not_overtake_what_waits(
 
     assert [lease.id for lease in dequeue(holder)] == waiting[:1]
     assert [lease.id for lease in dequeue(session)] == waiting[1:2]
+
+
+def test_a_message_that_is_locked_does_not_keep_the_leases_of_others_from_being_extended(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    for _ in range(4):
+        enqueue(session)
+    kept, locked, lost, gone = dequeue(session, 4)
+    session.execute(
+        "UPDATE pgqueue_message SET lease_token = gen_random_uuid() WHERE id = ANY (%s)", [[lost.id, gone.id]]
+    )
+    other = connect()
+    other.execute("SELECT FROM pgqueue_message WHERE id = ANY (%s) FOR UPDATE", [[locked.id, gone.id]])
+
+    leases = [lost, locked, gone, kept]
+    beat = "SELECT id FROM pgqueue_heartbeat(%s, %s, '1 hour', p_skip_lost => true)"
+    held = column(session, beat, [lease.id for lease in leases], [lease.token for lease in leases])
+
+    assert sorted(held) == [kept.id, locked.id]
+    late = "SELECT id FROM pgqueue_message WHERE lease_expires_at > now() + interval '50 minutes'"
+    assert column(session, late) == [kept.id]
