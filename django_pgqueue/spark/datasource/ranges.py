@@ -13,8 +13,8 @@ from django_pgqueue.spark.export.archive import find_partitions
 
 from .tables import Table
 
-# About a quarter of a million rows, or 64 MB: a second or so.
-ROWS = 200_000
+# Some tenths of a second, so that a hundred thousand rows are work for several tasks; or a second or so.
+ROWS = 50_000
 RANGE_BYTES = 64_000_000
 
 Part = TypeVar("Part")
