@@ -21,10 +21,11 @@ TOLD = {row["name"]: (row["breaks"], int(row["steps"])) for row in ROW.finditer(
 GUARDED = [model for model in MODELS if model.removed]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def answers(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Answer]]]:
     """Of the models that were chosen: TLC has a thread of its own for each, and starting takes it longer than most."""
-    chosen = [item.callspec.params["model"] for item in request.session.items if "answers" in item.fixturenames]
+    tests = [item for item in request.session.items if getattr(item, "module", None) is request.module]
+    chosen = [item.callspec.params["model"] for item in tests if "answers" in item.fixturenames]
     pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1))
     yield {model.name: pool.submit(model.check) for model in chosen}
     pool.shutdown(cancel_futures=True)
