@@ -48,12 +48,14 @@ def roles(pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def empty(pg_url: str, connect: Connect) -> Session:
+def empty(pg_url: str, connect: Connect) -> Iterator[Session]:
     """The owner's session, on tables without rows. Flush empties what has models; the rest has none."""
     owner = connect(autocommit=True)
     owner.execute(f"TRUNCATE {RUNTIME}")
     owner.execute("SELECT pgqueue_channel_set('default')")
-    return owner
+    yield owner
+    # Their tables would stay: nobody knows them when the list of them is emptied.
+    owner.execute("SELECT pgqueue_ingest_clean(p_stale => '-1 second')")
 
 
 @pytest.fixture
