@@ -112,7 +112,7 @@ def missing(kind: Kind, role: str, place: Place, using: str) -> Iterator[Missing
         elif lacking := call(using, SOME, (list(right.columns), role, right.table, right.privilege)):
             columns = ", ".join(column for (column,) in lacking)
             yield Missing(f"{right.privilege} ({columns}) on pgqueue_{right.table}", right.purpose)
-    if Right(READ, "archived_message", "look at it") in kind.rights:
+    if any((right.privilege, right.table) == (READ, "archived_message") for right in kind.rights):
         names = [name.removeprefix("pgqueue_") for name in place.partitions]
         for name, (found,) in zip(names, call(using, WHOLE, (role, names, [READ] * len(names))), strict=True):
             if not found:

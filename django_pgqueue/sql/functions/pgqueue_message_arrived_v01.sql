@@ -58,11 +58,12 @@ BEGIN
     FOR v_news IN
         SELECT n.channel_id, n.messages, n.rank, n.dequeue_at, n.id, c.queue, c.released_at, c.max_size
         FROM (
-            SELECT a.channel_id, count(*) AS messages, min(-a.priority) FILTER (WHERE a.status = 1 AND a.dequeue_at <= v_now) AS rank,
-                min(a.dequeue_at) FILTER (WHERE a.status = 1 AND a.dequeue_at <= v_now) AS dequeue_at,
-                min(a.id) FILTER (WHERE a.status = 1 AND a.dequeue_at <= v_now) AS id
-            FROM arrived AS a
-            GROUP BY a.channel_id
+            SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
+                min(r.dequeue_at) FILTER (WHERE r.ready) AS dequeue_at, min(r.id) FILTER (WHERE r.ready) AS id
+            FROM (
+                SELECT a.channel_id, a.priority, a.dequeue_at, a.id, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a
+            ) AS r
+            GROUP BY r.channel_id
         ) AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
         ORDER BY n.channel_id
