@@ -20,6 +20,7 @@ from django_pgqueue.spark.export.horizon import find_holder, read_horizon
 from django_pgqueue.spark.export.job import export, find_losses
 from django_pgqueue.spark.export.options import Options
 from django_pgqueue.spark.export.plan import make_plan
+from django_pgqueue.spark.export.register import report
 from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
@@ -418,6 +419,15 @@ def test_the_database_is_told_what_the_lake_holds(source: Source, database: Data
     assert summary.warning == ""
     assert row == (made.description.name, str(lake), made.state["exported_xid"], made.state["rows"])
     assert row[3] == {"archive": {"2026-03-14": 10}, "dead_letter": {"2026-03-14": 2}}
+
+
+def test_a_report_that_the_database_does_not_take_is_told(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    export(source, lake)
+    assert report(source, Lake.open(lake), new=False) == ""
+    # As if another copy of this lake had been exported to meanwhile.
+    database.execute("UPDATE pgqueue_lake SET exported_xid = exported_xid + 1000")
+    assert "another copy of it is written, too" in report(source, Lake.open(lake), new=False)
 
 
 def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(
