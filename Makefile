@@ -6,11 +6,9 @@ READY := $(VENV)/.ready
 PYTHON := $(VENV)/bin/python
 MANAGE := $(PYTHON) testproject/manage.py
 PORT ?= 8000
-# The directories that depend most on the server's version: run on the other one too, where there are two.
-SQL_TESTS := $(wildcard tests/lifecycle tests/schema tests/concurrency)
 
 help:  ## this list
-	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## real flights through the queue (FLIGHTS=all takes all 336,776)
 	@$(MANAGE) migrate --verbosity 0
@@ -22,8 +20,7 @@ admin: $(READY)  ## the admin of the demo project in a browser (PORT=8000)
 
 test: $(READY)  ## the whole test suite, on a throw-away server
 	-@.ci/tools
-	$(if $(SQL_TESTS),$(PYTHON) -m pytest --pg=other $(SQL_TESTS))
-	$(PYTHON) -m pytest
+	@.ci/tests $(PYTHON)
 
 chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|tenth|nightly|release SEED=7)
 	$(PYTHON) -m tests.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED)) --model
@@ -38,11 +35,14 @@ test-slow: $(READY)  ## what takes minutes each: Spark killed and on a cluster, 
 	-@.ci/tools
 	$(PYTHON) -m pytest -m slow
 
-tools:  ## programs that some tests need beside Python: PgBouncer, libfaketime
+tools:  ## programs that some tests need beside Python: PgBouncer, libfaketime, Chromium
 	@.ci/tools
 
 bench: $(READY)  ## the benchmarks
 	$(PYTHON) -m tests.benchmarks
+
+bench-growth: $(READY)  ## what may grow: backlog, channels, a pinned xmin horizon, dumps (about 45 minutes)
+	$(PYTHON) -m tests.benchmarks growth
 
 bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about two hours)
 	$(PYTHON) -m tests.benchmarks peers
@@ -50,11 +50,20 @@ bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/pe
 bench-spark: $(READY)  ## the data pipeline beside programs without Spark (ROWS=1000000)
 	$(PYTHON) -m tests.benchmarks spark --rows $(or $(ROWS),1000000)
 
-lint: $(READY)  ## style, import rules, missing migrations
+matrix: $(READY)  ## the tests on every Python and Django that is supported and here (ARGS="--whole", "--only 3.13 6.1")
+	-@.ci/tools
+	$(PYTHON) -m tests.compatibility $(ARGS)
+
+lint: $(READY)  ## style, types, import rules, missing migrations
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports --no-logo
+	DATABASE_URL=postgresql:///none $(VENV)/bin/mypy
 	$(MANAGE) makemigrations --check --dry-run
+
+docs: $(READY)  ## the documentation as a site, in build/docs; a warning is an error
+	$(PYTHON) -m sphinx -q -a -n -W --keep-going -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
 
 psql: $(READY)  ## a psql on the demo's database
 	@$(MANAGE) embeddedpg psql
@@ -64,7 +73,7 @@ stop: $(READY)  ## stops the embedded server; its data stays
 
 clean:  ## removes the embedded server with its data, the virtual environment and caches
 	@if [ -x $(PYTHON) ]; then $(PYTHON) -c "from django_pgqueue.embedded import Cluster; Cluster('.pgqueue').destroy()"; fi
-	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .pgqueue/matrix .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml
@@ -78,4 +87,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test test-slow chaos model sabotage tools bench bench-peers bench-spark lint psql stop clean
+.PHONY: help demo admin test test-slow matrix chaos model sabotage tools bench bench-growth bench-peers bench-spark lint docs psql stop clean

@@ -1,9 +1,12 @@
 import logging
+from contextlib import suppress
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
 LOGGERS = ("django_pgqueue", "django_pgqueue.database", "django_pgqueue.maintenance", "django_pgqueue.worker")
@@ -17,7 +20,7 @@ class PgQueueConfig(AppConfig):
 
     def import_models(self) -> None:
         # Without pgtrigger, Django rejects Meta.triggers with a message that names neither cause nor cure.
-        if not self.apps.is_installed("pgtrigger"):
+        if self.apps is not None and not self.apps.is_installed("pgtrigger"):
             raise ImproperlyConfigured('django_pgqueue needs django-pgtrigger: add "pgtrigger" to INSTALLED_APPS.')
         super().import_models()
 
@@ -30,26 +33,73 @@ class PgQueueConfig(AppConfig):
 
         # Enqueuers go by the policy of a handler too: its queue, attempts and back-off.
         handlers.autodiscover()
+        if keeps_tasks():
+            from django_pgqueue.tasks import discovery
+
+            discovery.set_up()
+        # In this order: flush is known by the channel that is not there yet.
+        post_migrate.connect(empty_rest_of_flush, sender=self)
         post_migrate.connect(create_default_channel, sender=self)
-        post_migrate.connect(sync_schedules, sender=self)
+        post_migrate.connect(keep_ready, sender=self)
+
+
+def is_ours(sender: AppConfig, using: str) -> bool:
+    """Whether this is the signal of the queue's app, on a database that is to have its tables.
+
+    Django tells senders apart by the address of the object: where INSTALLED_APPS has been overridden, another app may
+    have that of an old config of ours.
+    """
+    if not isinstance(sender, PgQueueConfig) or connections[using].vendor != "postgresql":
+        return False
+    return bool(router.allow_migrate(using, sender.label))
+
+
+def empty_rest_of_flush(sender: AppConfig, using: str, **kwargs: object) -> None:
+    """Flush sends this signal too, without a plan: as it empties Django's tables, so are those of the line."""
+    from django_pgqueue.checks.migrated import is_migrated
+    from django_pgqueue.sql.flush import empty_rest
+
+    if is_ours(sender, using) and "plan" not in kwargs and is_migrated(using):
+        empty_rest(using)
+
+
+def keeps_tasks() -> bool:
+    """Whether a backend of ours is in TASKS. If not, Django's Tasks framework need not even be installed."""
+    for params in getattr(settings, "TASKS", {}).values():
+        with suppress(Exception):  # said by the framework itself, as soon as somebody uses the backend
+            if getattr(import_string(params["BACKEND"]), "keeps_tasks_in_pgqueue", False):
+                return True
+    return False
+
+
+def default_channels() -> list[tuple[str, str]]:
+    """Queue and name of those that every project has."""
+    if not keeps_tasks():
+        return [("default", "default")]
+    from django_pgqueue.tasks import discovery
+
+    return list(dict.fromkeys([("default", "default"), *discovery.channels()]))
 
 
 def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> None:
-    """Every project has the channel ``default``; flush sends this signal too, so that tests keep it."""
-    if not router.allow_migrate(using, sender.label) or connections[using].vendor != "postgresql":
+    """Every project has the channel ``default``, in each queue for tasks, too. flush sends this signal as well, so that
+    tests keep them."""
+    if not is_ours(sender, using):
         return
     channel = sender.get_model("Channel")
     if channel._meta.db_table in connections[using].introspection.table_names():
-        channel.objects.using(using).get_or_create(queue="default", name="default")
+        for queue, name in default_channels():
+            channel._default_manager.using(using).get_or_create(queue=queue, name=name)
 
 
-def sync_schedules(sender: AppConfig, using: str, **kwargs: object) -> None:
-    """What code declares is in the table after each deployment, also where no worker has started yet."""
+def keep_ready(sender: AppConfig, using: str, **kwargs: object) -> None:
+    """After each deployment, also where no worker has started yet, what code declares is in the table of schedules, and
+    the archive has today's partition. The same for a test database that is kept for weeks: it is migrated each time."""
     from django_pgqueue.checks.migrated import is_migrated
     from django_pgqueue.lifecycle.database import alias
+    from django_pgqueue.lifecycle.make_partitions import make_partitions
     from django_pgqueue.maintenance import declared
 
-    if not router.allow_migrate(using, sender.label) or connections[using].vendor != "postgresql":
-        return
-    if using == alias(None) and is_migrated(using):
+    if is_ours(sender, using) and using == alias(None) and is_migrated(using):
+        make_partitions(using=using)
         declared.sync(using)

@@ -28,6 +28,8 @@ DEFAULTS: dict[str, Any] = {
     "SWEEP_INTERVAL": timedelta(seconds=5),
     "TICK_INTERVAL": timedelta(milliseconds=200),
     "PRUNE_INTERVAL": timedelta(minutes=5),
+    # How often workers bring the figures of the dashboard up to date.
+    "MEASURE_INTERVAL": timedelta(seconds=15),
     # How often a worker looks for schedules that are due.
     "SCHEDULE_INTERVAL": timedelta(milliseconds=500),
     # Archive partitions and dead letters older than this are dropped; None keeps them.
@@ -42,12 +44,16 @@ DEFAULTS: dict[str, Any] = {
     "KEEP_UNTIL_EXPORTED": False,
     # How long messages of a "queue" or a "queue/channel" may take from the enqueue to the end, for the rollups.
     "SLA": {},
+    # Who shows this text may read the metrics for Prometheus; None: staff alone.
+    "METRICS_TOKEN": None,
     # Dotted paths of callables: what they return is added to the headers of each message that is enqueued.
     "ENQUEUE_CONTEXT": (),
     # Dotted paths of context managers that take a delivery: entered around each call of a handler, the first outermost.
     "HANDLER_MIDDLEWARE": (),
     # For the middleware set_local: names of PostgreSQL's settings, and the key of the context for each.
     "SET_LOCAL": {},
+    # Where the admin links the trace of a message to: an address with {trace_id}, and {span_id} if you like.
+    "TRACE_URL": None,
     # Warn in the server log when a message has been ready for longer.
     "WAITING_WARNING": timedelta(minutes=1),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from django_pgqueue.backoff import Policy
@@ -46,13 +46,29 @@ class Enqueued:
         return self.outcome == "created"
 
 
+class LeaseToken(Protocol):
+    """A UUID, or what does for one."""
+
+    @property
+    def hex(self) -> str: ...
+
+
+class Leased(Protocol):
+    """What settling and heartbeats need to know of a message: a delivery has it."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def token(self) -> LeaseToken | None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
 
     ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
-    last deferral saved. ``channel_context`` is the channel's. ``cancelled``: somebody wants the message cancelled; the
-    worker sets it while the handler runs.
+    last deferral saved. ``channel_context`` is the channel's. ``worker``: the name under which it was leased, if any.
+    ``cancelled``: somebody wants the message cancelled; the worker sets it while the handler runs.
     """
 
     id: int
@@ -71,6 +87,7 @@ class Delivery:
     created_at: datetime
     dequeue_at: datetime
     channel_context: Mapping[str, Any] = field(default_factory=dict)
+    worker: str | None = None
     cancelled: bool = field(default=False, compare=False, repr=False)
 
     @property

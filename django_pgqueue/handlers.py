@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 from django_pgqueue.backoff import Constant, Exponential, Policy
-from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import UnknownHandler
 
-Function = Callable[[Delivery], Any] | Callable[[list[Delivery]], Any]
+# Of a delivery, or of a list of them: which of the two, the option `batch` says.
+Function = Callable[[Any], Any]
+F = TypeVar("F", bound=Function)
 # The pause after a failure, by the attempt, counted from 1, and what was raised; None: the message's back-off.
 Pauses = Callable[[int, BaseException], timedelta | None]
 
@@ -59,7 +60,7 @@ def handler(
     timeout: timedelta | None = None,
     concurrency: int | None = None,
     process: bool = False,
-) -> Callable[[Function], Function]:
+) -> Callable[[F], F]:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
     It answers with nothing (done) or an outcome: Complete, Defer, Retry, DeadLetter, returned or raised. Any other
@@ -93,13 +94,18 @@ def handler(
             f"The handler {name!r} has process=True, and atomic or batch: a process has neither the worker's "
             "transaction nor more than one message."
         )
-    policy = backoff if backoff is None or isinstance(backoff, timedelta | Constant | Exponential) else None
-    if backoff is not None and policy is None and not callable(backoff):
+    policy: Policy | None = None
+    pauses: Pauses | None = None
+    if backoff is None or isinstance(backoff, timedelta | Constant | Exponential):
+        policy = backoff
+    elif callable(backoff):
+        pauses = backoff
+    else:
         raise ValueError(
             f"backoff of the handler {name!r} is {backoff!r}: it takes a timedelta, a policy or a function."
         )
 
-    def register(function: Function) -> Function:
+    def register(function: F) -> F:
         known = _registry.get(name)
         if known is not None and known.function is not function:
             raise ValueError(
@@ -107,18 +113,25 @@ def handler(
                 f"{function.__module__}.{function.__qualname__}. Rename one."
             )
         asynchronous = iscoroutinefunction(function)
-        if asynchronous and (atomic or process):
-            other, why = ("atomic", "Django's transactions belong to one thread") if atomic else (
-                "has process=True", "a process runs one message at a time"
-            )  # fmt: skip
-            raise ValueError(f"The handler {name!r} is async and {other}: {why}. Make it a plain function.")
+        if asynchronous:
+            refuse_async(name, atomic=atomic, process=process)
         _registry[name] = Handler(
             name, function, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process,
-            pauses=backoff if policy is None else None, asynchronous=asynchronous,
+            pauses=pauses, asynchronous=asynchronous,
         )  # fmt: skip
         return function
 
     return register
+
+
+def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
+    """Raises ValueError for what an async function cannot be."""
+    if not (atomic or process):
+        return
+    other, why = ("atomic", "Django's transactions belong to one thread") if atomic else (
+        "has process=True", "a process runs one message at a time"
+    )  # fmt: skip
+    raise ValueError(f"The handler {name!r} is async and {other}: {why}. Make it a plain function.")
 
 
 def get(name: str) -> Handler:
@@ -145,12 +158,16 @@ def kinds() -> set[bool]:
 
 
 def names_of(function: Function) -> list[str]:
-    """The names under which a function is registered."""
-    return sorted(name for name, known in _registry.items() if known.function is function)
+    """The names under which a function is registered, by itself or inside of a wrapper."""
+    return sorted(
+        name
+        for name, known in _registry.items()
+        if known.function is function or getattr(known.function, "__wrapped__", None) is function
+    )
 
 
 def unregister(name: str) -> None:
-    """Forget a handler; for tests."""
+    """Forget a handler."""
     _registry.pop(name, None)
 
 
@@ -161,10 +178,11 @@ def autodiscover() -> None:
             discover(f"{config.name}.handlers")
 
 
-def discover(module: str) -> None:
+def discover(module: str, load: Callable[[str], object] = import_module) -> None:
+    """Import a module, or ``load`` it in another way."""
     before = dict(_registry)
     try:
-        import_module(module)
+        load(module)
     except (Exception, SystemExit) as error:
         # Those that were registered before it failed would miss what comes after them.
         _registry.clear()

@@ -113,10 +113,11 @@ def secrets_of_settings() -> Iterator[str]:
     from django.views.debug import get_default_exception_reporter_filter
 
     hidden = getattr(get_default_exception_reporter_filter(), "hidden_settings", SECRET_VARIABLE)
-    for name in dir(django_settings):
-        if not name.isupper():
-            continue
-        value = getattr(django_settings, name)
+    # What is behind the settings is asked: they themselves warn of each deprecated one, though nobody uses it here.
+    names = [name for name in dir(django_settings) if name.isupper()]
+    values = django_settings._wrapped  # type: ignore[misc]
+    for name in names:
+        value = getattr(values, name)
         if name == "DATABASES":
             yield from secrets_in(value, SECRET_VARIABLE)
         elif not hasattr(global_settings, name):

@@ -32,6 +32,8 @@ class Declared:
         """The name under which the function is a handler. It is asked for late: decorators come in any order."""
         if self.handler is not None:
             return self.handler
+        if self.function is None:
+            raise InvalidSchedule(f"a schedule in {self.module} has no handler", hint="Name it with handler=.")
         names = handlers.names_of(self.function)
         if len(names) == 1:
             return names[0]
@@ -63,7 +65,7 @@ def schedule(
     grace: timedelta = timedelta(minutes=1),
     overlap: bool = True,
     enabled: bool = True,
-) -> Callable[[handlers.Function], handlers.Function]:
+) -> Callable[[handlers.F], handlers.F]:
     """Enqueue a message for the decorated handler again and again: once per tick, however many workers run.
 
     ``when``: a cron expression, by the wall clock of ``time_zone`` (default: the setting TIME_ZONE), or an interval.
@@ -92,7 +94,7 @@ def schedule(
         "enabled": enabled,
     }  # fmt: skip
 
-    def declare(function: handlers.Function) -> handlers.Function:
+    def declare(function: handlers.F) -> handlers.F:
         _declared.append(Declared(name, handler, function, function.__module__, values))
         return function
 

@@ -46,7 +46,7 @@ class Timetable:
         zone(self.time_zone)
         if self.cron is not None:
             self.after(SOME_DAY)
-        elif not SHORTEST <= self.every <= LONGEST:
+        elif self.every is not None and not SHORTEST <= self.every <= LONGEST:
             raise InvalidSchedule("the interval is not between a second and ten years", field="every")
 
     def after(self, moment: datetime, *, tick: datetime | None = None) -> datetime:
@@ -87,7 +87,8 @@ class Timetable:
             yield found
 
     def _matches(self, moment: datetime) -> Iterator[datetime]:
-        expression = MACROS.get(self.cron.strip().lower(), self.cron)
+        cron = self.cron or ""
+        expression = MACROS.get(cron.strip().lower(), cron)
         try:
             matches = CronSim(expression, moment.astimezone(zone(self.time_zone)))
         except (CronSimError, ValueError) as error:

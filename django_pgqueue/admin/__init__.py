@@ -3,6 +3,7 @@
 from django_pgqueue.admin.archived_message import ArchivedMessageAdmin
 from django_pgqueue.admin.backlog_forecast import BacklogForecastAdmin
 from django_pgqueue.admin.channel import ChannelAdmin
+from django_pgqueue.admin.dashboard import DashboardAdmin
 from django_pgqueue.admin.dead_letter import DeadLetterAdmin
 from django_pgqueue.admin.lake import LakeAdmin
 from django_pgqueue.admin.message import MessageAdmin
@@ -15,6 +16,7 @@ __all__ = [
     "ArchivedMessageAdmin",
     "BacklogForecastAdmin",
     "ChannelAdmin",
+    "DashboardAdmin",
     "DeadLetterAdmin",
     "LakeAdmin",
     "MessageAdmin",

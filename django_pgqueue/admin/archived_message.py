@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.content import ContentAdmin
-from django_pgqueue.admin.filters import QueueFilter
+from django_pgqueue.admin.filters import AgeFilter, ChannelNameFilter, HandlerFilter, QueueFilter
 from django_pgqueue.models import ArchivedMessage
 
-KINDS = {
+KINDS: dict[Any, str] = {
     ArchivedMessage.Outcome.COMPLETED: "good",
     ArchivedMessage.Outcome.POPPED: "busy",
     ArchivedMessage.Outcome.PURGED: "late",
 }
 
 
-class ArchivedSinceFilter(admin.SimpleListFilter):
-    """Within a time: the partitions before it are not read."""
+class ArchivedFilter(AgeFilter):
+    """Partitions of other days are not read."""
 
     title = _("archived")
-    parameter_name = "since"
+    column = "archived_at"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("1", _("last hour")), ("24", _("last day")), ("168", _("last 7 days"))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        hours = self.value()
-        if hours not in {value for value, _title in self.lookup_choices}:
-            return queryset
-        return queryset.filter(archived_at__gte=timezone.now() - timedelta(hours=int(hours)))
+class ArchivedHandlerFilter(HandlerFilter):
+    table = "pgqueue_archived_message"
 
 
 @admin.register(ArchivedMessage)
 class ArchivedMessageAdmin(ContentAdmin):
     list_display = ["id", "channel_shown", "handler", "outcome_shown", "attempts_of", "waited", "ran", "archived_at"]
-    list_filter = [ArchivedSinceFilter, "outcome", QueueFilter]
+    list_filter = [ArchivedFilter, "outcome", QueueFilter, ChannelNameFilter, ArchivedHandlerFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
-    search_help_text = _("An id, or else the whole of a channel's name, handler or dedupe key.")
+    search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
     big_columns = (*ContentAdmin.big_columns, "result")
     fieldsets = [
         (None, {"fields": ["id", "queue", "channel", "handler", "outcome_shown"]}),
+        (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "result_shown", "state_shown"]}),
-        (_("Failed attempts"), {"fields": ["attempts_of", "errors_shown"]}),
-        (_("Delivery"), {"fields": ["priority", "worker", "waited", "ran", "dedupe_key", "redriven_from"]}),
+        (_("Delivery"), {"fields": ["attempts_of", "priority", "worker", "waited", "ran", "dedupe_key"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "archived_at"]}),
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -16,13 +16,16 @@ from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.admin.filters import OneOfFilter, QueueFilter
 from django_pgqueue.models import BacklogForecast
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 
 class WhenFilter(OneOfFilter):
     title = _("hours")
     parameter_name = "when"
     default = "coming"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         return [("coming", _("this one and later")), ("all", _("all"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -18,17 +18,30 @@ from django_pgqueue.admin.paginator import CappedPaginator
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.database import alias
 
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django_stubs_ext import StrOrPromise
+
+    AnyAdmin = admin.ModelAdmin[Any]
+else:
+    AnyAdmin = admin.ModelAdmin
+
 MAX_BIGINT = 2**63 - 1
+
+
+def user_of(request: HttpRequest) -> User:
+    """Who is logged in: the admin lets nobody else in."""
+    return cast("User", request.user)
 
 
 class LeanChangeList(ChangeList):
     """A list that leaves the big columns where they are."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> models.QuerySet[Any]:
-        return super().get_queryset(request, exclude_parameters).defer(*self.model_admin.big_columns)
+        return super().get_queryset(request, exclude_parameters).defer(*cast(BaseAdmin, self.model_admin).big_columns)
 
 
-class BaseAdmin(admin.ModelAdmin):
+class BaseAdmin(AnyAdmin):
     paginator = CappedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
@@ -68,20 +81,22 @@ class BaseAdmin(admin.ModelAdmin):
             address = reverse(f"admin:pgqueue_{page}", args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
             return None
-        return f"{address}?{urlencode(query)}" if query else address
+        return f"{address}?{urlencode({key: str(value) for key, value in query.items()})}" if query else address
 
     def link(self, text: object, page: str, *args: object, **query: object) -> str:
         address = self.url(page, *args, **query)
         return format_html('<a href="{}">{}</a>', address, text) if address else str(text)
 
-    def log(self, request: HttpRequest, objects: Iterable[models.Model], text: str) -> None:
-        LogEntry.objects.log_actions(request.user.pk, list(objects), CHANGE, text)
+    def log(
+        self, request: HttpRequest, objects: Iterable[models.Model], text: StrOrPromise, *, flag: int = CHANGE
+    ) -> None:
+        LogEntry.objects.log_actions(user_of(request).pk, list(objects), flag, str(text))
 
     def tell(self, request: HttpRequest, text: str, count: int) -> None:
         self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)
 
     def apply(
-        self, request: HttpRequest, objects: Iterable[models.Model], act: Callable[[Any], str], *, using: str
+        self, request: HttpRequest, objects: Iterable[models.Model], act: Callable[[Any], StrOrPromise], *, using: str
     ) -> list[models.Model]:
         """``act`` on each, and log its text, both or neither. What the queue refuses is told. Returns what was done."""
         done = []

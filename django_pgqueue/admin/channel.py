@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -13,9 +14,9 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_pgqueue.admin import rendering
+from django_pgqueue.admin import explanation, rendering
 from django_pgqueue.admin.base import LeanChangeList
-from django_pgqueue.admin.confirmation import confirm, is_confirmed
+from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
 from django_pgqueue.admin.pausable import PausableAdmin
@@ -25,6 +26,7 @@ from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.explain import explain_channel
 from django_pgqueue.lifecycle.purge import purge
 from django_pgqueue.models import Channel, Message
 
@@ -91,6 +93,15 @@ class ChannelAdmin(PausableAdmin):
     actions = ["pause", "resume", "purge", "release"]
     pause_consequence = _("Nothing more of these channels is delivered until you resume them. Enqueue goes on.")
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
+    now = [
+        "live_messages",
+        "settled_messages",
+        "paused_at",
+        "paused_until",
+        "pause_reason",
+        "released_at",
+        "created_at",
+    ]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LeanChangeList]:
         return ChannelChangeList
@@ -99,18 +110,33 @@ class ChannelAdmin(PausableAdmin):
         fieldsets = [(None, {"fields": ["queue", "name"]}), (_("Limits"), {"fields": self.limits})]
         fieldsets.append((_("Context"), {"fields": ["context"]}))
         if obj is not None:
-            now = ["live_messages", "paused_at", "pause_reason", "released_at", "created_at"]
-            fieldsets.append((_("Now"), {"fields": now}))
+            fieldsets.insert(1, (_("Why is it not running?"), {"fields": ["explanation"]}))
+            fieldsets.append((_("Now"), {"fields": self.now}))
         return fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Channel | None = None) -> list[str]:
         if obj is None:
             return []
-        return ["queue", "name", "live_messages", "paused_at", "pause_reason", "released_at", "created_at"]
+        return ["queue", "name", "explanation", *self.now]
 
     def save_model(self, request: HttpRequest, obj: Channel, form: forms.ModelForm, change: bool) -> None:
         # Only what was edited: somebody may have paused the channel since the form was opened.
         obj.save(using=alias(None), update_fields=form.changed_data if change else None)
+
+    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
+        """Limits with what they were and are: at night that is what somebody wants to put back."""
+        if add:
+            return super().construct_change_message(request, form, formsets, add)
+        changes = [
+            f"{name}: {self.limit(form.initial.get(name))} → {self.limit(form.cleaned_data.get(name))}"
+            for name in form.changed_data
+            if name in self.limits
+        ]
+        changes += [_("%s changed") % name for name in form.changed_data if name not in self.limits]
+        return "; ".join(str(change) for change in changes)
+
+    def limit(self, value: Any) -> str:
+        return str(_("none")) if value in (None, "") else str(value)
 
     def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
         """Never: a channel is released, drains, and is then removed by pgqueue_prune."""
@@ -128,7 +154,7 @@ class ChannelAdmin(PausableAdmin):
         if channel.released_at:
             return rendering.badge(_("released"), "late")
         if channel.paused_at:
-            return rendering.paused(channel.pause_reason)
+            return rendering.paused(channel.pause_reason, channel.paused_until)
         return rendering.badge(_("open"), "good")
 
     def count(self, channel: Channel, status: int, number: int) -> str:
@@ -138,15 +164,15 @@ class ChannelAdmin(PausableAdmin):
         return format_html('<span class="pgqueue-number">{}</span>', link)
 
     @admin.display(description=_("ready"))
-    def ready(self, channel: Channel) -> str:
+    def ready(self, channel: Any) -> str:
         return self.count(channel, Message.Status.READY, channel.live.ready)
 
     @admin.display(description=_("leased"))
-    def leased(self, channel: Channel) -> str:
+    def leased(self, channel: Any) -> str:
         return self.count(channel, Message.Status.LEASED, channel.live.leased)
 
     @admin.display(description=_("scheduled"))
-    def scheduled(self, channel: Channel) -> str:
+    def scheduled(self, channel: Any) -> str:
         return self.count(channel, Message.Status.SCHEDULED, channel.live.scheduled)
 
     @admin.display(description=_("limits"), empty_value="-")
@@ -174,8 +200,18 @@ class ChannelAdmin(PausableAdmin):
             channel=channel.pk,
         )
 
-    def pause_one(self, item: Channel, reason: str, *, using: str) -> None:
-        channel_pause(item.name, item.queue, reason=reason, using=using)
+    @admin.display(description=_("settled messages"))
+    def settled_messages(self, channel: Channel) -> str:
+        chosen = {"queue": channel.queue, "channel": channel.name}
+        archive = self.link(_("archive"), "archivedmessage_changelist", **chosen)
+        return format_html("{}, {}", archive, self.link(_("dead letters"), "deadletter_changelist", **chosen))
+
+    @admin.display(description=_("explanation"))
+    def explanation(self, channel: Channel) -> str:
+        return explanation.shown(explain_channel(channel.name, channel.queue, using=alias(None)))
+
+    def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
+        channel_pause(item.name, item.queue, reason=reason, until=until, using=using)
 
     def resume_one(self, item: Channel, *, using: str) -> None:
         channel_resume(item.name, item.queue, using=using)
@@ -194,6 +230,7 @@ class ChannelAdmin(PausableAdmin):
                     "handled. What is leased now stays with its worker."
                 ),
                 button=_("Purge"),
+                rows=self.waiting(queryset),
             )
         removed: dict[int, int] = {}
         more = False
@@ -218,6 +255,15 @@ class ChannelAdmin(PausableAdmin):
             self.message_user(request, _("There are more: purge again."), messages.WARNING)
         return None
 
+    def waiting(self, channels: QuerySet[Channel]) -> list[tuple[str, str]]:
+        shown = list(channels[:SHOWN])
+        counts = live_counts([channel.pk for channel in shown], using=channels.db)
+        text = _("%(ready)s ready, %(scheduled)s scheduled")
+        return [
+            (str(channel), text % {"ready": counts[channel.pk].ready, "scheduled": counts[channel.pk].scheduled})
+            for channel in shown
+        ]
+
     @admin.action(description=_("Release selected channels"), permissions=["change"])
     def release(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
         if not is_confirmed(request):
@@ -236,7 +282,7 @@ class ChannelAdmin(PausableAdmin):
 
         def act(channel: Channel) -> str:
             channel_release(channel.name, channel.queue, using=queryset.db)
-            return _("Released.")
+            return str(_("Released."))
 
         done = self.apply(request, queryset.filter(released_at=None), act, using=queryset.db)
         self.tell(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -13,10 +13,14 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin.base import BaseAdmin
-from django_pgqueue.admin.paginator import capped_count
+from django_pgqueue.admin.paginator import CappedCount, capped_count
 
-SHOWN = 20
-COUNTED = 10_000
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+SHOWN = 10
+COUNTED = 100_000
+"""Counted on the page; no more are acted on."""
 
 
 class ReasonForm(forms.Form):
@@ -28,15 +32,33 @@ class ReasonForm(forms.Form):
     )
 
 
+class PauseForm(ReasonForm):
+    minutes = forms.IntegerField(
+        label=_("Resume after"),
+        required=False,
+        min_value=1,
+        max_value=525_600,
+        help_text=_("Minutes; then the sweep resumes by itself. Empty: until somebody does."),
+    )
+
+
 class OptionalReasonForm(ReasonForm):
+    kept: StrOrPromise = _("Kept in the archive.")
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["reason"].required = False
-        self.fields["reason"].help_text = _("Kept in the archive.")
+        self.fields["reason"].help_text = self.kept
 
 
 def is_confirmed(request: HttpRequest) -> bool:
     return request.method == "POST" and request.POST.get("confirmed") == "yes"
+
+
+def shown_count(request: HttpRequest) -> int | None:
+    """How many the page in between has shown; None: the request does not come from it."""
+    shown = request.POST.get("shown", "")
+    return int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 10 else None
 
 
 def confirm(
@@ -45,16 +67,21 @@ def confirm(
     queryset: QuerySet[Any],
     *,
     action: str,
-    title: str,
-    consequence: str,
-    button: str,
+    title: StrOrPromise,
+    consequence: StrOrPromise,
+    button: StrOrPromise,
     rows: Sequence[tuple[str, str]] | None = None,
     form: forms.Form | None = None,
+    most: int = COUNTED,
+    hidden: Sequence[tuple[str, str]] = (),
 ) -> TemplateResponse:
-    """``consequence``: what will happen, in words. ``rows``: what it happens to, text and note."""
+    """``consequence``: what will happen, in words. ``rows``: what it happens to, text and note. ``most``: no
+    more are counted, and acted on."""
     if rows is None:
         rows = [(str(item), "") for item in queryset[:SHOWN]]
     count = capped_count(queryset, COUNTED)
+    beyond = isinstance(count, CappedCount) and most == COUNTED
+    count = min(count, most)
     context = {
         **model_admin.admin_site.each_context(request),
         "title": title,
@@ -62,7 +89,9 @@ def confirm(
         "button": button,
         "rows": rows,
         "more": count > len(rows),
-        "count": count,
+        "count": f"{count:,}",
+        "one": count == 1,
+        "beyond": beyond,
         "form": form,
         "opts": model_admin.opts,
         "media": model_admin.media,
@@ -71,6 +100,8 @@ def confirm(
             ("action", action),
             ("select_across", request.POST.get("select_across", "0")),
             ("confirmed", "yes"),
+            ("shown", str(int(count))),
+            *hidden,
             *((ACTION_CHECKBOX_NAME, value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)),
         ],
     }

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin
+from django.apps import apps
+from django.contrib import admin, messages
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
 from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import rendering
+from django_pgqueue.admin import payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.admin.lives import Life, lives
+from django_pgqueue.sql import payload_index
 
 # What whoever enqueues has given.
 GIVEN = ("payload", "headers")
@@ -22,20 +26,37 @@ class ContentAdmin(ReadOnlyAdmin):
     list_select_related = False
     ordering = ["-id"]
     sortable_by = ["id"]
-    big_columns = ("payload", "body", "headers", "state", "errors")
+    big_columns: tuple[str, ...] = ("payload", "body", "headers", "state", "errors")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A body may be large, on the page of one message too: the preview asks for what it shows. And JSON that Python
         # cannot read must not take the page away.
         return super().get_queryset(request).defer("body", *GIVEN)
 
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+    def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # Looked at, not searched: without an index each guess in the address would read the whole table.
         return lookup.split("__")[0] not in self.big_columns and super().lookup_allowed(lookup, value, request)
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        wanted = payload_search.parse(search_term.strip())
+        if wanted is None:
+            return super().get_search_results(request, queryset, search_term)
+        table, using = self.opts.db_table.removeprefix("pgqueue_"), queryset.db
+        if not payload_index.is_usable(table, using):
+            text = _("Payloads are searched by an index, and there is none: manage.py queuepayloadindex %s makes it.")
+            self.message_user(request, text % table, messages.ERROR)
+            return queryset.none(), False
+        found = payload_search.find(table, wanted, using=using)
+        if len(found) > payload_search.MOST:
+            text = _("More than %d payloads match, not all are shown. Search for a rarer value.")
+            self.message_user(request, text % payload_search.MOST, messages.WARNING)
+        return queryset.filter(pk__in=found[: payload_search.MOST]), False
+
     def or_dash(self, text: str | None) -> str:
         """On the page of one object, the admin would write None."""
-        return self.get_empty_value_display() if text is None else text
+        return str(self.get_empty_value_display()) if text is None else text
 
     @admin.display(description=_("channel"))
     def channel_shown(self, item: Any) -> str:
@@ -43,7 +64,7 @@ class ContentAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("payload"))
     def payload_shown(self, item: Any) -> str:
-        return json_shown(item, "payload")
+        return self.or_dash(json_shown(item, "payload"))
 
     @admin.display(description=_("headers"))
     def headers_shown(self, item: Any) -> str:
@@ -57,9 +78,26 @@ class ContentAdmin(ReadOnlyAdmin):
     def body_shown(self, item: Any) -> str:
         return self.or_dash(rendering.body_preview(item))
 
-    @admin.display(description=_("errors"))
-    def errors_shown(self, item: Any) -> str:
-        return self.or_dash(rendering.attempts(item.errors))
+    @admin.display(description=_("story"))
+    def story(self, item: Any) -> str:
+        return story.story(item)
+
+    @admin.display(description=_("redrives"))
+    def redrives(self, item: Any) -> str:
+        """All lives of a message that was redriven, the earliest first."""
+        others = lives(item.redriven_from, getattr(item, "redriven_to", None), using=item._state.db)
+        if not others:
+            return self.get_empty_value_display()
+        before = [self.life(other) for other in others if other.step < 0]
+        since = [self.life(other) for other in others if other.step > 0]
+        this = format_html("<strong>{}</strong>", _("%d, this one") % item.pk)
+        return format_html_join(" → ", "{}", ((text,) for text in (*before, this, *since)))
+
+    def life(self, life: Life) -> str:
+        if not life.model:
+            return _("%d, gone") % life.id
+        name = apps.get_model("pgqueue", life.model)._meta.verbose_name
+        return self.link(f"{life.id}, {name}", f"{life.model}_change", life.id)
 
     @admin.display(description=_("attempts"))
     def attempts_of(self, item: Any) -> str:

@@ -2,62 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.models import DELETION
 from django.db import transaction
-from django.db.models import QuerySet, TextField
+from django.db.models import QuerySet
 from django.db.models.fields.json import KT
-from django.db.models.functions import Coalesce, Left
+from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, ngettext_lazy
 
-from django_pgqueue.admin import rendering
-from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed
-from django_pgqueue.admin.content import ContentAdmin
-from django_pgqueue.admin.filters import DeadLetterReasonFilter, QueueFilter, RedrivenFilter
+from django_pgqueue.admin import acting, rendering
+from django_pgqueue.admin.acting import Act, ActingAdmin, choose
+from django_pgqueue.admin.confirmation import SHOWN, OptionalReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.edit_payload import PayloadAct, edit_payload
+from django_pgqueue.admin.filters import (
+    AgeFilter,
+    ChannelNameFilter,
+    DeadLetterReasonFilter,
+    HandlerFilter,
+    QueueFilter,
+    RedrivenFilter,
+)
+from django_pgqueue.admin.message_acts import with_reason
+from django_pgqueue.admin.pace import Pace, RateForm
 from django_pgqueue.exceptions import PgQueueError
+from django_pgqueue.lifecycle.discard_dead import discard_dead
 from django_pgqueue.lifecycle.redrive import redrive
 from django_pgqueue.models import DeadLetter
 
-BATCH = 1_000
-MOST = 100_000
-"""Redriven in one request, which must end."""
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 CLIPPED = 160
+Row = tuple[int, str, str]
+"""Id, queue and channel of a dead letter."""
+
+
+class DiedFilter(AgeFilter):
+    title = _("died")
+    column = "dead_at"
+
+
+class DeadLetterHandlerFilter(HandlerFilter):
+    table = "pgqueue_dead_letter"
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(ContentAdmin):
+class DeadLetterAdmin(ActingAdmin):
     list_display = ["id", "fate", "channel_shown", "handler", "reason", "problem", "attempts_of", "dead_at"]
-    list_filter = [RedrivenFilter, DeadLetterReasonFilter, QueueFilter]
+    list_filter = [
+        RedrivenFilter,
+        DeadLetterReasonFilter,
+        QueueFilter,
+        ChannelNameFilter,
+        DeadLetterHandlerFilter,
+        DiedFilter,
+    ]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
-    search_help_text = _("An id, or else the whole of a channel's name, handler or dedupe key.")
+    search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
-    big_columns = (*ContentAdmin.big_columns, "details")
-    actions = ["redrive"]
+    named_by = ("id", "handler", "reason")
+    big_columns = (*ActingAdmin.big_columns, "details")
+    actions = ["redrive", "edit", "discard"]
     fieldsets = [
         (None, {"fields": ["id", "queue", "channel", "handler", "reason", "details_shown", "fate"]}),
+        (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
-        (_("Failed attempts"), {"fields": ["attempts_of", "errors_shown"]}),
-        (_("Delivery"), {"fields": ["priority", "backoff", "dedupe_key", "worker", "redriven_from"]}),
+        (_("Delivery"), {"fields": ["attempts_of", "priority", "backoff", "dedupe_key", "worker"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "dead_at", "redriven_at"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         # The few words that tell letters apart, without the tracebacks around them.
-        message = Coalesce(KT("details__message"), KT("errors__-1__message"), output_field=TextField())
-        return super().get_queryset(request).annotate(last_message=Left(message, CLIPPED + 1))
+        words = {
+            f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED + 1)
+            for place, column in {"given": "details", "last": "errors__-1"}.items()
+            for key in ("type", "message")
+        }
+        found: QuerySet[DeadLetter] = super().get_queryset(request).annotate(**words)
+        return found
 
     def has_redrive_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.redrive_deadletter")
 
+    def has_discard_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.discard_deadletter")
+
+    def has_edit_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.edit_deadletter")
+
     @admin.display(description=_("problem"), empty_value="-")
-    def problem(self, letter: DeadLetter) -> str | None:
-        text = letter.last_message
+    def problem(self, letter: Any) -> str | None:
+        given = [letter.given_type, letter.given_message]
+        text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
         if not text:
             return None
         clipped = text if len(text) <= CLIPPED else f"{text[:CLIPPED]}…"
@@ -76,48 +121,132 @@ class DeadLetterAdmin(ContentAdmin):
     @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
     def redrive(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
         waiting = queryset.filter(redriven_at=None)
-        if not is_confirmed(request):
-            shown = waiting.only("id", "handler", "reason", "queue", "channel")[:SHOWN]
-            return confirm(
-                self,
-                request,
-                waiting,
-                action="redrive",
-                title=_("Redrive dead letters"),
-                consequence=_(
-                    "Each becomes a new message at the end of its channel, with all its attempts. Dead letters that "
-                    "were redriven before are left out."
-                ),
-                button=_("Redrive"),
-                rows=[(str(letter), f"{letter.queue}/{letter.channel}") for letter in shown],
-            )
-        # Which ones is decided now: what dies from here on was not confirmed, and would keep this request going.
-        chosen = list(waiting.order_by("queue", "channel", "id").values_list("queue", "channel", "id")[: MOST + 1])
-        redriven = sum(self.redrive_batch(request, *batch, using=queryset.db) for batch in batches(chosen[:MOST]))
-        text = ngettext("%d dead letter is redriven.", "%d dead letters are redriven.", redriven) % redriven
-        self.message_user(request, text, messages.SUCCESS if redriven else messages.WARNING)
-        if len(chosen) > MOST:
-            self.message_user(request, _("There are more: redrive again."), messages.WARNING)
+        form = RateForm(request.POST if is_confirmed(request) else None)
+        if not is_confirmed(request) or not form.is_valid():
+            return self.ask_redrive(request, waiting, form)
+        chosen = choose(request, waiting, "id", "queue", "channel")
+        pace = Pace.asked(request, form.cleaned_data["rate"], using=waiting.db)
+        done, redriven, until = 0, 0, time.monotonic() + acting.SECONDS
+        each = len(chosen.rows) <= acting.EACH
+        while done < len(chosen.rows) and (not done or time.monotonic() < until):
+            rows = chosen.rows[done : done + acting.BATCH]
+            times = pace.times(done, len(rows))
+            redriven += self.redrive_batch(request, rows, times, each=each, using=waiting.db)
+            done += len(rows)
+        self.tell(request, ngettext("%d dead letter is redriven.", "%d dead letters are redriven.", redriven), redriven)
+        if redriven and (last := pace.times(done - 1, 1)):
+            at = date_format(timezone.localtime(last[0]), "j M Y, H:i:s")
+            self.message_user(request, _("They are scheduled; the last is due at %s.") % at)
+        self.tell_of_others(request, chosen)
+        left = len(chosen.rows) - done
+        if left:
+            rest = waiting.filter(pk__gt=chosen.rows[done - 1][0])
+            return self.ask_redrive(request, rest, form, most=left, hidden=pace.hidden(done))
         return None
 
-    def redrive_batch(self, request: HttpRequest, channel: str, ids: list[int], *, using: str) -> int:
-        """Letters of one channel: redriven and logged, both or neither. What the channel refuses is told."""
+    def ask_redrive(
+        self, request: HttpRequest, waiting: QuerySet[DeadLetter], form: RateForm, **more: Any
+    ) -> HttpResponse:
+        shown = waiting.order_by("id").only("id", "handler", "reason", "queue", "channel")[:SHOWN]
+        return confirm(
+            self,
+            request,
+            waiting,
+            action="redrive",
+            title=_("Redrive dead letters: there are more") if more else _("Redrive dead letters"),
+            consequence=_(
+                "Each becomes a new message at the end of its channel, with all its attempts. Dead letters that "
+                "were redriven before are left out."
+            ),
+            button=_("Go on") if more else _("Redrive"),
+            rows=[(str(letter), f"{letter.queue}/{letter.channel}") for letter in shown],
+            form=form,
+            **more,
+        )
+
+    def redrive_batch(
+        self, request: HttpRequest, rows: list[Row], times: list[datetime] | None, *, each: bool, using: str
+    ) -> int:
+        """Redriven and logged, both or neither; where a channel refuses, the letters of the others nevertheless."""
+        channels = sorted({row[1:] for row in rows})
         try:
-            with transaction.atomic(using=using):
-                new_ids = redrive(ids, using=using)
-                letters = DeadLetter.objects.using(using).only("id", "handler", "reason").filter(pk__in=new_ids)
-                self.log(request, letters, _("Redriven."))
+            return self.redrive_rows(request, rows, times, each=each, using=using)
         except PgQueueError as error:
-            text = _("%(channel)s: %(count)d dead letters stay where they are: %(error)s")
-            values = {"channel": channel, "count": len(ids), "error": error}
-            self.message_user(request, text % values, messages.ERROR)
-            return 0
+            if len(channels) == 1:
+                text = _("%(channel)s: %(count)d dead letters stay where they are: %(error)s")
+                values = {"channel": "/".join(channels[0]), "count": len(rows), "error": error}
+                self.message_user(request, text % values, messages.ERROR)
+                return 0
+        count = 0
+        for channel in channels:
+            places = [place for place, row in enumerate(rows) if row[1:] == channel]
+            own = [times[place] for place in places] if times else None
+            count += self.redrive_batch(request, [rows[place] for place in places], own, each=each, using=using)
+        return count
+
+    def redrive_rows(
+        self, request: HttpRequest, rows: list[Row], times: list[datetime] | None, *, each: bool, using: str
+    ) -> int:
+        with transaction.atomic(using=using):
+            new_ids = redrive([pk for pk, *_channel in rows], times=times, using=using)
+            letters = DeadLetter.objects.using(using).only("id", "handler", "reason").filter(pk__in=new_ids)
+            self.log_batch(request, list(letters.order_by("pk")), _("Redriven."), each=each)
         return len(new_ids)
 
+    @admin.action(description=_("Redrive the selected dead letter with another payload"), permissions=["edit"])
+    def edit(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
+        return edit_payload(self, request, queryset.filter(redriven_at=None), EDIT)
 
-def batches(rows: list[tuple[str, str, int]]) -> Iterator[tuple[str, list[int]]]:
-    """A channel and ids of its letters: a channel that takes no messages must not keep the letters of others back."""
-    for (queue, channel), group in groupby(rows, key=itemgetter(0, 1)):
-        ids = [pk for _queue, _channel, pk in group]
-        for start in range(0, len(ids), BATCH):
-            yield f"{queue}/{channel}", ids[start : start + BATCH]
+    @admin.action(description=_("Discard selected dead letters"), permissions=["discard"])
+    def discard(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
+        return self.perform(request, queryset.filter(redriven_at=None), DISCARD)
+
+
+class DiscardDeadForm(OptionalReasonForm):
+    kept = _("Kept in the history.")
+
+
+def redriven_with(pk: int, payload: Any, using: str) -> tuple[bool, StrOrPromise]:
+    new_ids = redrive([pk], payload=payload, using=using)
+    if not new_ids:
+        return False, _("It is redriven already, or at this moment.")
+    return True, _("Redriven with another payload, as message %d.") % new_ids[pk]
+
+
+EDIT = PayloadAct(
+    name="edit",
+    title=_("Redrive with another payload"),
+    consequence=_(
+        "A new message with this payload goes to the end of its channel, with all its attempts. The dead letter keeps "
+        "the old payload, and names the new message."
+    ),
+    button=_("Redrive"),
+    run=redriven_with,
+)
+DISCARD = Act(
+    name="discard",
+    title=_("Discard dead letters"),
+    consequence=_(
+        "They are deleted for good: no redrive brings them back. A lake keeps what was exported before. Dead letters "
+        "that were redriven are left out."
+    ),
+    button=_("Discard for good"),
+    run=lambda ids, cleaned, using: discard_dead(ids, using=using),
+    done={"discarded": ngettext_lazy("%d dead letter is discarded.", "%d dead letters are discarded.")},
+    left={
+        "redriven": ngettext_lazy(
+            "%d dead letter was redriven, and stays.", "%d dead letters were redriven, and stay."
+        ),
+        "unexported": ngettext_lazy(
+            "%d dead letter is left alone until a lake has it.", "%d dead letters are left alone until a lake has them."
+        ),
+        "busy": ngettext_lazy(
+            "%d dead letter is left alone: somebody redrives it, discards or prunes at this moment. Do it again.",
+            "%d dead letters are left alone: somebody redrives them, discards or prunes at this moment. Do it again.",
+        ),
+        "not_found": ngettext_lazy("%d dead letter is not there any more.", "%d dead letters are not there any more."),
+    },
+    logged=with_reason("Discarded"),
+    form=DiscardDeadForm,
+    flag=DELETION,
+)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin.base import MAX_BIGINT
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.models import Channel
+from django_pgqueue.models import Channel, Message
 from django_pgqueue.sql.call import call
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 MOST = 20
 RECENT = 10_000
+HOURS = {"hour": 1, "day": 24, "week": 168}
 
 # From one queue to the next by the index on (queue, name), however many channels each has.
 QUEUES = """
@@ -55,7 +61,7 @@ class ValueFilter(admin.SimpleListFilter):
     def offered(self) -> Iterable[str]:
         raise NotImplementedError
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         values = list(self.offered())
         chosen = self.value()
         if chosen and chosen not in values:
@@ -82,7 +88,7 @@ class OneOfFilter(admin.SimpleListFilter):
         value = self.value()
         return value if value in dict(self.lookup_choices) else str(self.default)
 
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Iterator[Any]:
         for value, title in self.lookup_choices:
             yield {
                 "selected": self.chosen() == value,
@@ -120,9 +126,12 @@ class RecentValueFilter(ValueFilter):
         return super().queryset(request, queryset)
 
 
-class MessageHandlerFilter(RecentValueFilter):
+class HandlerFilter(RecentValueFilter):
     title = _("handler (of the newest)")
     parameter_name = "handler"
+
+
+class MessageHandlerFilter(HandlerFilter):
     table = "pgqueue_message"
 
 
@@ -138,7 +147,7 @@ class ActiveChannelFilter(admin.SimpleListFilter):
     title = _("channel (some with work)")
     parameter_name = "channel"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         database, queue = alias(None), request.GET.get("queue") or None
         if queue and "\0" in queue:
             return []
@@ -159,11 +168,70 @@ class ActiveChannelFilter(admin.SimpleListFilter):
         return queryset.filter(channel=chosen) if chosen is not None else queryset.none()
 
 
+class ChannelNameFilter(admin.SimpleListFilter):
+    """The channel in the address, or none: there may be too many to offer."""
+
+    title = _("channel")
+    parameter_name = "channel"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
+        value = self.value()
+        return [(value, value)] if value else []
+
+    def has_output(self) -> bool:
+        return bool(self.value())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        return queryset.none() if "\0" in value else queryset.filter(channel=value)
+
+
+class HolderFilter(ChannelNameFilter):
+    """What a worker has; its name in the address, as its page links to it. Few are leased, and they have an index."""
+
+    title = _("held by")
+    parameter_name = "worker"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        return queryset.none() if "\0" in value else queryset.filter(status=Message.Status.LEASED, worker=value)
+
+
+class AgeFilter(admin.SimpleListFilter):
+    """Rows whose time is within the last hours, or before them."""
+
+    title = _("age")
+    parameter_name = "age"
+    column = "created_at"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
+        return [
+            ("hour", _("within the last hour")),
+            ("day", _("within the last day")),
+            ("week", _("within the last 7 days")),
+            ("over-hour", _("more than an hour ago")),
+            ("over-day", _("more than a day ago")),
+            ("over-week", _("more than 7 days ago")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value() or ""
+        hours = HOURS.get(value.removeprefix("over-"))
+        if hours is None:
+            return queryset
+        comparison = "lt" if value.startswith("over-") else "gte"
+        return queryset.filter(**{f"{self.column}__{comparison}": timezone.now() - timedelta(hours=hours)})
+
+
 class ChannelStateFilter(admin.SimpleListFilter):
     title = _("state")
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         return [("open", _("open")), ("paused", _("paused")), ("released", _("released"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -181,7 +249,7 @@ class RedrivenFilter(admin.SimpleListFilter):
     title = _("redriven")
     parameter_name = "redriven"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         return [("no", _("waiting")), ("yes", _("redriven"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

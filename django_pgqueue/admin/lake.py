@@ -34,7 +34,8 @@ class LakeAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lake]:
         # By the clock that wrote exported_at: this host's may be wrong.
         age = ExpressionWrapper(ClockTimestamp() - F("exported_at"), output_field=DurationField())
-        return super().get_queryset(request).annotate(behind=age)
+        found: QuerySet[Lake] = super().get_queryset(request).annotate(behind=age)
+        return found
 
     def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         return admin.ModelAdmin.has_delete_permission(self, request, obj)
@@ -48,7 +49,7 @@ class LakeAdmin(ReadOnlyAdmin):
         return rendering.name(lake.path)
 
     @admin.display(description=_("last export"))
-    def age(self, lake: Lake) -> str:
+    def age(self, lake: Any) -> str:
         text = _("%s ago") % rendering.duration(lake.behind)
         return rendering.badge(text, "late" if lake.behind > LATE else "good")
 

@@ -1,32 +1,33 @@
-"""Live messages, to look at and to cancel. The functions alone settle them."""
+"""Live messages, to look at and to act on. The functions alone settle them."""
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import Any
 
-from django.contrib import admin, messages
-from django.db import transaction
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
-from django_pgqueue.admin import rendering
-from django_pgqueue.admin.confirmation import SHOWN, OptionalReasonForm, confirm, is_confirmed
-from django_pgqueue.admin.content import ContentAdmin
-from django_pgqueue.admin.filters import ActiveChannelFilter, ChannelQueueFilter, MessageHandlerFilter
-from django_pgqueue.exceptions import MessageNotFound, PgQueueError
-from django_pgqueue.lifecycle.cancel import cancel
+from django_pgqueue.admin import explanation, message_acts, rendering
+from django_pgqueue.admin.acting import ActingAdmin
+from django_pgqueue.admin.edit_payload import edit_payload
+from django_pgqueue.admin.filters import (
+    ActiveChannelFilter,
+    AgeFilter,
+    ChannelQueueFilter,
+    HolderFilter,
+    MessageHandlerFilter,
+)
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.explain import explain_message
 from django_pgqueue.models import Channel, Message
 
-BATCH = 1_000
-MOST = 20_000
-"""Cancelled in one request, which must end."""
-KINDS = {Message.Status.READY: "good", Message.Status.LEASED: "busy", Message.Status.SCHEDULED: "late"}
+KINDS: dict[Any, str] = {Message.Status.READY: "good", Message.Status.LEASED: "busy", Message.Status.SCHEDULED: "late"}
 
 
 @admin.register(Message)
-class MessageAdmin(ContentAdmin):
+class MessageAdmin(ActingAdmin):
     list_display = [
         "id",
         "channel_link",
@@ -38,16 +39,17 @@ class MessageAdmin(ContentAdmin):
         "worker",
         "lease_expires_at",
     ]
-    list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter]
+    list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter, AgeFilter, HolderFilter]
     search_fields = ["=id", "=dedupe_key", "=handler"]
-    search_help_text = _("An id, or else the whole of a dedupe key or handler.")
+    search_help_text = _("An id, the whole of a dedupe key or handler, or payload.customer=42.")
     exact_search = ("dedupe_key", "handler")
-    actions = ["cancel"]
+    actions = ["retry_now", "reschedule", "edit", "cancel", "discard", "release_leases"]
     fieldsets = [
         (None, {"fields": ["id", "channel_link", "handler", "state_now", "attempts_of"]}),
+        (_("Why is it not running?"), {"fields": ["explanation"]}),
+        (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
-        (_("Failed attempts"), {"fields": ["errors_shown"]}),
-        (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "redriven_from", "cancel_reason"]}),
+        (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "lease_expires_at", "cancelled_at"]}),
     ]
@@ -64,73 +66,54 @@ class MessageAdmin(ContentAdmin):
             return _("missing, id %d") % message.channel_id
         return self.link(rendering.name(channel), "channel_change", channel.pk)
 
+    @admin.display(description=_("explanation"))
+    def explanation(self, message: Message) -> str:
+        return explanation.shown(explain_message(message.pk, using=alias(None)))
+
     @admin.display(description=_("status"), ordering="status")
     def state_now(self, message: Message) -> str:
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
 
+    def may(self, request: HttpRequest, act: str) -> bool:
+        return request.user.has_perm(f"pgqueue.{act}_message")
+
     def has_cancel_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.cancel_message")
+        return self.may(request, "cancel")
+
+    def has_reschedule_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, "reschedule")
+
+    def has_discard_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, "discard")
+
+    def has_release_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, "release")
+
+    def has_edit_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, "edit")
+
+    @admin.action(description=_("Retry selected messages now"), permissions=["reschedule"])
+    def retry_now(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return self.perform(request, queryset, message_acts.RETRY_NOW)
+
+    @admin.action(description=_("Reschedule selected messages"), permissions=["reschedule"])
+    def reschedule(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return self.perform(request, queryset, message_acts.RESCHEDULE)
+
+    @admin.action(description=_("Edit the payload of the selected message"), permissions=["edit"])
+    def edit(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return edit_payload(self, request, queryset, message_acts.EDIT)
 
     @admin.action(description=_("Cancel selected messages"), permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        form = OptionalReasonForm(request.POST if is_confirmed(request) else None)
-        if not form.is_valid():
-            shown = queryset.only("id", "handler")[:SHOWN]
-            return confirm(
-                self,
-                request,
-                queryset,
-                action="cancel",
-                title=_("Cancel messages"),
-                consequence=_(
-                    "What waits goes to the archive as cancelled. The workers of what is leased are asked to stop: "
-                    "they may complete it all the same, but it is not delivered again."
-                ),
-                button=_("Cancel these messages"),
-                rows=[(str(message), "") for message in shown],
-                form=form,
-            )
-        # Which ones is decided now: what comes from here on was not confirmed.
-        chosen = list(queryset.order_by("id").values_list("id", flat=True)[: MOST + 1])
-        became: Counter[str] = Counter()
-        for start in range(0, min(len(chosen), MOST), BATCH):
-            ids = chosen[start : min(start + BATCH, MOST)]
-            became += self.cancel_batch(request, ids, form.cleaned_data["reason"], using=queryset.db)
-        self.tell_what_became(request, became)
-        if len(chosen) > MOST:
-            self.message_user(request, _("There are more: cancel again."), messages.WARNING)
-        return None
+        return self.perform(request, queryset, message_acts.CANCEL)
 
-    def cancel_batch(self, request: HttpRequest, ids: list[int], reason: str, *, using: str) -> Counter[str]:
-        """Cancelled and logged, both or neither. What the database refuses is told."""
-        found = Message.objects.using(using).only("id", "handler").in_bulk(ids)
-        try:
-            with transaction.atomic(using=using):
-                became = cancel(ids, reason=reason, using=using)
-                changed = [pk for pk, answer in became.items() if answer in ("cancelled", "requested") and pk in found]
-                text = _("Cancelled: %s") % reason if reason else _("Cancelled.")
-                self.log(request, [found[pk] for pk in changed], text)
-        except MessageNotFound:
-            return Counter(not_found=1)
-        except PgQueueError as error:
-            self.message_user(request, str(error), messages.ERROR)
-            return Counter()
-        return Counter(became.values())
+    @admin.action(description=_("Discard selected messages"), permissions=["discard"])
+    def discard(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return self.perform(request, queryset, message_acts.DISCARD)
 
-    def tell_what_became(self, request: HttpRequest, became: Counter[str]) -> None:
-        cancelled, requested = became["cancelled"], became["requested"]
-        settled = became["settled"] + became["not_found"]
-        if cancelled or not requested:
-            self.tell(request, ngettext("%d message is cancelled.", "%d messages are cancelled.", cancelled), cancelled)
-        if requested:
-            text = ngettext(
-                "%d message is leased: its worker is asked to stop.",
-                "%d messages are leased: their workers are asked to stop.",
-                requested,
-            )
-            self.tell(request, text, requested)
-        if settled:
-            text = ngettext("%d message was settled already.", "%d messages were settled already.", settled)
-            self.message_user(request, text % settled, messages.WARNING)
+    @admin.action(description=_("Release the leases of selected messages"), permissions=["release"])
+    def release_leases(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
+        return self.perform(request, queryset.filter(status=Message.Status.LEASED), message_acts.RELEASE)

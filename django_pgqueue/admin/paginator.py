@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from django.conf import settings
 from django.core.paginator import Paginator
 from django.utils.functional import cached_property
+
+if TYPE_CHECKING:
+    AnyPaginator = Paginator[Any]
+else:
+    AnyPaginator = Paginator
 
 
 class CappedCount(int):
@@ -16,7 +23,7 @@ class CappedCount(int):
         return f">{int(self)}" if settings.USE_THOUSAND_SEPARATOR else f"{int(self):,}+"
 
 
-class CappedPaginator(Paginator):
+class CappedPaginator(AnyPaginator):
     """Counts no further than ``limit``; what lies behind is for search and filters to find."""
 
     limit = 10_000

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import model_format_dict, model_ngettext
@@ -11,8 +12,15 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import BaseAdmin
-from django_pgqueue.admin.confirmation import ReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.confirmation import PauseForm, ReasonForm, confirm, is_confirmed
+from django_pgqueue.sql.call import call
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+CLOCK = "SELECT clock_timestamp()"
 
 
 class PausableAdmin(BaseAdmin):
@@ -21,7 +29,9 @@ class PausableAdmin(BaseAdmin):
     pause_consequence: Any
     """What a pause means for them, in words."""
 
-    def pause_one(self, item: Any, reason: str, *, using: str) -> None:
+    pause_form: type[ReasonForm] = PauseForm
+
+    def pause_one(self, item: Any, reason: str, *, until: datetime | None, using: str) -> None:
         raise NotImplementedError
 
     def resume_one(self, item: Any, *, using: str) -> None:
@@ -32,7 +42,7 @@ class PausableAdmin(BaseAdmin):
 
     @admin.action(description=_("Pause selected %(verbose_name_plural)s"), permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        form = ReasonForm(request.POST if is_confirmed(request) else None)
+        form = self.pause_form(request.POST if is_confirmed(request) else None)
         if not form.is_valid():
             return confirm(
                 self,
@@ -44,11 +54,14 @@ class PausableAdmin(BaseAdmin):
                 button=_("Pause"),
                 form=form,
             )
-        reason = form.cleaned_data["reason"]
+        reason, minutes = form.cleaned_data["reason"], form.cleaned_data.get("minutes")
+        until = call(queryset.db, CLOCK)[0][0] + timedelta(minutes=minutes) if minutes else None
 
-        def act(item: Any) -> str:
-            self.pause_one(item, reason, using=queryset.db)
-            return _("Paused: %s") % reason
+        def act(item: Any) -> StrOrPromise:
+            self.pause_one(item, reason, until=until, using=queryset.db)
+            if until is None:
+                return str(_("Paused: %s") % reason)
+            return str(_("Paused until %(until)s: %(reason)s") % {"until": rendering.at(until), "reason": reason})
 
         count = len(self.apply(request, queryset, act, using=queryset.db))
         text = ngettext("%(count)d %(name)s is paused.", "%(count)d %(name)s are paused.", count)
@@ -57,7 +70,7 @@ class PausableAdmin(BaseAdmin):
 
     @admin.action(description=_("Resume selected %(verbose_name_plural)s"), permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        def act(item: Any) -> str:
+        def act(item: Any) -> StrOrPromise:
             self.resume_one(item, using=queryset.db)
             return _("Resumed.")
 

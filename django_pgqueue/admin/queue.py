@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -26,8 +27,8 @@ class QueueAdmin(PausableAdmin):
     list_display = ["name_shown", "state", "events"]
     search_fields = ["name"]
     sortable_by = ["name_shown"]
-    fields = ["name", "events", "paused_at", "pause_reason"]
-    readonly_fields = ["name", "paused_at", "pause_reason"]
+    fields = ["name", "events", "paused_at", "paused_until", "pause_reason"]
+    readonly_fields = ["name", "paused_at", "paused_until", "pause_reason"]
     actions = ["pause", "resume"]
     pause_consequence = _(
         "Nothing more of these queues is delivered to any worker until you resume them. Enqueue goes on."
@@ -62,11 +63,11 @@ class QueueAdmin(PausableAdmin):
     @admin.display(description=_("state"))
     def state(self, queue: Queue) -> str:
         if queue.paused_at:
-            return rendering.paused(queue.pause_reason)
+            return rendering.paused(queue.pause_reason, queue.paused_until)
         return rendering.badge(_("open"), "good")
 
-    def pause_one(self, item: Queue, reason: str, *, using: str) -> None:
-        queue_pause(item.name, reason=reason, using=using)
+    def pause_one(self, item: Queue, reason: str, *, until: datetime | None, using: str) -> None:
+        queue_pause(item.name, reason=reason, until=until, using=using)
 
     def resume_one(self, item: Queue, *, using: str) -> None:
         queue_resume(item.name, using=using)

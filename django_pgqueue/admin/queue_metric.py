@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -11,8 +11,11 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import ReadOnlyAdmin
-from django_pgqueue.admin.filters import OneOfFilter, QueueFilter
+from django_pgqueue.admin.filters import ChannelNameFilter, OneOfFilter, QueueFilter
 from django_pgqueue.models import QueueMetric
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 LEVELS = {
     "queue": Q(channel=None),
@@ -26,8 +29,8 @@ class GrainFilter(OneOfFilter):
     parameter_name = "grain"
     default = QueueMetric.Grain.HOUR
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return QueueMetric.Grain.choices
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
+        return [*QueueMetric.Grain.choices]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(grain=self.chosen())
@@ -40,30 +43,11 @@ class LevelFilter(OneOfFilter):
     parameter_name = "level"
     default = "queue"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         return [("queue", _("queue")), ("channel", _("channel")), ("handler", _("handler"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(LEVELS[self.chosen()])
-
-
-class ChannelFilter(admin.SimpleListFilter):
-    """The channel in the address, or none: there may be too many to offer."""
-
-    title = _("channel")
-    parameter_name = "channel"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [(self.value(), self.value())] if self.value() else []
-
-    def has_output(self) -> bool:
-        return bool(self.value())
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        return queryset.none() if "\0" in value else queryset.filter(channel=value)
 
 
 @admin.register(QueueMetric)
@@ -85,7 +69,7 @@ class QueueMetricAdmin(ReadOnlyAdmin):
         "share",
         "breaches_shown",
     ]
-    list_filter = [GrainFilter, LevelFilter, QueueFilter, ChannelFilter]
+    list_filter = [GrainFilter, LevelFilter, QueueFilter, ChannelNameFilter]
     ordering = ["-bucket_at", "queue", "channel", "handler"]
     sortable_by = ["bucket_at"]
     fieldsets = [
@@ -110,13 +94,13 @@ class QueueMetricAdmin(ReadOnlyAdmin):
     def queue_shown(self, metric: QueueMetric) -> str:
         return self.down(metric, metric.queue, "channel")
 
-    @admin.display(description=_("channel"), empty_value=_("all"))
+    @admin.display(description=_("channel"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]
     def channel_shown(self, metric: QueueMetric) -> str | None:
         if metric.channel is None:
             return None
         return self.down(metric, metric.channel, "handler", channel=metric.channel)
 
-    @admin.display(description=_("handler"), empty_value=_("all"))
+    @admin.display(description=_("handler"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]
     def handler_shown(self, metric: QueueMetric) -> str | None:
         return None if metric.handler is None else rendering.name(metric.handler)
 

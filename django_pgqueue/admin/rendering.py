@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -15,7 +15,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -73,33 +73,6 @@ def hex_line(data: bytes, offset: int) -> str:
     return f"{offset:08x}  {part.hex(' '):47}  {text}"
 
 
-def attempts(errors: Any) -> str | None:
-    """The failed attempts, newest first. What is not the list that pgqueue_retry writes is shown as it is."""
-    if errors is None:
-        return None
-    if not isinstance(errors, list) or not all(isinstance(error, Mapping) for error in errors):
-        return pretty_json(errors)
-    return format_html(
-        '<ol class="pgqueue-attempts">{}</ol>',
-        format_html_join("", "<li>{}</li>", ((attempt(e),) for e in reversed(errors))),
-    )
-
-
-def attempt(error: Mapping[str, Any]) -> str:
-    rest = {
-        key: value
-        for key, value in error.items()
-        if key not in ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
-    }
-    where = [moment(error["at"]) if "at" in error else "", error.get("worker") or ""]
-    head = format_html(
-        "<strong>{}</strong> <span>{}</span>",
-        _("Attempt %s") % error.get("attempt", "?"),
-        " · ".join(str(part) for part in where if part),
-    )
-    return format_html("{}{}{}", head, problem(error), pretty_json(rest) if rest else "")
-
-
 def problem(error: Mapping[str, Any]) -> str:
     """An exception as ``{"type", "message", "traceback"}``."""
     line = ": ".join(str(error[key]) for key in ("type", "message") if error.get(key))
@@ -123,15 +96,24 @@ def details(value: Any) -> str | None:
     return format_html("{}{}", problem(value), pretty_json(rest) if rest else "")
 
 
-def moment(text: Any) -> str:
-    """A time that a JSON value holds, as the reader's local time."""
+def parsed(text: Any) -> datetime | None:
+    """A time that a JSON value holds; None: it is none."""
     try:
-        parsed = parse_datetime(str(text))
+        found = parse_datetime(str(text))
     except ValueError:
-        parsed = None
-    if parsed is None or timezone.is_naive(parsed):
-        return str(text)
-    return date_format(timezone.localtime(parsed), "DATETIME_FORMAT")
+        return None
+    return None if found is None or timezone.is_naive(found) else found
+
+
+def moment(text: Any) -> str:
+    """A time that a JSON value holds, or else the value as it is."""
+    found = parsed(text)
+    return str(text) if found is None else at(found)
+
+
+def at(found: datetime) -> str:
+    """The reader's local time, to the second."""
+    return date_format(timezone.localtime(found), "j M Y, H:i:s")
 
 
 def duration(value: timedelta) -> str:
@@ -139,7 +121,8 @@ def duration(value: timedelta) -> str:
     seconds = value.total_seconds()
     if abs(seconds) < 10:
         return f"{seconds:.3g}\N{NO-BREAK SPACE}s" if abs(seconds) >= 1 else f"{seconds * 1000:.3g}\N{NO-BREAK SPACE}ms"
-    parts, left = [], round(abs(seconds))
+    parts: list[str] = []
+    left = round(abs(seconds))
     for size, unit in [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")]:
         count, left = divmod(left, size)
         if count or parts:
@@ -164,6 +147,7 @@ def badge(text: object, kind: str) -> str:
     return format_html('<span class="pgqueue-badge pgqueue-{}">{}</span>', kind, text)
 
 
-def paused(reason: str) -> str:
+def paused(reason: str, until: datetime | None = None) -> str:
     clipped = reason if len(reason) <= 80 else f"{reason[:80]}…"
-    return format_html('{} <span class="quiet">{}</span>', badge(_("paused"), "late"), clipped)
+    text = _("paused until %s") % at(until) if until else _("paused")
+    return format_html('{} <span class="quiet">{}</span>', badge(text, "late"), clipped)

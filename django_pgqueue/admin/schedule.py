@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from django import forms
@@ -27,9 +27,12 @@ from django_pgqueue.lifecycle.schedule_run import schedule_run
 from django_pgqueue.models import Channel, Schedule, ScheduleTick
 from django_pgqueue.models.expressions import ClockTimestamp
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 UPCOMING = 5
 TICKS = 10
-KINDS = {
+KINDS: dict[Any, str] = {
     ScheduleTick.Outcome.CREATED: "good",
     ScheduleTick.Outcome.DUPLICATE: "late",
     ScheduleTick.Outcome.DROPPED: "late",
@@ -47,7 +50,7 @@ class ScheduleForm(forms.ModelForm):
                 field.widget.attrs["rows"] = 4
 
     def clean_handler(self) -> str:
-        name = self.cleaned_data["handler"]
+        name: str = self.cleaned_data["handler"]
         if "handler" in self.changed_data and handlers.find(name) is None:
             known = ", ".join(handlers.names()) or _("none")
             raise ValidationError(_("No handler is called that. There are: %s") % known)
@@ -60,7 +63,7 @@ class ScheduleForm(forms.ModelForm):
         return grace
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
+        cleaned = super().clean() or self.cleaned_data
         queue, channel = cleaned.get("queue"), cleaned.get("channel")
         if {"queue", "channel"} & set(self.changed_data) and queue and channel:
             known = Channel.objects.using(alias(None)).filter(queue=queue, name=channel, released_at=None)
@@ -73,7 +76,7 @@ class StateFilter(admin.SimpleListFilter):
     title = _("state")
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         return [
             ("enabled", _("enabled")),
             ("disabled", _("disabled")),
@@ -109,7 +112,8 @@ class ScheduleAdmin(BaseAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
         # By the clock that decides what is due: this host's may be wrong.
         now = ExpressionWrapper(ClockTimestamp(), output_field=DateTimeField())
-        return super().get_queryset(request).annotate(now=now)
+        found: QuerySet[Schedule] = super().get_queryset(request).annotate(now=now)
+        return found
 
     def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
         fieldsets = [
@@ -161,7 +165,7 @@ class ScheduleAdmin(BaseAdmin):
         return rendering.badge(_("enabled"), "good")
 
     @admin.display(description=_("next"), ordering="next_fire_at", empty_value="-")
-    def next_shown(self, schedule: Schedule) -> str | None:
+    def next_shown(self, schedule: Any) -> str | None:
         if not schedule.enabled or schedule.removed_at or not schedule.next_fire_at:
             return None
         left = schedule.next_fire_at - schedule.now
@@ -171,10 +175,10 @@ class ScheduleAdmin(BaseAdmin):
 
     @admin.display(description=_("made"))
     def origin(self, schedule: Schedule) -> str:
-        return _("in %s") % schedule.declared_in if schedule.declared_in else _("by hand")
+        return str(_("in %s") % schedule.declared_in if schedule.declared_in else _("by hand"))
 
     @admin.display(description=_("next times"))
-    def upcoming(self, schedule: Schedule) -> str:
+    def upcoming(self, schedule: Any) -> str:
         """The next times as they are planned, also of one that is disabled."""
         try:
             moments = schedule.timetable.upcoming(schedule.now, UPCOMING, tick=schedule.next_fire_at)
@@ -207,7 +211,7 @@ class ScheduleAdmin(BaseAdmin):
         return format_html('<ul class="pgqueue-times">{}</ul>', format_html_join("", "<li>{} {} {}</li>", rows))
 
     def what_came(self, tick: ScheduleTick) -> str:
-        parts = [_("by hand")] if tick.by_hand else []
+        parts: list[object] = [_("by hand")] if tick.by_hand else []
         if tick.message_id is not None:
             parts.append(_("message %d") % tick.message_id)
         if tick.error:
@@ -230,7 +234,7 @@ class ScheduleAdmin(BaseAdmin):
 
         def act(schedule: Schedule) -> str:
             answer = schedule_run(schedule.name, using=queryset.db)
-            if not answer.created:
+            if not answer.created or answer.id is None:
                 return _("Run: no message, %s.") % answer.outcome
             made.append(answer.id)
             return _("Run: message %d.") % answer.id
@@ -252,7 +256,7 @@ class ScheduleAdmin(BaseAdmin):
         done = self.switch(request, queryset.filter(enabled=True), False, _("Disabled."))
         self.tell(request, ngettext("%d schedule is disabled.", "%d schedules are disabled.", done), done)
 
-    def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: str) -> int:
+    def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: StrOrPromise) -> int:
         def act(schedule: Schedule) -> str:
             Schedule.objects.using(queryset.db).filter(pk=schedule.pk).update(enabled=enabled)
             return str(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
@@ -13,19 +14,23 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.admin.confirmation import ReasonForm
 from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.conf import settings
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 
-KINDS = {Worker.State.STARTING: "late", Worker.State.RUNNING: "good", Worker.State.STOPPING: "late"}
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+KINDS: dict[Any, str] = {Worker.State.STARTING: "late", Worker.State.RUNNING: "good", Worker.State.STOPPING: "late"}
 
 
 class AliveFilter(admin.SimpleListFilter):
     title = _("alive")
     parameter_name = "alive"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         return [("yes", _("alive")), ("no", _("silent"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -59,6 +64,7 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     search_fields = ["name"]
     sortable_by = ["name_shown", "started_at"]
     actions = ["pause", "resume"]
+    pause_form = ReasonForm
     pause_consequence = _("They take no more messages until you resume them, and end what they have.")
     fields = [
         "name",
@@ -69,6 +75,7 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
         "pid",
         "queues_shown",
         "concurrency",
+        "held",
         "running_shown",
         "totals_shown",
         "memory",
@@ -82,15 +89,16 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         # By the clock that wrote heartbeat_at: this host's may be wrong.
         age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=DurationField())
-        return super().get_queryset(request).annotate(silent_for=age)
+        found: QuerySet[Worker] = super().get_queryset(request).annotate(silent_for=age)
+        return found
 
     @admin.display(description=_("name"), ordering="name")
     def name_shown(self, worker: Worker) -> str:
         return rendering.name(worker.name)
 
     @admin.display(description=_("alive"), boolean=True)
-    def alive(self, worker: Worker) -> bool:
-        return worker.silent_for <= settings.LEASE
+    def alive(self, worker: Any) -> bool:
+        return bool(worker.silent_for <= settings.LEASE)
 
     @admin.display(description=_("queues"))
     def queues_shown(self, worker: Worker) -> str:
@@ -107,6 +115,10 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     def running_count(self, worker: Worker) -> int:
         return len(worker.running)
 
+    @admin.display(description=_("messages"))
+    def held(self, worker: Worker) -> str:
+        return self.link(_("messages that it has a lease on"), "message_changelist", worker=worker.name)
+
     @admin.display(description=_("running"))
     def running_shown(self, worker: Worker) -> str:
         return rendering.pretty_json(worker.running)
@@ -120,10 +132,10 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
         return "-" if worker.memory_bytes is None else filesizeformat(worker.memory_bytes)
 
     @admin.display(description=_("last heartbeat"))
-    def heartbeat(self, worker: Worker) -> str:
+    def heartbeat(self, worker: Any) -> str:
         return _("%s ago") % rendering.duration(worker.silent_for)
 
-    def pause_one(self, item: Worker, reason: str, *, using: str) -> None:
+    def pause_one(self, item: Worker, reason: str, *, until: datetime | None, using: str) -> None:
         row = Worker.objects.using(using).filter(pk=item.pk)
         row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
 

@@ -1,12 +1,13 @@
 """Charts as HTML with SVG, drawn on the server: no script, no style attribute, so they work under a strict CSP.
 
-Each function returns one ``<figure>`` (or, the sparkline, one ``<svg>``) whose colours come from the classes of
-`stylesheet()`; light and dark follow the reader's. All text is escaped here: titles and names may be anybody's.
+Each function returns one ``<figure>`` (or, the sparkline and the meter, one ``<svg>``) whose colours come from the
+classes of `stylesheet()`; light and dark follow the reader's. All text is escaped here: titles and names may be
+anybody's.
 """
 
 from .frame import text
-from .plots import Series, bars, lines, sparkline, stack
+from .plots import Series, bars, lines, meter, sparkline, stack
 from .scale import shown
 from .stylesheet import stylesheet
 
-__all__ = ["Series", "bars", "lines", "shown", "sparkline", "stack", "stylesheet", "text"]
+__all__ = ["Series", "bars", "lines", "meter", "shown", "sparkline", "stack", "stylesheet", "text"]

@@ -63,8 +63,8 @@ class Frame:
             x = number(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
             drawn.append(f'<path class="pgq-base" d="M{x} {HEIGHT - BOTTOM}v4"/>')
             for line, label in enumerate(filter(None, (time, day))):
-                y = HEIGHT - BOTTOM + 16 + 13 * line
-                drawn.append(f'<text class="pgq-tick" x="{x}" y="{y}" text-anchor="middle">{label}</text>')
+                below = HEIGHT - BOTTOM + 16 + 13 * line
+                drawn.append(f'<text class="pgq-tick" x="{x}" y="{below}" text-anchor="middle">{label}</text>')
         return "".join(drawn)
 
     def tooltips(self, series: Sequence[tuple[str, Sequence[float | None]]]) -> str:

@@ -1,4 +1,4 @@
-"""The charts: lines with a band, stacks over time, horizontal bars, a sparkline."""
+"""The charts: lines with a band, stacks over time, horizontal bars, a sparkline, a meter."""
 
 from __future__ import annotations
 
@@ -179,3 +179,16 @@ def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count"
     description = f"Last {shown(known[-1][1], kind)}, largest {shown(top, kind)}."
     drawn = svg(title, description, inside, height=height, width=width)
     return drawn.replace("<svg ", '<svg class="pgq-sparkline" ', 1)
+
+
+def meter(title: str, share: float, *, style: str = "pgq-1") -> str:
+    """A small bar that is filled up to a share of its length, and never beyond."""
+    width, height = 56.0, 8.0
+    filled = width * min(1.0, max(0.0, share))
+    inside = f'<rect class="pgq-track" width="{number(width)}" height="{number(height)}" rx="2"/>'
+    if filled:
+        inside += (
+            f'<rect class="pgq-area {style}" width="{number(max(2.0, filled))}" height="{number(height)}" rx="2"/>'
+        )
+    drawn = svg(title, f"{shown(share, 'share')} used.", inside, height=height, width=width)
+    return drawn.replace("<svg ", '<svg class="pgq-meter" ', 1)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from os import PathLike
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
@@ -19,6 +20,7 @@ from django_pgqueue.checks import lake
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Message
+from django_pgqueue.redaction import redact
 
 Rule = tuple[str, Callable[[Any], bool]]
 
@@ -44,12 +46,20 @@ KEYS: Rule = (
     ),
 )
 
+TEXT: Rule = ("a text or None", lambda value: value is None or (isinstance(value, str) and value != ""))
 PATH: Rule = ("a path or None", lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != ""))
 PROMISES: Rule = (
     "a dict of queues (or queue/channel) and timedeltas longer than zero",
     lambda value: (
         isinstance(value, dict)
         and all(isinstance(key, str) and key and DURATION[1](longest) for key, longest in value.items())
+    ),
+)
+ADDRESS: Rule = (
+    "a web address with {trace_id}, or None",
+    lambda value: (
+        value is None
+        or (isinstance(value, str) and value.startswith(("https://", "http://", "/")) and "{trace_id}" in value)
     ),
 )
 
@@ -65,7 +75,9 @@ RULES: dict[str, Rule] = {
     "SET_LOCAL": KEYS,
     "SCHEDULE_RETENTION": RETENTION,
     "LAKE": PATH,
+    "METRICS_TOKEN": TEXT,
     "SLA": PROMISES,
+    "TRACE_URL": ADDRESS,
 }
 """What the settings take whose default does not tell."""
 
@@ -117,7 +129,7 @@ def check_settings() -> list[CheckMessage]:
         if rule is not None and not rule[1](given[name]):
             messages.append(
                 Error(
-                    f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, which is not {rule[0]}.",
+                    redact(f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, which is not {rule[0]}."),
                     hint=f"Give it {rule[0]}; the default is {DEFAULTS[name]!r}.",
                     id="pgqueue.E003",
                 )
@@ -186,7 +198,23 @@ def check_databases() -> list[CheckMessage]:
                 id="pgqueue.W001",
             )
         )
+    elif stands_alone(database):
+        messages.append(
+            Caution(
+                f"No model but the queue's is on its database {database!r}: no enqueue is part of the transaction of "
+                "your rows, and what an atomic handler writes to another database stays when its message fails.",
+                hint="Keep the queue where the rows are that messages are about. If it is meant to be apart, enqueue "
+                "in transaction.on_commit(), make handlers idempotent, and silence this check.",
+                id="pgqueue.W004",
+            )
+        )
     return messages
+
+
+def stands_alone(database: str) -> bool:
+    """There are other models, and all of them on other databases."""
+    models = [model for model in apps.get_models() if model._meta.managed and model._meta.app_label != "pgqueue"]
+    return bool(models) and database not in {router.db_for_write(model) for model in models}
 
 
 def uses_psycopg3() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.core.checks import CheckMessage
 from django.core.checks import Warning as Caution
 
+from django_pgqueue.sql import durability
 from django_pgqueue.sql.call import call
 
 PARTITIONS = """
@@ -21,10 +22,10 @@ WHERE NOT EXISTS (
             OR pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'))
 ORDER BY d.day
 """
-STORAGE = """
-SELECT c.relname::text, c.relpersistence = 'u', coalesce('autovacuum_enabled=false' = ANY (c.reloptions), false)
-FROM pg_class AS c
-WHERE c.relname LIKE 'pgqueue\\_%%' AND c.relkind IN ('r', 'S') AND pg_table_is_visible(c.oid)
+NEGLECTED = """
+SELECT c.relname::text FROM pg_class AS c
+WHERE c.relname LIKE 'pgqueue\\_%%' AND c.relname NOT LIKE 'pgqueue\\_stage\\_%%' AND c.relkind = 'r'
+    AND pg_table_is_visible(c.oid) AND 'autovacuum_enabled=false' = ANY (c.reloptions)
 ORDER BY c.relname
 """
 OPEN_SCHEMA = """
@@ -34,7 +35,7 @@ WHERE c.oid = to_regclass('pgqueue_message') AND has_schema_privilege('public', 
 
 
 def check(database: str) -> list[CheckMessage]:
-    return [*check_partitions(database), *check_storage(database), *check_schema(database)]
+    return [*check_partitions(database), *check_durability(database), *check_vacuum(database), *check_schema(database)]
 
 
 def check_partitions(database: str) -> list[CheckMessage]:
@@ -52,28 +53,52 @@ def check_partitions(database: str) -> list[CheckMessage]:
     return messages
 
 
-def check_storage(database: str) -> list[CheckMessage]:
-    rows = call(database, STORAGE)
+def check_durability(database: str) -> list[CheckMessage]:
+    found = durability.find(database)
+    unlogged = [name for name, is_unlogged in found.items() if is_unlogged]
     messages: list[CheckMessage] = []
-    if unlogged := [name for name, is_unlogged, _ in rows if is_unlogged]:
+    # Lanes and arrivals of messages that a crash spares must be spared, too.
+    chosen = durability.LIVE if found.get(durability.MESSAGE) else ()
+    if chosen:
         messages.append(
             Caution(
-                f"UNLOGGED in database {database!r}: {', '.join(unlogged)}. After a crash of the server they are "
-                "empty, with every message in them gone; a standby never has them.",
-                hint=f"ALTER TABLE {unlogged[0]} SET LOGGED; and so on for each.",
+                f"The live messages in database {database!r} are UNLOGGED: a crash of the server loses every message "
+                "that is ready, leased or scheduled, and a standby never has them.",
+                hint="manage.py queuedurability --logged --yes makes them durable. If the loss is accepted, silence "
+                "this check.",
                 id="pgqueue.W016",
             )
         )
-    if neglected := [name for name, _, is_neglected in rows if is_neglected]:
+    if strays := [name for name in unlogged if name not in chosen]:
         messages.append(
             Caution(
-                f"Autovacuum is switched off in database {database!r} for {', '.join(neglected)}: they grow for ever "
-                "and every verb gets slower.",
-                hint=f"ALTER TABLE {neglected[0]} RESET (autovacuum_enabled); and so on for each.",
-                id="pgqueue.W017",
+                f"UNLOGGED in database {database!r}, and never to be: {', '.join(strays)}. A crash of the server "
+                "empties them: it loses what is settled, gives ids twice, or lets messages wait for ever.",
+                hint=strays_hint(strays, unlogged=bool(chosen)),
+                id="pgqueue.W019",
             )
         )
     return messages
+
+
+def strays_hint(strays: list[str], *, unlogged: bool) -> str:
+    if {*durability.LIVE, durability.IDS}.intersection(strays):
+        return f"manage.py queuedurability --{'unlogged' if unlogged else 'logged'} --yes; then check again."
+    return f"ALTER TABLE {strays[0]} SET LOGGED; and so on for each."
+
+
+def check_vacuum(database: str) -> list[CheckMessage]:
+    neglected = [name for (name,) in call(database, NEGLECTED)]
+    if not neglected:
+        return []
+    return [
+        Caution(
+            f"Autovacuum is switched off in database {database!r} for {', '.join(neglected)}: they grow for ever and "
+            "every verb gets slower.",
+            hint=f"ALTER TABLE {neglected[0]} RESET (autovacuum_enabled); and so on for each.",
+            id="pgqueue.W017",
+        )
+    ]
 
 
 def check_schema(database: str) -> list[CheckMessage]:

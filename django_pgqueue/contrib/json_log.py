@@ -21,6 +21,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         entry |= {key: value for key, value in vars(record).items() if key not in STANDARD}
-        if record.exc_info or record.exc_text:
-            entry["exception"] = record.exc_text or self.formatException(record.exc_info)
+        if record.exc_text:
+            entry["exception"] = record.exc_text
+        elif record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import EmbeddedError
 
@@ -26,11 +27,12 @@ class Account:
 
     def run(self, command: Sequence[str | Path], *, script: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs a program of PostgreSQL as this account and returns its output; does not raise on a failure."""
-        identity = {} if self.is_ours else {"user": self.uid, "group": self.gid, "extra_groups": []}
-        return subprocess.run(
+        identity: dict[str, Any] = {} if self.is_ours else {"user": self.uid, "group": self.gid, "extra_groups": []}
+        # Without a script the program must not wait for, or take, what is typed at our terminal.
+        source: dict[str, Any] = {"stdin": subprocess.DEVNULL} if script is None else {"input": script}
+        done: subprocess.CompletedProcess[str] = subprocess.run(
             [str(part) for part in command],
-            # Without a script the program must not wait for, or take, what is typed at our terminal.
-            **({"stdin": subprocess.DEVNULL} if script is None else {"input": script}),
+            **source,
             capture_output=True,
             text=True,
             errors="replace",
@@ -40,6 +42,7 @@ class Account:
             umask=0o077,
             **identity,
         )
+        return done
 
     def can_enter(self, folder: Path) -> bool:
         return self.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder]).returncode == 0

@@ -236,7 +236,7 @@ class Cluster:
             "cluster_name": state.cluster_name,
         }
         options = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in fixed.items())
-        pg_ctl = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(PATIENCE)]
+        pg_ctl: list[str | Path] = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(PATIENCE)]
         before = home.log.stat().st_size
         started = account.run([*pg_ctl, "-D", home.data, "-l", home.log, "-o", options])
         if started.returncode != 0:

@@ -49,7 +49,16 @@ def last_line(text: str) -> str:
 
 
 def _initdb(binaries: Binaries, data: Path, locale: str, *, sync: bool) -> list[str | Path]:
-    command = [binaries.program("initdb"), "-D", data, "-U", SUPERUSER, "-E", "UTF8", f"--locale={locale}"]
+    command: list[str | Path] = [
+        binaries.program("initdb"),
+        "-D",
+        data,
+        "-U",
+        SUPERUSER,
+        "-E",
+        "UTF8",
+        f"--locale={locale}",
+    ]
     command += ["--auth-local=trust", "--auth-host=reject", "--no-instructions"]
     return command if sync else [*command, "--no-sync"]
 

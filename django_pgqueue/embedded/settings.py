@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from .cluster import SUPERUSER, Cluster
+from .cluster import Cluster
 from .errors import EmbeddedError
+from .initdb import SUPERUSER
 
 ENGINE = "django.db.backends.postgresql"
 SCHEMES = ("postgres", "postgresql")
@@ -34,7 +35,7 @@ def databases(
     }
     if url := os.environ.get("DATABASE_URL"):
         return {"default": {**parse_url(url), "EMBEDDED": {**embedded, "name": name}}}
-    cluster = Cluster(**embedded)
+    cluster = Cluster(embedded["folder"], binaries=embedded["binaries"])
     if start if start is not None else sys.argv[1:2] != [COMMAND]:
         if cluster.start():
             found = cluster.status()

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -84,7 +84,7 @@ def duration(value: timedelta | None, what: str) -> timedelta | None:
     return value
 
 
-def listed(deliveries: Delivery | Iterable[Delivery]) -> list[Delivery]:
+def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
     return [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
 
 
@@ -94,7 +94,7 @@ def mapping(headers: Any) -> dict[str, Any]:
     return headers or {}
 
 
-def leases(deliveries: Sequence[Delivery | Unreadable]) -> tuple[str, str]:
+def leases(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
     """Ids and tokens, as all settling functions take them: arrays as text, which psycopg need not look through."""
     ids = ",".join([str(delivery.id) for delivery in deliveries])
     tokens = ",".join([delivery.token.hex if delivery.token else "NULL" for delivery in deliveries])
@@ -105,13 +105,15 @@ def from_text(moment: str | None) -> datetime | None:
     return None if moment is None else datetime.fromisoformat(moment)
 
 
-def to_deliveries(queue: str, rows: Iterable[tuple[Any, ...]]) -> tuple[list[Delivery], list[Unreadable]]:
+def to_deliveries(
+    queue: str, rows: Iterable[tuple[Any, ...]], worker: str | None = None
+) -> tuple[list[Delivery], list[Unreadable]]:
     """Rows of DELIVERY_COLUMNS as deliveries, and those that Python cannot read: SQL enqueues JSON that is deeper, has
     longer numbers or times longer ago than Python knows. Never an exception: the others are leased too."""
     readable, unreadable = [], []
     for row in rows:
         try:
-            readable.append(to_delivery(queue, row))
+            readable.append(to_delivery(queue, row, worker))
         except (ValueError, TypeError, RecursionError) as error:
             unreadable.append(Unreadable(row[0], row[9], f"{type(error).__name__}: {error}"))
             logger.error(
@@ -121,7 +123,7 @@ def to_deliveries(queue: str, rows: Iterable[tuple[Any, ...]]) -> tuple[list[Del
     return readable, unreadable
 
 
-def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
+def to_delivery(queue: str, row: tuple[Any, ...], worker: str | None = None) -> Delivery:
     """A row of DELIVERY_COLUMNS as a Delivery."""
     return Delivery(
         id=row[0],
@@ -140,4 +142,5 @@ def to_delivery(queue: str, row: tuple[Any, ...]) -> Delivery:
         created_at=datetime.fromisoformat(row[12]),
         dequeue_at=datetime.fromisoformat(row[13]),
         channel_context=from_json(row[14]) or {},
+        worker=worker,
     )

@@ -36,4 +36,5 @@ def channel_set(name: str, queue: str = "default", *, using: str | None = None, 
         for key, value in limits.items()
     }
     sql = "SELECT pgqueue_channel_set(%s::text, %s::text, %s::jsonb)"
-    return call(alias(using), sql, (name, queue, to_json(plain, "limits")))[0][0]
+    channel: int = call(alias(using), sql, (name, queue, to_json(plain, "limits")))[0][0]
+    return channel

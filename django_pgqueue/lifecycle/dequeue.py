@@ -39,7 +39,7 @@ def dequeue(
     deadline = time.monotonic() + wait
     lease = settings.LEASE if lease is None else duration(lease, "lease")
     while True:
-        deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)))
+        deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)), worker)
         if unreadable:
             refuse(unreadable, database)
             if not deliveries:

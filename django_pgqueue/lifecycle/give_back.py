@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.lifecycle.binding import leases, listed
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -12,7 +12,7 @@ from django_pgqueue.sql.call import call
 SQL = "SELECT id FROM pgqueue_defer(%s::bigint[], %s::uuid[], p_skip_lost => true)"
 
 
-def give_back(deliveries: Delivery | Iterable[Delivery], *, using: str | None = None) -> set[int]:
+def give_back(deliveries: Delivery | Iterable[Leased], *, using: str | None = None) -> set[int]:
     """Deliver again at once, to whoever comes, in the old place of each; the attempt does not count. Returns the ids.
 
     Lost ones are left out; one that somebody wants cancelled goes to the archive.

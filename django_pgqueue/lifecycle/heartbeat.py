@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from django_pgqueue.conf import settings
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.lifecycle.binding import duration, leases, listed
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -15,7 +15,7 @@ SQL = "SELECT id, cancelled FROM pgqueue_heartbeat(%s::bigint[], %s::uuid[], %s:
 
 
 def heartbeat(
-    deliveries: Delivery | Iterable[Delivery],
+    deliveries: Delivery | Iterable[Leased],
     *,
     lease: timedelta | None = None,
     skip_lost: bool = False,

@@ -12,4 +12,6 @@ def purge(channel: str, queue: str = "default", *, limit: int = 10_000, using: s
 
     Raises ChannelNotFound.
     """
-    return call(alias(using), "SELECT pgqueue_purge(%s::text, %s::text, %s::integer)", (channel, queue, limit))[0][0]
+    purged: int
+    [(purged,)] = call(alias(using), "SELECT pgqueue_purge(%s::text, %s::text, %s::integer)", (channel, queue, limit))
+    return purged

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from django_pgqueue.lifecycle.binding import aware
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
+SQL = "SELECT pgqueue_queue_pause(%s::text, %s::text, %s::timestamptz)"
 
-def queue_pause(queue: str = "default", *, reason: str = "", using: str | None = None) -> None:
+
+def queue_pause(
+    queue: str = "default", *, reason: str = "", until: datetime | None = None, using: str | None = None
+) -> None:
     """Deliver nothing more of the queue, whatever the channel; enqueue goes on. ``reason`` is shown to whoever looks.
+    At ``until`` (aware) the sweep resumes it; without it somebody has to.
 
-    Raises ChannelNotFound for a queue without channels.
+    Raises ChannelNotFound for a queue without channels; InvalidMessage for a time that has passed.
     """
-    call(alias(using), "SELECT pgqueue_queue_pause(%s::text, %s::text)", (queue, reason))
+    call(alias(using), SQL, (queue, reason, aware(until, "until")))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
-from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.lifecycle.binding import aware, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT old_id, new_id FROM pgqueue_redrive(%s::bigint[], %s::text, %s::jsonb, %s::jsonb[])"
+SQL = "SELECT old_id, new_id FROM pgqueue_redrive(%s::bigint[], %s::text, %s::jsonb, %s::jsonb[], %s::timestamptz[])"
 
 
 def redrive(
@@ -19,16 +20,19 @@ def redrive(
     channel: str | None = None,
     payload: Any = KEEP,
     payloads: Iterable[Any] | None = None,
+    times: Iterable[datetime | None] | None = None,
     using: str | None = None,
 ) -> dict[int, int]:
     """Enqueue the dead letters again, with all attempts, once, all or none. Returns the new id of each; what was
     redriven before is left out.
 
     ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one; ``payloads``: one for
-    each id, KEEP for those that stay. Raises ChannelNotFound, ChannelFull, ChannelReleased, InvalidMessage.
+    each id, KEEP for those that stay. ``times``: when each is due (aware), None: at once. Raises ChannelNotFound,
+    ChannelFull, ChannelReleased, InvalidMessage.
     """
     texts = None if payloads is None else [_text(each) for each in payloads]
-    return dict(call(alias(using), SQL, (list(ids), channel, _text(payload), texts)))
+    due = None if times is None else [None if at is None else aware(at, "times") for at in times]
+    return dict(call(alias(using), SQL, (list(ids), channel, _text(payload), texts, due)))
 
 
 def _text(payload: Any) -> str | None:

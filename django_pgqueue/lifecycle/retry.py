@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import duration, leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
@@ -19,7 +19,7 @@ SQL = (
 
 
 def retry(
-    deliveries: Delivery | Iterable[Delivery],
+    deliveries: Delivery | Iterable[Leased],
     *,
     errors: Sequence[Mapping[str, Any]],
     delays: Sequence[timedelta | None] | None = None,

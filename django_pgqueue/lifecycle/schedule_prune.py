@@ -9,5 +9,6 @@ from django_pgqueue.sql.call import call
 
 def schedule_prune(*, using: str | None = None) -> int:
     """Delete what is older than the setting SCHEDULE_RETENTION. Returns the number of ticks."""
-    [[ticks]] = call(alias(using), "SELECT pgqueue_schedule_prune(%s::interval)", (settings.SCHEDULE_RETENTION,))
+    ticks: int
+    [(ticks,)] = call(alias(using), "SELECT pgqueue_schedule_prune(%s::interval)", (settings.SCHEDULE_RETENTION,))
     return ticks

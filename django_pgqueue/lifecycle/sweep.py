@@ -8,19 +8,22 @@ from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT retried, poisoned, cancelled, promoted, not_picked_up FROM pgqueue_sweep(%s::integer, %s::interval)"
+SQL = """
+SELECT retried, poisoned, cancelled, promoted, not_picked_up, resumed FROM pgqueue_sweep(%s::integer, %s::interval)
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
     """Expired leases that go through a retry, died of poison or were cancelled; scheduled messages made ready; queues
-    that nobody serves."""
+    that nobody serves; channels and queues whose pause has ended."""
 
     retried: int
     poisoned: int
     cancelled: int
     promoted: int
     not_picked_up: int
+    resumed: int
 
 
 def sweep(limit: int = 500, *, using: str | None = None) -> SweepCounts:

@@ -8,4 +8,5 @@ from django_pgqueue.sql.call import call
 
 def tick(limit: int = 1000, *, using: str | None = None) -> int:
     """Make up to ``limit`` scheduled messages ready that are due. Returns how many."""
-    return call(alias(using), "SELECT pgqueue_tick(%s::integer)", (limit,))[0][0]
+    promoted: int = call(alias(using), "SELECT pgqueue_tick(%s::integer)", (limit,))[0][0]
+    return promoted

@@ -19,5 +19,6 @@ def next_due(queues: Iterable[str], *, using: str | None = None) -> timedelta | 
 
     None: no channel waits for its rate. Zero or less: look now.
     """
+    due: timedelta | None
     [(due,)] = call(alias(using), "SELECT pgqueue_next_due(%s::text[])", (list(queues),))
     return due

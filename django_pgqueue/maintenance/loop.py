@@ -14,8 +14,9 @@ from django.db import Error, connections
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.conf import settings
-from django_pgqueue.maintenance import floors, sweeper
+from django_pgqueue.maintenance import floors, measurer, sweeper
 from django_pgqueue.maintenance.pruner import Pruner
+from django_pgqueue.maintenance.reminder import Reminder
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.sql.call import primary
 from django_pgqueue.sql.stall import LIMIT, LONGEST, Patience, expect_answers
@@ -34,30 +35,19 @@ class Step:
     due_at: float = 0.0
 
 
-class MaintenanceLoop:
-    """``on_promoted``: called when messages have become ready: scheduled or expired ones, or those of a schedule."""
+class Rounds:
+    """Steps that one thread runs, on a connection of its own. ``on_promoted``: as of the loop. ``resting``: the
+    connection is closed between two rounds."""
 
-    def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, using: str, steps: list[Step], *, on_promoted: Callable[[], None] = lambda: None, resting: bool = False
+    ) -> None:
         self._using = using
+        self._steps = steps
         self._on_promoted = on_promoted
-        self._steps = [
-            Step("tick", "TICK_INTERVAL", floors.run_once),
-            Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
-            # It counts what it drops: a whole day of the archive.
-            Step("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST),
-            Step("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
-        ]
+        self._resting = resting
         self._failures = 0
         self._patience = Patience()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pgqueue-maintenance", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join(5)
 
     def run_due(self) -> float:
         """Run the steps that are due. Returns the seconds until the next one is."""
@@ -77,20 +67,22 @@ class MaintenanceLoop:
         return max(0.0, min(step.due_at for step in self._steps) - time.monotonic())
 
     def _report(self, step: Step, counts: Any) -> None:
-        if step.name != "tick":
+        if counts is not None and step.name not in ("tick", "measure"):
             found = {name: count for name in counts.__slots__ if (count := getattr(counts, name))}
             if found:
                 text = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.items())
                 logger.info("%s: %s", step.name, text, extra={"event": step.name, **found})
 
-    def _run(self) -> None:
+    def run(self, stopped: threading.Event) -> None:
         connection = connections[self._using] = connections[self._using].copy()
         connection.settings_dict["OPTIONS"].pop("pool", None)
         expect_answers(connection, self._patience)
         try:
             rest = 0.0
-            while not self._stopped.wait(rest):
+            while not stopped.wait(rest):
                 rest = self._attempt()
+                if self._resting:
+                    connection.close()
         finally:
             connections.close_all()
 
@@ -108,3 +100,41 @@ class MaintenanceLoop:
             logger.info("maintenance works again", extra={"event": "maintenance_back"})
             self._failures = 0
         return rest
+
+
+class MaintenanceLoop:
+    """``on_promoted``: called when messages have become ready: scheduled or expired ones, or those of a schedule."""
+
+    def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
+        steps = [
+            Step("tick", "TICK_INTERVAL", floors.run_once),
+            Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
+            # It counts what it drops: a whole day of the archive.
+            Step("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST),
+            Step("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
+            Step("reminder", "PRUNE_INTERVAL", Reminder().run_once),
+        ]
+        # Apart: it counts the backlog, and a tick must not wait until millions are counted.
+        apart = [Step("measure", "MEASURE_INTERVAL", measurer.run_once, limit=LONGEST)]
+        self._rounds = Rounds(using, steps, on_promoted=on_promoted)
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=rounds.run, args=(self._stopped,), name=name, daemon=True)
+            for name, rounds in {
+                "pgqueue-maintenance": self._rounds,
+                "pgqueue-measure": Rounds(using, apart, resting=True),
+            }.items()
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join(5)
+
+    def run_due(self) -> float:
+        """Run the steps that are due, but for the measurement. Returns the seconds until the next one is."""
+        return self._rounds.run_due()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import assert_never
+from typing import TYPE_CHECKING, TypedDict, assert_never
 
 from django.db import OperationalError
 from django.db.models import BigIntegerField
@@ -18,6 +18,15 @@ from django_pgqueue.lifecycle.schedule_fire import Fired, schedule_fire
 from django_pgqueue.maintenance import declared
 from django_pgqueue.models import Schedule
 from django_pgqueue.models.expressions import StatementTimestamp
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
+    class Moment(TypedDict):
+        now: datetime
+        version: int
+
+    Due = WithAnnotations[Schedule, Moment]
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
@@ -77,9 +86,9 @@ class Scheduler:
             fired, failed, passed_over = fired + made, failed + refused, passed_over + len(ticks) - made - refused
         return ScheduleCounts(fired, passed_over, failed)
 
-    def _fire(self, schedule: Schedule, using: str) -> list[Fired]:
+    def _fire(self, schedule: Due, using: str) -> list[Fired]:
         table, now, first = schedule.timetable, schedule.now, schedule.next_fire_at
-        ticks = [] if first is None else ticks_of(schedule)
+        ticks = [] if first is None else ticks_of(schedule, first)
         following = table.after(now, tick=first)
         fired = schedule_fire(schedule.pk, schedule.version, ticks, following, handler=schedule.handler, using=using)
         if first is not None and not ticks:
@@ -99,30 +108,30 @@ class Scheduler:
         logger.warning("schedule %s: missed since %s, skipped", schedule.name, schedule.next_fire_at, extra=extra)
 
 
-def due(using: str, resting: Collection[str] = ()) -> list[Schedule]:
+def due(using: str, resting: Collection[str] = ()) -> list[Due]:
     """What is due, the longest waiting first, then what was never planned; with the database's ``now``, and the row's
     ``version``.
 
     Asked one after the other, because an index answers each at once, however many schedules there are.
     """
     rows = Schedule.objects.using(using).filter(enabled=True, removed_at=None).exclude(name__in=resting)
-    rows = rows.annotate(
+    annotated = rows.annotate(
         now=StatementTimestamp(), version=RawSQL("pgqueue_schedule.xmin::text::bigint", (), BigIntegerField())
     )
-    late = list(rows.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:MOST])
-    return [*late, *rows.filter(next_fire_at=None).order_by("id")[: MOST - len(late)]]
+    late = list(annotated.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:MOST])
+    return [*late, *annotated.filter(next_fire_at=None).order_by("id")[: MOST - len(late)]]
 
 
-def ticks_of(schedule: Schedule) -> list[datetime]:
-    """The ticks that fire now: by the policy for missed ones."""
+def ticks_of(schedule: Due, first: datetime) -> list[datetime]:
+    """The ticks since the ``first`` that fire now: by the policy for missed ones."""
     match Schedule.Missed(schedule.missed):
         case Schedule.Missed.SKIP:
-            [newest] = schedule.timetable.passed(schedule.next_fire_at, schedule.now, 1)
+            [newest] = schedule.timetable.passed(first, schedule.now, 1)
             return [newest] if schedule.now - newest <= schedule.grace else []
         case Schedule.Missed.ONCE:
-            return schedule.timetable.passed(schedule.next_fire_at, schedule.now, 1)
+            return schedule.timetable.passed(first, schedule.now, 1)
         case Schedule.Missed.ALL:
-            return schedule.timetable.passed(schedule.next_fire_at, schedule.now, schedule.missed_limit)
+            return schedule.timetable.passed(first, schedule.now, schedule.missed_limit)
         case unknown:
             assert_never(unknown)
 

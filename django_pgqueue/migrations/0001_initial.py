@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ('context', models.JSONField(blank=True, db_default={}, default=dict, help_text='What every message of the channel brings along.')),
                 ('paused_at', models.DateTimeField(blank=True, null=True)),
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),
+                ('paused_until', models.DateTimeField(blank=True, help_text='The sweep resumes it then.', null=True)),
                 ('released_at', models.DateTimeField(blank=True, help_text='Since then it takes no new messages; it goes away when it is empty.', null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
                 ('changed_at', models.DateTimeField(editable=False, help_text='When its limits changed last.', null=True)),
@@ -90,7 +91,7 @@ class Migration(migrations.Migration):
                 ('leased_at', models.DateTimeField(null=True)),
                 ('lease_token', models.UUIDField(editable=False, null=True)),
                 ('dead_at', models.DateTimeField()),
-                ('reason', models.CharField(help_text="rejected, unreadable, failed, poison, timed_out, or the handler's own word", max_length=200)),
+                ('reason', models.CharField(help_text="rejected, unreadable, failed, poison, timed_out, discarded, or the handler's own word", max_length=200)),
                 ('details', models.JSONField(null=True)),
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),
@@ -102,7 +103,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_dead_letter',
-                'permissions': [('redrive_deadletter', 'Can redrive dead letters')],
+                'indexes': [models.Index(condition=models.Q(('redriven_at', None)), fields=['queue', 'channel'], name='pgqueue_dead_letter_waiting')],
+                'permissions': [('redrive_deadletter', 'Can redrive dead letters'), ('edit_deadletter', 'Can redrive dead letters with another payload'), ('discard_deadletter', 'Can discard dead letters')],
             },
         ),
         migrations.CreateModel(
@@ -136,7 +138,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_message',
-                'permissions': [('cancel_message', 'Can cancel messages')],
+                'permissions': [('cancel_message', 'Can cancel messages'), ('reschedule_message', 'Can reschedule messages'), ('discard_message', 'Can discard messages'), ('edit_message', 'Can edit the payload of messages'), ('release_message', 'Can release leases of messages')],
             },
         ),
         migrations.CreateModel(
@@ -145,6 +147,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(db_collation='C', max_length=100, primary_key=True, serialize=False)),
                 ('paused_at', models.DateTimeField(blank=True, null=True)),
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),
+                ('paused_until', models.DateTimeField(blank=True, help_text='The sweep resumes it then.', null=True)),
                 ('events', models.BooleanField(db_default=False, default=False, help_text='NOTIFY of what happens to its messages, on pgqueue_events.')),
             ],
             options={
@@ -197,6 +200,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='channel',
             index=models.Index(condition=models.Q(('changed_at__isnull', False)), fields=['changed_at'], name='pgqueue_channel_changed'),
+        ),
+        migrations.AddIndex(
+            model_name='channel',
+            index=models.Index(condition=models.Q(('paused_until__isnull', False)), fields=['paused_until'], name='pgqueue_channel_paused_until'),
         ),
         migrations.AddConstraint(
             model_name='channel',

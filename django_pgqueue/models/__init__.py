@@ -1,4 +1,6 @@
+from django_pgqueue.models.activity import Activity, Dashboard
 from django_pgqueue.models.archived_message import ArchivedMessage
+from django_pgqueue.models.backlog import Backlog
 from django_pgqueue.models.backlog_forecast import BacklogForecast
 from django_pgqueue.models.channel import Channel
 from django_pgqueue.models.dead_letter import DeadLetter
@@ -11,9 +13,12 @@ from django_pgqueue.models.schedule import Schedule, ScheduleTick
 from django_pgqueue.models.worker import Worker
 
 __all__ = [
+    "Activity",
     "ArchivedMessage",
+    "Backlog",
     "BacklogForecast",
     "Channel",
+    "Dashboard",
     "DeadLetter",
     "Lake",
     "Lane",

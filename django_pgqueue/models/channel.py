@@ -54,6 +54,7 @@ class Channel(models.Model):
     )
     paused_at = models.DateTimeField(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
+    paused_until = models.DateTimeField(null=True, blank=True, help_text=_("The sweep resumes it then."))
     released_at = models.DateTimeField(
         null=True, blank=True, help_text=_("Since then it takes no new messages; it goes away when it is empty.")
     )
@@ -65,6 +66,9 @@ class Channel(models.Model):
         ordering = ["queue", "name"]
         indexes = [
             models.Index(fields=["changed_at"], name="pgqueue_channel_changed", condition=Q(changed_at__isnull=False)),
+            models.Index(
+                fields=["paused_until"], name="pgqueue_channel_paused_until", condition=Q(paused_until__isnull=False)
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["queue", "name"], name="pgqueue_channel_name"),
@@ -85,7 +89,7 @@ class Channel(models.Model):
             RunsFunction(
                 name="channel_changed",
                 operation=pgtrigger.Update,
-                referencing=pgtrigger.Referencing(old="old_channels", new="new_channels"),
+                referencing=pgtrigger.Referencing(old="old_channels", new="new_channels"),  # type: ignore[no-untyped-call]
             )
         ]
 

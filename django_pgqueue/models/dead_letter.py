@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 
@@ -29,7 +30,8 @@ class DeadLetter(models.Model):
     lease_token = models.UUIDField(null=True, editable=False)
     dead_at = models.DateTimeField()
     reason = models.CharField(
-        max_length=200, help_text=_("rejected, unreadable, failed, poison, timed_out, or the handler's own word")
+        max_length=200,
+        help_text=_("rejected, unreadable, failed, poison, timed_out, discarded, or the handler's own word"),
     )
     details = models.JSONField(null=True)
     state = models.JSONField(null=True)
@@ -42,7 +44,15 @@ class DeadLetter(models.Model):
 
     class Meta:
         db_table = "pgqueue_dead_letter"
-        permissions = [("redrive_deadletter", "Can redrive dead letters")]
+        # Monitors count what waits, not what was redriven long ago; the dashboard by channel.
+        indexes = [
+            models.Index(fields=["queue", "channel"], name="pgqueue_dead_letter_waiting", condition=Q(redriven_at=None))
+        ]
+        permissions = [
+            ("redrive_deadletter", "Can redrive dead letters"),
+            ("edit_deadletter", "Can redrive dead letters with another payload"),
+            ("discard_deadletter", "Can discard dead letters"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.handler} #{self.pk}: {self.reason}"

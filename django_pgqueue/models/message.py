@@ -79,10 +79,18 @@ class Message(models.Model):
                 fields=["channel", "dedupe_key"], name="pgqueue_message_dedupe", condition=Q(dedupe_key__isnull=False)
             ),
         ]
-        permissions = [("cancel_message", "Can cancel messages")]
+        permissions = [
+            ("cancel_message", "Can cancel messages"),
+            ("reschedule_message", "Can reschedule messages"),
+            ("discard_message", "Can discard messages"),
+            ("edit_message", "Can edit the payload of messages"),
+            ("release_message", "Can release leases of messages"),
+        ]
         triggers = [
             RunsFunction(
-                name="message_arrived", operation=pgtrigger.Insert, referencing=pgtrigger.Referencing(new="arrived")
+                name="message_arrived",
+                operation=pgtrigger.Insert,
+                referencing=pgtrigger.Referencing(new="arrived"),  # type: ignore[no-untyped-call]
             )
         ]
 

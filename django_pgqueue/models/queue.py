@@ -11,6 +11,7 @@ class Queue(models.Model):
     name = models.CharField(max_length=100, primary_key=True, db_collation="C")
     paused_at = models.DateTimeField(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
+    paused_until = models.DateTimeField(null=True, blank=True, help_text=_("The sweep resumes it then."))
     events = models.BooleanField(
         default=False, db_default=False, help_text=_("NOTIFY of what happens to its messages, on pgqueue_events.")
     )

@@ -116,7 +116,7 @@ class Schedule(models.Model):
                 name="schedule_changed",
                 level=pgtrigger.Row,
                 when=pgtrigger.Before,
-                operation=pgtrigger.UpdateOf("cron", "every", "time_zone", "enabled"),
+                operation=pgtrigger.UpdateOf("cron", "every", "time_zone", "enabled"),  # type: ignore[no-untyped-call]
                 condition=pgtrigger.AnyChange("cron", "every", "time_zone", "enabled"),
             )
         ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pgtrigger
 from django.db import models
 
@@ -16,5 +14,5 @@ class RunsFunction(pgtrigger.Trigger):
     when = pgtrigger.After
     func = "RETURN NULL;"
 
-    def render_execute(self, model: type[models.Model]) -> Any:
+    def render_execute(self, model: models.Model) -> str:
         return f"pgqueue_{self.name}()"

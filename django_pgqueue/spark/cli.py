@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         args = _parser(arguments).parse_args(arguments)
-        return args.run(args)
+        status: int = args.run(args)
+        return status
     except PipelineError as error:
         return _fail(str(error), arguments)
     except ModuleNotFoundError as error:

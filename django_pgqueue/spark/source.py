@@ -12,6 +12,8 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from django_pgqueue.spark.fetch import only
+
 from .errors import PipelineError
 
 if TYPE_CHECKING:
@@ -129,11 +131,12 @@ class Source:
     def identity(self) -> tuple[str, str]:
         """Which cluster (its system identifier) and which database in it (oid and name) this is."""
         with self.connect() as connection, self.errors():
-            row = connection.execute(
+            sql = (
                 "SELECT c.system_identifier::text, d.oid || ' ' || d.datname"
                 " FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()"
-            ).fetchone()
-        return row[0], row[1]
+            )
+            cluster, database = only(connection.execute(sql))
+        return cluster, database
 
     @contextmanager
     def errors(self) -> Iterator[None]:

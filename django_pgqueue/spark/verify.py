@@ -80,9 +80,9 @@ def find_problems(lake: Lake, committed: dict[str, File], since: date) -> Iterat
             yield f"{lake.path / path}: {problem}"
     days = {day for day in (_days(lake)) if day >= since}
     for table in TABLES:
-        for path in lake.files(table, days):
-            if path.relative_to(lake.path).as_posix() not in committed:
-                yield f"{path}: no commit knows it."
+        for there in lake.files(table, days):
+            if there.relative_to(lake.path).as_posix() not in committed:
+                yield f"{there}: no commit knows it."
 
 
 def look_at(lake: Lake, file: File) -> str:
@@ -113,11 +113,13 @@ def compare(lake: Lake, source: Source, since: date) -> Iterator[str]:
     exported = lake.state.get("exported_xid", 0)
     counted = {table: lake.state.get("rows", {}).get(table, {}) for table in ("archive", "dead_letter")}
     with source.connect() as connection, source.errors():
-        partitions = [part for part in find_partitions(connection) if part.day and part.day >= since and part.blocks]
-        for partition in partitions:
-            there, here = rows_in_database(connection, partition, exported), _rows(counted["archive"], partition.day)
+        partitions = [(part, part.day) for part in find_partitions(connection) if part.day and part.blocks]
+        for partition, day in partitions:
+            if day < since:
+                continue
+            there, here = rows_in_database(connection, partition, exported), _rows(counted["archive"], day)
             if there != here:
-                yield f"archive of {partition.day}: the lake has {here:,} rows, the database {there:,}."
+                yield f"archive of {day}: the lake has {here:,} rows, the database {there:,}."
         for day, there in connection.execute(DEAD_LETTERS, [exported]):
             # Those that retention has deleted are still in the lake.
             if day >= since and there > _rows(counted["dead_letter"], day):

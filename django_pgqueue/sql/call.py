@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import DatabaseError, DataError, connections
+from django.db import DatabaseError, DataError, connections, transaction
 
 from django_pgqueue.exceptions import BY_SQLSTATE, InvalidMessage, LeaseLost, PartitionMissing, PgQueueError
 
+PATIENCE = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '2s', true)"
 DATA_EXCEPTION = "22"  # the class of SQLSTATEs for values that PostgreSQL cannot take
 
 
-def call(using: str, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
     """Run one statement on the connection ``using`` and return all of its rows.
 
     Raises the exception of the SQLSTATE; other database errors come as they are.
@@ -20,12 +22,25 @@ def call(using: str, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ..
     try:
         with connections[using].cursor() as cursor:
             cursor.execute(sql, params)
-            return cursor.fetchall()
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
     except (DatabaseError, ValueError, OverflowError) as error:
         known = translate(error)
         if known is None:
             raise
         raise known from error
+
+
+@contextmanager
+def looking(using: str, *, seconds: float) -> Iterator[None]:
+    """A transaction for looking around, in which no statement takes longer: who asks again and again must not pile up.
+
+    It is rolled back, with these settings; within another transaction, to a savepoint.
+    """
+    with transaction.atomic(using=using):
+        call(using, PATIENCE, (f"{seconds * 1000:.0f}ms",))
+        yield
+        transaction.set_rollback(True, using=using)
 
 
 def translate(error: Exception) -> PgQueueError | None:

@@ -54,6 +54,44 @@ END $$
 """
 
 
+class LockTimeout(Operation):
+    """What comes after it in its migration waits no longer than so many ``seconds`` for locks of others.
+
+    Who waits for a strong lock lets everybody else wait behind him. It fails instead, nothing of the migration has
+    happened, and it is run again. To the end of the transaction, so not for migrations with ``atomic = False``.
+    """
+
+    reduces_to_sql = True
+    reversible = True
+
+    def __init__(self, seconds: float = 2.0) -> None:
+        self.seconds = seconds
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """It is no part of the models' state."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, app_label):
+            schema_editor.execute(f"SET LOCAL lock_timeout = {round(self.seconds * 1000)}", params=None)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Going back, what comes after it has been undone by then."""
+
+    def describe(self) -> str:
+        return f"Wait for locks {self.seconds} seconds at most"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        return "lock_timeout"
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [self.seconds], {}
+
+
 class InstallFunction(Operation):
     """Installs ``sql/functions/<name>_vNN.sql``. Reversed, the version before comes back; version 1 is dropped."""
 

@@ -16,8 +16,9 @@ GIVEN = (
 )  # fmt: skip
 LIMITS = (
     "name", "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "context",
-    "paused_at", "pause_reason", "released_at",
+    "paused_at", "pause_reason", "paused_until", "released_at",
 )  # fmt: skip
+QUEUE = ("paused_at", "pause_reason", "paused_until", "events")
 PLAN = (
     "name", "handler", "queue", "channel", "payload", "headers", "priority", "cron", "every", "time_zone", "enabled",
     "missed", "missed_limit", "grace", "overlap",
@@ -25,7 +26,7 @@ PLAN = (
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lake",
     "queue_metric", "backlog_forecast", "lane", "arrival", "departure", "channel_size", "floor", "waiter", "tally",
-    "ingest", "ingest_stage", "stream", "stream_claim",
+    "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
 )  # fmt: skip
 
 
@@ -61,7 +62,7 @@ WORKER = Kind(
     "worker",
     (
         *PRODUCER.verbs, "dequeue", "pop", "heartbeat", "complete", "defer", "retry", "dead_letter", "wait", "next_due",
-        "tick", "sweep", "prune", "schedule_fire", "schedule_prune",
+        "tick", "sweep", "prune", "measure", "schedule_fire", "schedule_prune",
     ),
     (
         *PRODUCER.rights,
@@ -74,22 +75,25 @@ WORKER = Kind(
 )  # fmt: skip
 READER = Kind(
     "reader",
-    ("metrics", "peek"),
+    (
+        "explain_channel", "explain_message", "metrics", "peek", "health", "waiting", "misplaced",
+        "histogram_percentile",
+    ),
     tuple(Right(READ, table, "look at it") for table in TABLES),
-)
+)  # fmt: skip
 OPERATOR = Kind(
     "operator",
     (
         *READER.verbs, "channel_set", "channel_pause", "channel_resume", "channel_release", "queue_pause",
-        "queue_resume", "cancel", "purge", "redrive", "schedule_run", "stream_release", "sweep", "prune",
-        "schedule_prune",
+        "queue_resume", "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
+        "schedule_run", "stream_release", "sweep", "prune", "measure", "schedule_prune", "mend",
     ),
     (
         *READER.rights,
         Right("INSERT", "channel", "add a channel in the admin"),
         Right("UPDATE", "channel", "edit the limits of a channel", LIMITS),
         Right("INSERT", "queue", "add a queue in the admin"),
-        Right("UPDATE", "queue", "pause a queue, or switch its events on", ("paused_at", "pause_reason", "events")),
+        Right("UPDATE", "queue", "pause a queue, or switch its events on", QUEUE),
         Right("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
         Right("INSERT", "schedule", "add a schedule"),
         Right("UPDATE", "schedule", "edit a schedule", PLAN),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from django.db import Error, connections, transaction
 
@@ -16,7 +17,7 @@ from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import Retry
-from django_pgqueue.worker.database import end_transactions
+from django_pgqueue.worker.database import end_transactions, opened
 from django_pgqueue.worker.executor import Execution, failed
 from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.ledger import Ledger
@@ -65,6 +66,9 @@ class Atomic:
 
     def _transact(self, work: Work, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
         """One transaction. Returns the executions, and what became of each message: None if all is rolled back."""
+        # The tests of a project have a transaction around all this; a worker has none.
+        around = len(connections[self._using].atomic_blocks)
+        in_test = connections[self._using].in_atomic_block
         with transaction.atomic(using=self._using):
             executions = work(deliveries)
             if any(execution.raised or isinstance(execution.outcome, Retry) for execution in executions):
@@ -81,9 +85,11 @@ class Atomic:
                 settled |= settle(batch, skip_lost=False, using=self._using)
             # Robust: a hook that raises must not look like a failed commit, nor keep the other hooks from running.
             connection = connections[self._using]
-            connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in connection.run_on_commit]
-        if connection.in_atomic_block:
-            end_transactions()
+            # The stubs know pairs; since Django 4.2 they are triples.
+            hooks: list[Any] = connection.run_on_commit
+            connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]
+        if connection.in_atomic_block and (not in_test or len(connection.atomic_blocks) > around):
+            end_transactions(opened())
             raise HandlerError(
                 "The handler opened a transaction or savepoint and did not end it: nothing could be committed.",
                 hint="Use transaction.atomic() as a context manager or decorator.",

@@ -48,6 +48,12 @@ class Board:
         os.ftruncate(fd, SIZE)
         return cls(fd)
 
+    def fileno(self) -> int:
+        """Of a board that is :meth:`shared`."""
+        if self.fd is None:
+            raise ValueError("the board is not shared")
+        return self.fd
+
     def begin(self, deliveries: Iterable[Delivery], deadline: float = math.inf) -> list[int]:
         """Show that they run from now on. Returns their places, for :meth:`end`; fewer when the board is full."""
         now = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -68,12 +68,17 @@ def dedicate(using: str) -> BaseDatabaseWrapper:
 def without_query_log(connection: BaseDatabaseWrapper) -> None:
     """With DEBUG, Django formats every statement for ``connection.queries``, which nobody reads in a worker."""
     if not logging.getLogger("django.db.backends").isEnabledFor(logging.DEBUG):
-        connection.make_debug_cursor = connection.make_cursor
+        connection.make_debug_cursor = connection.make_cursor  # type: ignore[method-assign, assignment]
 
 
-def tidy() -> None:
+def opened() -> Sequence[BaseDatabaseWrapper]:
+    """What this thread has connected to. To look that up is a good part of what a message costs: once is enough."""
+    return connections.all(initialized_only=True)
+
+
+def tidy(opened: Iterable[BaseDatabaseWrapper]) -> None:
     """After a message: close what is broken, left in a transaction or too old, and give pooled connections back."""
-    for connection in connections.all(initialized_only=True):
+    for connection in opened:
         if connection.in_atomic_block:
             continue
         if not connection.settings_dict["CONN_MAX_AGE"]:
@@ -88,9 +93,9 @@ def tidy() -> None:
             logger.debug("a broken connection did not close", exc_info=True)
 
 
-def end_transactions() -> None:
+def end_transactions(opened: Iterable[BaseDatabaseWrapper]) -> None:
     """Roll back what a handler has left open: the next one's writes would go into it, and be lost with it."""
-    for connection in connections.all(initialized_only=True):
+    for connection in opened:
         if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
             continue
         logger.warning(
@@ -125,12 +130,13 @@ def cancel_query(connection: BaseDatabaseWrapper) -> None:
 
 def recover(using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]) -> None:
     """Tidy up after a message. If the connection broke under it, see whether the server is there before the next."""
-    connection = connections[using]
-    suspicious = connection.errors_occurred
-    end_transactions()
-    tidy()
-    if suspicious and connection.connection is None:
-        outage.patiently(role, connection.ensure_connection, sleep=sleep)
+    used = opened()
+    suspicious = [connection for connection in used if connection.errors_occurred and connection.alias == using]
+    end_transactions(used)
+    tidy(used)
+    for connection in suspicious:
+        if connection.connection is None:
+            outage.patiently(role, connection.ensure_connection, sleep=sleep)
 
 
 class Outage:

@@ -27,4 +27,4 @@ class Flood:
 
     def rest(self, shortest: float) -> float:
         """Seconds until the next look, while it may go on: longer each time."""
-        return shortest * 2**self._failures
+        return float(shortest * 2**self._failures)

@@ -59,7 +59,8 @@ class Lane:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self.task: asyncio.Task[None] | None = None
+        # Set by whoever starts it.
+        self.task: asyncio.Task[None]
         self._closed = False
         self.deadline = float("inf")
         self.interrupted = False
@@ -99,7 +100,7 @@ class Lane:
         if handler.batch is None:
             return [await self._isolated(execute_async(handler.function, deliveries[0], self._explain, handler.pauses))]
         together = execute_batch_async(handler.function, deliveries, self._explain, handler.pauses)
-        executions = await self._isolated(together)
+        executions: list[Execution] = await self._isolated(together)
         if len(deliveries) > 1 and any(execution.raised for execution in executions):
             return [await self._alone(handler, delivery) for delivery in deliveries]
         return executions
@@ -111,8 +112,8 @@ class Lane:
         self.deadline = time.monotonic() + self._runner.runtime.timeout_of(handler)
         self.interrupted = False
         together = execute_batch_async(handler.function, [delivery], self._explain, handler.pauses)
-        [execution] = await self._isolated(together)
-        return execution
+        executions: list[Execution] = await self._isolated(together)
+        return executions[0]
 
     async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """The coroutine's value. Its context variables are its own."""
@@ -179,7 +180,7 @@ class Lane:
 
     def give_up(self) -> None:
         verdict, handler, deliveries, places = self._verdict, self._handler, self.deliveries, self._places
-        if self.deadline > time.monotonic():
+        if handler is None or self.deadline > time.monotonic():
             return
         try:
             verdict.pop()

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
-from uuid import UUID
+from typing import Generic, Protocol, TypeVar
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, Leased, LeaseToken
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.role import Crashed, Role
@@ -18,7 +17,11 @@ from django_pgqueue.worker.role import Crashed, Role
 ROLE = "lease keeper"
 
 
-def key(delivery: Delivery) -> tuple[int, UUID | None]:
+# A delivery, or what the supervisor keeps of one.
+L = TypeVar("L", bound=Leased)
+
+
+def key(delivery: Leased) -> tuple[int, LeaseToken | None]:
     """One lease. Not the message: a worker that lost it may get it again while the first handler still runs."""
     return delivery.id, delivery.token
 
@@ -35,14 +38,14 @@ class Keeper(Protocol):
 
 
 @dataclass(slots=True)
-class Lease:
-    delivery: Delivery
+class Lease(Generic[L]):
+    delivery: L
     beat_at: float
     settling: bool = False
     cancelled: bool = False
 
 
-class LeaseKeeper:
+class LeaseKeeper(Generic[L]):
     """``on_lost``: told about leases that this worker does not hold any more; ``on_cancelled``: about messages that
     somebody wants to end.
     """
@@ -53,8 +56,8 @@ class LeaseKeeper:
         lease: timedelta,
         *,
         outage: Outage,
-        on_lost: Callable[[list[Delivery]], None],
-        on_cancelled: Callable[[list[Delivery]], None] = lambda deliveries: None,
+        on_lost: Callable[[list[L]], None],
+        on_cancelled: Callable[[list[L]], None] = lambda deliveries: None,
         crashed: Crashed,
     ) -> None:
         self._using = using
@@ -63,18 +66,18 @@ class LeaseKeeper:
         self._outage = outage
         self._on_lost = on_lost
         self._on_cancelled = on_cancelled
-        self._held: dict[tuple[int, UUID | None], Lease] = {}
+        self._held: dict[tuple[int, LeaseToken | None], Lease[L]] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = Role("lease-keeper", self._run, crashed=crashed)
 
-    def hold(self, deliveries: Iterable[Delivery], since: float) -> None:
+    def hold(self, deliveries: Iterable[L], since: float) -> None:
         """``since``: time.monotonic() before the leases were taken."""
         with self._lock:
             for delivery in deliveries:
                 self._held[key(delivery)] = Lease(delivery, since)
 
-    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
+    def settling(self, deliveries: Iterable[L], now: bool = True) -> None:
         """Their settlement is under way: a heartbeat would wait for it, and take its success for a lost lease."""
         with self._lock:
             for delivery in deliveries:
@@ -82,12 +85,12 @@ class LeaseKeeper:
                 if lease is not None:
                     lease.settling = now
 
-    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    def release(self, deliveries: Iterable[L]) -> list[L]:
         """Forget them; returns those that were held until now."""
         with self._lock:
             return [delivery for delivery in deliveries if self._held.pop(key(delivery), None) is not None]
 
-    def held(self) -> list[Delivery]:
+    def held(self) -> list[L]:
         with self._lock:
             return [lease.delivery for lease in self._held.values()]
 

@@ -62,7 +62,7 @@ class Ledger:
     def _record(self, event: str, executions: list[Execution]) -> None:
         with self._lock:
             self._totals[event] += len(executions)
-        for execution in executions:
+        for execution in executions if logger.isEnabledFor(LEVELS.get(event, logging.DEBUG)) else ():
             # What a handler refuses on purpose is no trouble.
             refused = isinstance(execution.outcome, DeadLetter)
             level = logging.INFO if refused else LEVELS.get(event, logging.DEBUG)
@@ -79,7 +79,10 @@ class Ledger:
             for execution in executions:
                 reason = {"reason": reason_of(execution)} if event == "dead_lettered" else {}
                 # send_robust logs what a receiver raises: an observer must not undo what is settled.
-                signal.send_robust(sender=Delivery, delivery=execution.delivery, using=self.using, **reason)
+                signal.send_robust(
+                    sender=Delivery, delivery=execution.delivery, using=self.using, outcome=execution.outcome,
+                    error=execution.error, **reason,
+                )  # fmt: skip
 
     def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
         """The leases expired and were swept, or somebody else settled the messages. ``effects``: what that means."""

@@ -22,7 +22,8 @@ from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.handlers import Function, Handler
 from django_pgqueue.worker.thread_run import leave_if_forked
 
-Factory = Callable[[Delivery], Any]
+# Those that are ``whole`` take all of a batch.
+Factory = Callable[[Any], Any]
 
 
 class Middleware:
@@ -75,7 +76,8 @@ def factory(item: str | Factory) -> Factory:
 def reads(factories: Sequence[Factory]) -> tuple[str, ...] | None:
     """The keys of the context that they say they read; None if one does not say: it may read them all."""
     told = [getattr(factory, "reads", None) for factory in factories]
-    return None if None in told else tuple(sorted({key for keys in told for key in keys}))
+    known = [keys for keys in told if keys is not None]
+    return None if len(known) < len(told) else tuple(sorted({key for keys in known for key in keys}))
 
 
 def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -> Function:
@@ -87,11 +89,12 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
 
     def call(argument: Any) -> Any:
         process = os.getpid()
+        raised: BaseException | None = None
         try:
             with ExitStack() as stack:
                 try:
                     for factory in factories:
-                        stack.enter_context(entered(factory, argument[0] if batch else argument, "__enter__"))
+                        stack.enter_context(entered(factory, seen_by(factory, argument, batch=batch), "__enter__"))
                     try:
                         return function(argument)
                     finally:
@@ -99,7 +102,7 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
                 except BaseException as error:
                     raised = error
                     raise
-            raise raised
+            raise swallowed(raised)
         finally:
             raised = None  # it would refer to this frame, which refers to it
 
@@ -115,11 +118,12 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
 
     @wraps(function)
     async def surrounded(argument: Any) -> Any:
+        raised: BaseException | None = None
         try:
             async with AsyncExitStack() as stack:
                 try:
                     for factory in factories:
-                        manager = entered(factory, argument[0] if batch else argument, "__aenter__", "__enter__")
+                        manager = entered(factory, seen_by(factory, argument, batch=batch), "__aenter__", "__enter__")
                         if hasattr(manager, "__aenter__"):
                             await stack.enter_async_context(manager)
                         else:
@@ -128,20 +132,31 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
                 except BaseException as error:
                     raised = error
                     raise
-            raise raised
+            raise swallowed(raised)
         finally:
             raised = None
 
     return surrounded
 
 
-def entered(factory: Factory, delivery: Delivery, *ways: str) -> Any:
+def swallowed(raised: BaseException | None) -> BaseException:
+    """What a middleware has kept from whoever called the handler."""
+    return raised or RuntimeError("the handler did not end")
+
+
+def seen_by(factory: Factory, argument: Any, *, batch: bool) -> Any:
+    """What the middleware is given: a delivery; the first of a batch, or all of it for one that is ``whole``."""
+    return argument[0] if batch and not getattr(factory, "whole", False) else argument
+
+
+def entered(factory: Factory, seen: Any, *ways: str) -> Any:
     """The context manager of the factory. Raises HandlerError if it can be entered in none of these ways."""
-    manager = factory(delivery)
+    manager = factory(seen)
     if any(hasattr(manager, way) for way in ways):
         return manager
     name = getattr(factory, "__qualname__", repr(factory))
     hint = "Make it a generator function: def middleware(delivery): …; yield"
     if hasattr(manager, "__aenter__"):
+        delivery = seen[0] if isinstance(seen, list) else seen
         hint = f"It is async, and the handler {delivery.handler!r} is not: make it a plain generator function."
     raise HandlerError(f"The middleware {name} returned {type(manager).__name__}, which cannot be entered.", hint=hint)

@@ -81,15 +81,16 @@ def prepare(orders: Orders, link: Link) -> bool:
 
 
 def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
-    from django_pgqueue.worker.database import end_transactions, tidy
+    from django_pgqueue.worker.database import end_transactions, opened, tidy
     from django_pgqueue.worker.thread_run import leave_if_forked
 
     process = os.getpid()
     execution = run(delivery, middleware)
     leave_if_forked(process)
     link.send("done", portable(execution))
-    end_transactions()
-    tidy()
+    used = opened()
+    end_transactions(used)
+    tidy(used)
 
 
 def run(delivery: Delivery, middleware: Middleware) -> Execution:

@@ -103,7 +103,8 @@ class ProcessSlot:
         frame: tuple[Any, ...] | None = self._link.receive()
         if frame is None:
             raise WorkerDied(f"The process of the handler ended while it ran: {self._end()}.")
-        return frame[1]
+        execution: Execution = frame[1]
+        return execution
 
     def end(self) -> None:
         with suppress(ProcessLookupError, PermissionError):

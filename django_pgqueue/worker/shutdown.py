@@ -81,9 +81,9 @@ class Shutdown:
         name = signal.Signals(number).name
         self._signals += 1
         if self._signals > 1:
-            os.write(
-                sys.__stderr__.fileno(), f"{name} again: exit without cleaning up; the leases will expire\n".encode()
-            )
+            if sys.__stderr__ is not None:
+                text = f"{name} again: exit without cleaning up; the leases will expire\n"
+                os.write(sys.__stderr__.fileno(), text.encode())
             self._on_second()
             os._exit(128 + number)
         self.request(name)

@@ -96,7 +96,7 @@ class Slot:
         self._verdict: list[None] = []
 
     def _run(self) -> None:
-        self._connections = connections.all()
+        self._connections = list(connections.all())
         for connection in self._connections:
             without_query_log(connection)
         try:

@@ -18,12 +18,15 @@ def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, cra
 
     def work() -> None:
         dedicate(using)
-        outage.patiently(
-            "shutdown", lambda: give_back(waiting, using=using), sleep=lambda seconds: time.sleep(seconds) or False
-        )
+        outage.patiently("shutdown", lambda: give_back(waiting, using=using), sleep=never_gives_up)
         logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})
 
     # On a thread of its own: the main thread answers signals, and must not wait for a database that is away.
     thread = Role("give-back", work, crashed=crashed)
     thread.start()
     thread.join(timeout)
+
+
+def never_gives_up(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False

@@ -33,4 +33,4 @@ class Upcoming:
             self._overdue = 0
             return due.total_seconds()
         self._overdue += 1
-        return min(self._poll, OVERDUE * 2 ** min(self._overdue, 10))
+        return min(self._poll, OVERDUE * float(2 ** min(self._overdue, 10)))

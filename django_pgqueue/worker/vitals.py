@@ -61,7 +61,7 @@ class Vitals:
 
     @property
     def port(self) -> int | None:
-        return self._server and self._server.server_port
+        return None if self._server is None else self._server.server_port
 
     def start(self, health: Callable[[], Health]) -> None:
         self._health = health

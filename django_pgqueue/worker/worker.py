@@ -16,7 +16,7 @@ from django_pgqueue.worker.completer import Completer
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.deadlines import Deadlines, Run
 from django_pgqueue.worker.dispatch import Dispatch
-from django_pgqueue.worker.lease_keeper import Keeper, LeaseKeeper
+from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.listener import Listener
@@ -111,7 +111,12 @@ class Worker:
             outage=outage,
             crashed=crashed,
         )
-        self._companions = self._supervised(link) if link is not None else self._alone(companion)
+        keeper = self._keeper
+        self._companions = (
+            self._supervised(link, keeper)
+            if link is not None and isinstance(keeper, RemoteKeeper)
+            else self._alone(companion)
+        )
         self._companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
         if options.listen is not None:
             # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
@@ -126,7 +131,7 @@ class Worker:
                 )
             )
 
-    def _make_keeper(self) -> Keeper:
+    def _make_keeper(self) -> LeaseKeeper[Delivery] | RemoteKeeper:
         if self._link is not None:
             return RemoteKeeper(self._link, self.options.lease, on_lost=self._lost, on_cancelled=self._cancelled)
         return LeaseKeeper(
@@ -152,11 +157,11 @@ class Worker:
             companions.append(companion(self._wake))
         return companions
 
-    def _supervised(self, link: Link) -> list[Companion]:
-        frames = {
+    def _supervised(self, link: Link, keeper: RemoteKeeper) -> list[Companion]:
+        frames: dict[str, Callable[..., None]] = {
             "wake": self._wake,
-            "lost": self._keeper.lost,
-            "cancelled": self._keeper.cancelled,
+            "lost": keeper.lost,
+            "cancelled": keeper.cancelled,
             "pause": self._producer.pause,
             "stop": self.shutdown.request,
         }

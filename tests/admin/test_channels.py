@@ -42,7 +42,7 @@ def test_limits_are_edited_and_hold_at_once(admin_client: Client, channel: Chann
         enqueue("mail.send", {"n": n}, channel="tenant")
     assert save(admin_client, channel, max_concurrency="2", weight="5", release_interval="") == []
     assert len(dequeue(limit=10)) == 2
-    assert logged() == [("default/tenant", "Changed Max concurrency and Weight.", "admin")]
+    assert logged() == [("default/tenant", "max_concurrency: none → 2; weight: 1 → 5", "admin")]
 
 
 @pytest.mark.parametrize(

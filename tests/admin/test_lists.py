@@ -174,9 +174,9 @@ def test_nonsense_in_the_address_finds_nothing_and_breaks_nothing(admin_client: 
     enqueue("a")
     make_dead()
     for model, names in {
-        "message": ["queue", "channel", "handler", "q", "status__exact"],
-        "deadletter": ["queue", "reason", "q"],
-        "archivedmessage": ["queue", "since", "q"],
+        "message": ["queue", "channel", "handler", "age", "q", "status__exact"],
+        "deadletter": ["queue", "channel", "handler", "reason", "age", "q"],
+        "archivedmessage": ["queue", "channel", "handler", "age", "q"],
         "channel": ["queue", "state", "q"],
         "worker": ["alive"],
         "queuemetric": ["grain", "level", "queue", "channel"],
@@ -231,7 +231,7 @@ def test_the_archive_is_read_from_its_newest_end(admin_client: Client) -> None:
     ids = [delivery.id for delivery in pop("default", 3)]
     assert rows(admin_client.get(address("archivedmessage"))) == sorted(ids, reverse=True)
     assert (
-        rows(admin_client.get(address("archivedmessage"), {"since": "1", "outcome__exact": "popped"}))
+        rows(admin_client.get(address("archivedmessage"), {"age": "hour", "outcome__exact": "popped"}))
         == sorted(ids)[::-1]
     )
     assert "popped" in admin_client.get(address("archivedmessage", ids[0])).content.decode()

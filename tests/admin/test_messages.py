@@ -8,9 +8,11 @@ from django.db import connection
 from django.test import Client
 
 from django_pgqueue import NewMessage, complete, dequeue, enqueue, enqueue_many
-from django_pgqueue.admin import message as message_admin
+from django_pgqueue.admin import acting
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.admin.conftest import act, address, logged, told
+
+MORE = "There are more that match: they were not on the page, and are left alone. Do it again for them."
 
 
 def test_cancel_asks_first(admin_client: Client) -> None:
@@ -58,13 +60,13 @@ def test_what_is_gone_in_the_meantime_is_no_error(admin_client: Client) -> None:
 def test_all_messages_of_a_filter_are_cancelled_up_to_a_number(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_admin, "BATCH", 3)
-    monkeypatch.setattr(message_admin, "MOST", 7)
+    monkeypatch.setattr(acting, "BATCH", 3)
+    monkeypatch.setattr(acting, "MOST", 7)
     enqueue_many(NewMessage(handler=handler) for handler in ["mail.send"] * 9 + ["mail.bounce"])
     [first] = Message.objects.filter(handler="mail.send").order_by("id")[:1]
     posted = {"action": "cancel", "select_across": "1", "_selected_action": first.pk, "confirmed": "yes", "reason": ""}
     path = f"{address('message')}?handler=mail.send"
-    assert told(admin_client.post(path, posted)) == "7 messages are cancelled. | There are more: cancel again."
+    assert told(admin_client.post(path, posted)) == f"7 messages are cancelled. | {MORE}"
     assert told(admin_client.post(path, posted)) == "2 messages are cancelled."
     assert [message.handler for message in Message.objects.all()] == ["mail.bounce"]
     assert LogEntry.objects.count() == 9

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils import timezone
 
-from django_pgqueue import channel_pause, enqueue, pop
+from django_pgqueue import channel_pause, dequeue, enqueue, pop
 from django_pgqueue.models import (
     ArchivedMessage,
     BacklogForecast,
@@ -30,6 +31,13 @@ ALLOWED = {
     ("channel", "purge"): "purge_channel",
     ("channel", "release"): "change_channel",
     ("deadletter", "redrive"): "redrive_deadletter",
+    ("deadletter", "edit"): "edit_deadletter",
+    ("deadletter", "discard"): "discard_deadletter",
+    ("message", "retry_now"): "reschedule_message",
+    ("message", "reschedule"): "reschedule_message",
+    ("message", "edit"): "edit_message",
+    ("message", "discard"): "discard_message",
+    ("message", "release_leases"): "release_message",
     ("message", "cancel"): "cancel_message",
     ("queue", "pause"): "pause_queue",
     ("queue", "resume"): "pause_queue",
@@ -39,6 +47,10 @@ ALLOWED = {
     ("schedule", "disable"): "change_schedule",
 }
 ACTIONS = list(ALLOWED)
+# What an action is tried on, where that is not the object of the model.
+SUBJECTS = {("message", "retry_now"): "scheduled", ("message", "release_leases"): "leased"}
+# Whatever the forms of the pages in between ask for.
+CONFIRMED = {"confirmed": "yes", "reason": "x", "at": "2100-01-01T00:00", "payload": "[1]"}
 
 
 @pytest.fixture
@@ -47,6 +59,8 @@ def one_of_each() -> dict[str, int]:
     enqueue("mail.send", {"n": 1})
     pop("default", 1)
     [letter] = make_dead()
+    enqueue("mail.send", {"n": 3})
+    [leased] = dequeue(worker="w")
     channel_pause("default", reason="paused before")
     paused = {"paused_at": timezone.now(), "pause_reason": "paused before"}
     worker = Worker.objects.create(
@@ -56,6 +70,8 @@ def one_of_each() -> dict[str, int]:
         "queue": Queue.objects.create(name="default", **paused).pk,
         "channel": Channel.objects.get(name="default").pk,
         "message": enqueue("mail.send", {"n": 2}).id,
+        "scheduled": enqueue("mail.send", delay=timedelta(hours=1)).id,
+        "leased": leased.id,
         "archivedmessage": ArchivedMessage.objects.get().pk,
         "deadletter": letter.pk,
         "worker": worker.pk,
@@ -114,11 +130,12 @@ def test_a_viewer_can_change_nothing(viewer: Client, one_of_each: dict[str, int]
     for model, action in ACTIONS:
         for data in (
             {},
-            {"confirmed": "yes", "reason": "x"},
-            {"confirmed": "yes", "reason": "x", "select_across": "1"},
+            CONFIRMED,
+            {**CONFIRMED, "select_across": "1"},
         ):
-            act(viewer, model, action, one_of_each[model], **data)
-            viewer.get(address(model), {"action": action, "_selected_action": one_of_each[model], "confirmed": "yes"})
+            pk = one_of_each[SUBJECTS.get((model, action), model)]
+            act(viewer, model, action, pk, **data)
+            viewer.get(address(model), {"action": action, "_selected_action": pk, **CONFIRMED})
     for model in MODELS:
         change = address(model, one_of_each[model])
         assert viewer.post(change, {"weight": "9", "name": "stolen", "_save": "Save"}).status_code == 403
@@ -134,9 +151,10 @@ def test_an_action_needs_its_own_permission(
 ) -> None:
     others = {codename for codename in ALLOWED.values() if codename != ALLOWED[model, action]}
     before = everything()
-    act(staff(*VIEW, *others), model, action, one_of_each[model], confirmed="yes", reason="x")
+    pk = one_of_each[SUBJECTS.get((model, action), model)]
+    act(staff(*VIEW, *others), model, action, pk, **CONFIRMED)
     assert everything() == before
-    act(staff(*VIEW, ALLOWED[model, action]), model, action, one_of_each[model], confirmed="yes", reason="x")
+    act(staff(*VIEW, ALLOWED[model, action]), model, action, pk, **CONFIRMED)
     assert everything() != before
 
 
@@ -145,15 +163,16 @@ def test_a_post_without_csrf_token_does_nothing(admin_user: object, one_of_each:
     client.force_login(admin_user)
     before = everything()
     for model, action in ACTIONS:
-        assert act(client, model, action, one_of_each[model], confirmed="yes", reason="x").status_code == 403
+        pk = one_of_each[SUBJECTS.get((model, action), model)]
+        assert act(client, model, action, pk, **CONFIRMED).status_code == 403
     assert everything() == before
 
 
 def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[str, int]) -> None:
     before = everything()
     for model, action in ACTIONS:
-        query = {"action": action, "_selected_action": one_of_each[model], "confirmed": "yes", "reason": "x"}
-        admin_client.get(address(model), query)
+        pk = one_of_each[SUBJECTS.get((model, action), model)]
+        admin_client.get(address(model), {"action": action, "_selected_action": pk, **CONFIRMED})
     assert everything() == before
 
 

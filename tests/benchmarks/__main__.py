@@ -1,4 +1,4 @@
-"""Every figure beside its baselines, measured in the same run. All of it takes more than half an hour."""
+"""Every figure beside its baselines, measured in the same run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 from . import machine
-from .cluster import SETTINGS, throw_away
+from .cluster import SETTINGS, Cluster, throw_away
 from .contest import Result, play
 from .design import from_folder
 from .peers.command import main as compare
+from .plan import QUICK, Plan, Sizes, designs
 from .report import table
-from .workloads import WORKLOADS, Plan, designs
+from .workloads import GROUPS, WORKLOADS
 
 NOTES = """\
 Client: pgbench, prepared statements, one process of producers and one of consumers. A consumer whose dequeue finds
@@ -26,8 +27,13 @@ used meanwhile; above 0.5 the figure says little."""
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(WORKLOADS)}; default: all")
-    parser.add_argument("--seconds", type=float, default=10, help="the window of one run")
+    groups = "; ".join(f"{group}: {', '.join(names)}" for group, names in GROUPS.items())
+    parser.add_argument("names", nargs="*", metavar="name", help=f"a workload, or a group ({groups}); default: speed")
+    parser.add_argument("--only", metavar="REGEX", help='measure the contestants whose "work · name" has a match')
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="the window of one run; of pinned, dump and export at least a minute"
+    )
+    parser.add_argument("--ready", type=int, default=Sizes().ready, help="messages of the large backlog (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often the contestants take turns")
     parser.add_argument("--quick", action="store_true", help="one round of 3 seconds: does it run, not how fast")
     parser.add_argument("--markdown", action="store_true", help="the table as it stands in the docs")
@@ -41,27 +47,32 @@ def arguments() -> argparse.Namespace:
         help="measure one more design: install.sql and the scripts of scripts/pgqueue",
     )
     chosen = parser.parse_args()
+    chosen.names = [name for given in chosen.names or ["speed"] for name in GROUPS.get(given, [given])]
     if unknown := set(chosen.names) - set(WORKLOADS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(WORKLOADS)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join([*GROUPS, *WORKLOADS])}")
     if chosen.quick:
         chosen.seconds, chosen.rounds, chosen.patience = 3, 1, 0
     return chosen
 
 
+def plan(chosen: argparse.Namespace, cluster: Cluster) -> Plan:
+    sketches = tuple(map(from_folder, chosen.sketch))
+    if chosen.quick:
+        return Plan(cluster, chosen.seconds, 2 * chosen.seconds, 100_000, QUICK, sketches)
+    long = max(60.0, chosen.seconds)
+    return Plan(cluster, chosen.seconds, long, 200_000, Sizes(ready=chosen.ready), sketches)
+
+
 def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
     facts = machine.facts()
-    backlog = 100_000 if chosen.quick else 200_000
     with throw_away() as cluster:
         facts["PostgreSQL"] = f"{cluster.version()}, {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
-        plan = Plan(cluster, chosen.seconds, backlog, tuple(map(from_folder, chosen.sketch)))
-        for design in designs(plan):
+        planned = plan(chosen, cluster)
+        contests = [contest.only(chosen.only or "") for name in chosen.names for contest in WORKLOADS[name](planned)]
+        for design in designs(planned):
             design.prepare(cluster)
         others = machine.Others(cluster.postmaster)
-        results = [
-            play(contest, chosen.rounds, others, chosen.patience)
-            for name in chosen.names or WORKLOADS
-            for contest in WORKLOADS[name](plan)
-        ]
+        results = [play(contest, chosen.rounds, others, chosen.patience) for contest in contests if contest]
     return facts, results
 
 

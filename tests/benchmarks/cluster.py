@@ -40,12 +40,24 @@ class Cluster:
     def connect(self, database: str = "postgres") -> psycopg.Connection:
         return psycopg.connect(self.url(database), autocommit=True)
 
-    def create_database(self, name: str, template: str = "template1") -> None:
+    def create_database(self, name: str, template: str = "template1", *, strategy: str = "WAL_LOG") -> None:
+        """The strategy FILE_COPY is for large templates: it takes a checkpoint instead of logging every page."""
         with self.connect() as connection:
             drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
             connection.execute(drop.format(sql.Identifier(name)))
-            create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-            connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY {}")
+            connection.execute(create.format(*map(sql.Identifier, (name, template, strategy.lower()))))
+
+    def has_database(self, name: str) -> bool:
+        with self.connect() as connection:
+            found = connection.execute("SELECT EXISTS (SELECT FROM pg_database WHERE datname = %s)", [name])
+            return found.fetchone()[0]
+
+    def rename_database(self, name: str, to: str) -> None:
+        with self.connect() as connection:
+            connection.execute(
+                sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(name), sql.Identifier(to))
+            )
 
     def version(self) -> str:
         with self.connect() as connection:

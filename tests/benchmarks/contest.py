@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,18 +14,22 @@ from .measure import Figures
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A promise of the project about one contestant: its ratio to the baseline, or with `absolute` its own figure."""
+    """A promise of the project about one contestant: its ratio to the baseline, with `absolute` its own figure, or the
+    remark of the name `remark`."""
 
     contestant: str
     at_least: float | None = None
     at_most: float | None = None
     absolute: bool = False
+    remark: str | None = None
 
     def met_by(self, value: float) -> bool:
         return value >= self.at_least if self.at_least is not None else value <= self.at_most
 
     def __str__(self) -> str:
         sign, bound = ("≥", self.at_least) if self.at_least is not None else ("≤", self.at_most)
+        if self.remark:
+            return f"{self.remark} {sign} {bound:g}"
         return f"{sign} {bound:,.0f}" if self.absolute else f"{sign} {bound:g}x"
 
 
@@ -37,6 +42,11 @@ class Contest:
     targets: tuple[Target, ...] = ()
     rounds: int | None = None  # where one run is long enough to be its own median
 
+    def only(self, pattern: str) -> Contest | None:
+        """With the contestants whose "title · name" has a match; None without any."""
+        left = {name: run for name, run in self.contestants.items() if re.search(pattern, f"{self.title} · {name}")}
+        return replace(self, contestants=left) if left else None
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -45,17 +55,18 @@ class Standing:
     name: str
     runs: tuple[Figures, ...]
     ratio: float | None
-    target: Target | None
+    targets: tuple[Target, ...] = ()
 
     @property
     def value(self) -> float:
         return median(run.value for run in self.runs)
 
-    @property
-    def met(self) -> bool | None:
-        if self.target is None:
-            return None
-        return self.target.met_by(self.value if self.target.absolute else self.ratio)
+    def met(self, target: Target) -> bool | None:
+        """None: it was not measured, because the baseline was left out."""
+        if target.remark:
+            return target.met_by(self.remarks()[target.remark])
+        value = self.value if target.absolute else self.ratio
+        return None if value is None else target.met_by(value)
 
     def remarks(self) -> dict[str, float]:
         return {name: median(run.remarks[name] for run in self.runs) for name in self.runs[0].remarks}
@@ -90,8 +101,8 @@ def play(contest: Contest, rounds: int, others: Others, patience: float) -> Resu
 
 def _standing(contest: Contest, name: str, runs: dict[str, list[Figures]]) -> Standing:
     ratio = None
-    if name != contest.baseline:
+    if name != contest.baseline and contest.baseline in runs:
         pairs = zip(runs[name], runs[contest.baseline], strict=True)
         ratio = median(one.value / other.value if other.value else float("inf") for one, other in pairs)
-    target = next((target for target in contest.targets if target.contestant == name), None)
-    return Standing(name, tuple(runs[name]), ratio, target)
+    targets = tuple(target for target in contest.targets if target.contestant == name)
+    return Standing(name, tuple(runs[name]), ratio, targets)

@@ -84,12 +84,22 @@ def manage(cluster: Cluster, database: str, *command: str, **variables: str) -> 
 
 
 def migrate(cluster: Cluster, database: str) -> None:
-    process = manage(cluster, database, "migrate", "--verbosity", "0")
+    finish(manage(cluster, database, "migrate", "--verbosity", "0"))
+
+
+def migrate_unlogged(cluster: Cluster, database: str) -> None:
+    """With live tables that a crash empties."""
+    migrate(cluster, database)
+    finish(manage(cluster, database, "queuedurability", "--unlogged", "--yes"))
+
+
+def finish(process: subprocess.Popen[str]) -> None:
     _, errors = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"migrate failed:\n{errors[-3000:]}")
+        raise RuntimeError(f"{process.args} failed:\n{errors[-3000:]}")
 
 
 PGQUEUE = Design("pgqueue", HERE / "scripts" / "pgqueue", migrate)
+PGQUEUE_UNLOGGED = Design("pgqueue_unlogged", PGQUEUE.scripts, migrate_unlogged)
 RAW_FLOOR = baseline("raw_floor")
 CHANNEL_ROW = baseline("channel_row")

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from .cluster import Cluster
 from .design import PGQUEUE
-from .measure import WARM_UP, Figures, Run, fresh, rates
+from .measure import WARM_UP, Figures, Run, fresh, over
 from .worker import worker
 
 ENQUEUE = "SELECT id FROM pgqueue_enqueue('benchmark.stamp', '{\"flight\": 1545, \"carrier\": \"UA\"}', 'c1')"
@@ -57,14 +57,21 @@ def wait_for(stamps: Path, count: int) -> dict[int, int]:
 
 
 def sustained(cluster: Cluster, *, seconds: float, options: tuple[str, ...]) -> Figures:
-    """8 producers that enqueue one by one at full speed, one worker with 8 slots; messages completed per second."""
+    """16 producers that enqueue one by one at full speed, one worker with 8 slots; messages enqueued per second."""
     with fresh(cluster, PGQUEUE, channels=16) as run:
         run.checkpoint()
         run.stack.enter_context(worker(run, "--concurrency", "8", *options))
-        producers = run.clients("enqueue", clients=8, seconds=2 * WARM_UP + seconds + 1)
-        time.sleep(2 * WARM_UP)
-        first = run.sample()
-        time.sleep(seconds)
-        last = run.sample()
-        producers.wait()
-        return rates(first, last)
+        wait_for_worker(run)
+        producers = run.clients("enqueue", clients=16, seconds=WARM_UP + seconds + 1)
+        figures = over(run, [producers], seconds)
+        return Figures(figures.remarks["enqueued/s"], remarks={"completed/s": figures.value})
+
+
+def wait_for_worker(run: Run) -> None:
+    """Until it has done a message: its start is not measured."""
+    run.connection.execute("SELECT pgqueue_enqueue('benchmark.noop')")
+    deadline = time.monotonic() + PATIENCE
+    while not run.sample().completed:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the worker did nothing within {PATIENCE:.0f} s")
+        time.sleep(0.05)

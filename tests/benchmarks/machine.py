@@ -64,11 +64,11 @@ class Others:
     at: float = 0.0
 
     def start(self) -> None:
-        self.busy, self.ours, self.at = _busy_seconds(), _our_seconds(self.postmaster), time.perf_counter()
+        self.busy, self.ours, self.at = busy_seconds(), _our_seconds(self.postmaster), time.perf_counter()
 
     def cores(self) -> float:
         """Since `start`; our own clients must have been waited for."""
-        busy = _busy_seconds() - self.busy
+        busy = busy_seconds() - self.busy
         ours = _our_seconds(self.postmaster) - self.ours
         return max(0.0, (busy - ours) / (time.perf_counter() - self.at))
 
@@ -81,7 +81,8 @@ class Others:
                 return
 
 
-def _busy_seconds() -> float:
+def busy_seconds() -> float:
+    """CPU time of everybody on all cores."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(
         int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )
@@ -90,13 +91,13 @@ def _busy_seconds() -> float:
 
 def _our_seconds(postmaster: int) -> float:
     """Ours: this process, the clients that have ended, and the server."""
-    return sum(os.times()[:4]) + server_seconds(postmaster)
+    return sum(os.times()[:4]) + family_seconds(postmaster)
 
 
-def server_seconds(postmaster: int) -> float:
-    """CPU time of a server: the backends that live, and those that have ended."""
-    # A backend that is reaped between two lines of one reading is in neither: the next reading has it.
-    return max(_family_seconds(postmaster) for _ in range(2))
+def family_seconds(parent: int) -> float:
+    """CPU time of a server or a worker: itself, its processes that live, and those that have ended."""
+    # A process that is reaped between two lines of one reading is in neither: the next reading has it.
+    return max(_family_seconds(parent) for _ in range(2))
 
 
 def _family_seconds(parent: int) -> float:

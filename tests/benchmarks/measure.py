@@ -12,7 +12,7 @@ import psycopg
 from . import pgbench
 from .cluster import Cluster
 from .design import Design
-from .machine import server_seconds
+from .machine import busy_seconds, family_seconds
 
 WARM_UP = 2.0
 TICKS_PER_SECOND = 5
@@ -36,6 +36,7 @@ class Sample:
     completed: int
     wal_bytes: int
     server_seconds: float
+    busy_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ class Run:
     channels: int
     stack: ExitStack
 
-    def clients(self, script: str, **options: int | float | None) -> pgbench.Clients:
+    def script(self, name: str, **parameters: int) -> psycopg.Cursor:
+        return self.design.run_script(self.connection, name, **parameters)
+
+    def clients(self, script: str, **options: int | float | str | None) -> pgbench.Clients:
         started = pgbench.start(
             self.cluster, self.database, self.design.script(script), channels=self.channels, **options
         )
@@ -58,10 +62,16 @@ class Run:
 
     def fill(self, messages: int) -> None:
         """A backlog with statistics and on disk, so that the run pays for nothing but its own work."""
-        for first in range(0, messages, FILL_STEP):
-            step = min(FILL_STEP, messages - first)
-            self.design.run_script(self.connection, "fill", messages=step, channels=self.channels)
+        # A step begins at the first channel: it must reach the last one.
+        longest = max(FILL_STEP, self.channels)
+        for first in range(0, messages, longest):
+            self.script("fill", messages=min(longest, messages - first), channels=self.channels)
         self.connection.execute("VACUUM (ANALYZE)")
+
+    def settle(self) -> None:
+        """Bring the channels that were filled into the line, as workers would have done long ago."""
+        while self.design.has("pending") and self.script("pending").fetchone()[0]:
+            self.script("tick")
 
     def checkpoint(self) -> None:
         self.connection.execute("CHECKPOINT")
@@ -72,21 +82,29 @@ class Run:
             self.clients("tick", clients=1, seconds=seconds, rate=TICKS_PER_SECOND)
 
     def sample(self) -> Sample:
-        at, enqueued, completed = self.design.run_script(self.connection, "progress").fetchone()
+        at, enqueued, completed = self.script("progress").fetchone()
         wal = self.connection.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()[0]
-        return Sample(at, enqueued, completed, int(wal), server_seconds(self.cluster.postmaster))
+        server = family_seconds(self.cluster.postmaster)
+        return Sample(at, enqueued, completed, int(wal), server, busy_seconds())
 
 
 @contextmanager
 def fresh(cluster: Cluster, design: Design, channels: int) -> Iterator[Run]:
     database = f"run_{design.name}"
     cluster.create_database(database, template=design.template)
+    with opened(cluster, design, database, channels) as run:
+        if design.has("channels"):
+            run.script("channels", channels=channels)
+        yield run
+
+
+@contextmanager
+def opened(cluster: Cluster, design: Design, database: str, channels: int) -> Iterator[Run]:
+    """A database that is there already; its clients are ended with it."""
     with ExitStack() as stack:
         connection = stack.enter_context(cluster.connect(database))
         # Counting must not take a second core from what is measured.
         connection.execute("SET max_parallel_workers_per_gather = 0")
-        if design.has("channels"):
-            design.run_script(connection, "channels", channels=channels)
         yield Run(cluster, design, database, connection, channels, stack)
 
 
@@ -97,7 +115,16 @@ def rates(first: Sample, last: Sample) -> Figures:
         remarks = {"enqueued/s": (last.enqueued - first.enqueued) / seconds}
     else:
         remarks = costs(first, last, completed, "message")
-    return Figures(completed / seconds, remarks=remarks)
+    return Figures(completed / seconds, remarks={**remarks, **cores(first, last)})
+
+
+def cores(first: Sample, last: Sample) -> dict[str, float]:
+    """How many were at work. With all of them the CPU was the limit, with fewer WAL syncs or locks."""
+    seconds = last.at - first.at
+    return {
+        "server's cores": (last.server_seconds - first.server_seconds) / seconds,
+        "busy cores": (last.busy_seconds - first.busy_seconds) / seconds,
+    }
 
 
 def costs(first: Sample, last: Sample, count: float, of: str) -> dict[str, float]:
@@ -108,30 +135,62 @@ def costs(first: Sample, last: Sample, count: float, of: str) -> dict[str, float
     }
 
 
-def mixed(cluster: Cluster, design: Design, *, channels: int, seconds: float, batch: int = 1) -> Figures:
-    """8 producers and 8 consumers at full speed; messages completed per second."""
+def mixed(
+    cluster: Cluster,
+    design: Design,
+    *,
+    channels: int,
+    seconds: float,
+    batch: int = 1,
+    producers: int = 8,
+    consumers: int = 8,
+    limits: str | None = None,
+    payload: str | None = None,
+) -> Figures:
+    """Producers and consumers at full speed; messages completed per second.
+
+    `limits` is a script that sets them. With a `payload`, producers send batches, too.
+    """
     with fresh(cluster, design, channels) as run:
+        if limits:
+            run.script(limits)
         run.checkpoint()
         length = WARM_UP + seconds + 1
         run.tick(length)
-        groups = [
-            run.clients("consume", clients=8, seconds=length, batch=batch),
-            run.clients("enqueue", clients=8, seconds=length),
-        ]
-        time.sleep(WARM_UP)
-        first = run.sample()
-        time.sleep(seconds)
-        last = run.sample()
-        for group in groups:
-            group.wait()
-        return rates(first, last)
+        consuming = run.clients("consume", clients=consumers, seconds=length, batch=batch)
+        if payload is None:
+            producing = run.clients("enqueue", clients=producers, seconds=length)
+        else:
+            producing = run.clients("send", clients=producers, seconds=length, batch=batch, payload=payload)
+        return over(run, [consuming, producing], seconds)
+
+
+def over(run: Run, groups: list[pgbench.Clients], seconds: float) -> Figures:
+    """What clients do in a window of so many seconds, which begins when they are warm."""
+    time.sleep(WARM_UP)
+    first = run.sample()
+    time.sleep(seconds)
+    last = run.sample()
+    for group in groups:
+        group.wait()
+    return rates(first, last)
 
 
 def drain(
-    cluster: Cluster, design: Design, *, channels: int, backlog: int, batch: int, clients: int, seconds: float
+    cluster: Cluster,
+    design: Design,
+    *,
+    channels: int,
+    backlog: int,
+    batch: int,
+    clients: int,
+    seconds: float,
+    limits: str | None = None,
 ) -> Figures:
     """Take a backlog away; messages completed per second, until it is gone or the time is over."""
     with fresh(cluster, design, channels) as run:
+        if limits:
+            run.script(limits)
         run.fill(backlog)
         run.checkpoint()
         run.tick(seconds + 1)

@@ -29,6 +29,10 @@ class Clients:
                 Window(float(tps), float(latency))
                 for tps, latency in re.findall(r"progress: .*?, ([\d.]+) tps, lat ([\d.]+)", errors)
             ),
+            statements=tuple(
+                Statement(text, float(latency))
+                for latency, text in re.findall(r"^ +(\d+\.\d+) +\d+ +([^\\\s].*)$", output, re.MULTILINE)
+            ),
         )
 
     def check(self) -> None:
@@ -49,10 +53,19 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    text: str
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
+    """`windows` and `statements` are empty unless they were asked for."""
+
     tps: float
     latency_ms: float
     windows: tuple[Window, ...]
+    statements: tuple[Statement, ...]
 
 
 def start(
@@ -64,9 +77,13 @@ def start(
     seconds: float,
     rate: int | None = None,
     window: int | None = None,
-    **variables: int,
+    statements: bool = False,
+    **variables: int | str,
 ) -> Clients:
-    """Start `clients` connections that repeat `script`, at `rate` per second in all if given."""
+    """Start `clients` connections that repeat `script`, at `rate` per second in all if given.
+
+    `window`: report each so many seconds. `statements`: report each statement of the script.
+    """
     command = [str(cluster.pgbench), "-n", "-M", "prepared", "-c", str(clients), "-j", "1"]
     command += ["-T", str(round(seconds)), "-f", str(script)]
     for name, value in variables.items():
@@ -75,6 +92,8 @@ def start(
         command += ["-R", str(rate)]
     if window is not None:
         command += ["-P", str(window)]
+    if statements:
+        command += ["-r"]
     process = subprocess.Popen(
         [*command, cluster.url(database)],
         stdin=subprocess.DEVNULL,

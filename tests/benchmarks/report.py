@@ -5,6 +5,7 @@ from __future__ import annotations
 from .contest import Result, Standing
 
 HEAD = ("work", "design", "median", "lowest to highest", "ratio to the baseline", "target", "remarks")
+VERDICTS = {True: "met", False: "MISSED", None: "not measured"}
 
 
 def table(results: list[Result], *, markdown: bool) -> str:
@@ -19,10 +20,16 @@ def _row(result: Result, standing: Standing) -> tuple[str, ...]:
         standing.name,
         f"{standing.value:,.0f} {result.contest.unit}",
         f"{min(values):,.0f} to {max(values):,.0f}",
-        "baseline" if standing.ratio is None else f"{standing.ratio:.2f}x",
-        "" if standing.target is None else f"{standing.target} {'met' if standing.met else 'MISSED'}",
+        _ratio(result, standing),
+        "; ".join(f"{target} {VERDICTS[standing.met(target)]}" for target in standing.targets),
         _remarks(standing),
     )
+
+
+def _ratio(result: Result, standing: Standing) -> str:
+    if standing.ratio is not None:
+        return f"{standing.ratio:.2f}x"
+    return "baseline" if standing.name == result.contest.baseline else ""
 
 
 def _remarks(standing: Standing) -> str:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from tests.benchmarks.contest import Contest, Target, play
 from tests.benchmarks.measure import Figures
 from tests.benchmarks.report import table
@@ -36,7 +38,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_one_round():
     result = play(contest([], slow=[100, 10, 100], fast=[250, 25, 150]), 3, NobodyElse(), patience=0)
     slow, fast = result.standings
     assert (slow.value, slow.ratio) == (100, None)
-    assert (fast.value, fast.ratio, fast.met) == (150, 2.5, True)
+    assert (fast.value, fast.ratio, fast.met(*fast.targets)) == (150, 2.5, True)
 
 
 def test_a_missed_target_is_shown():
@@ -49,3 +51,20 @@ def test_a_target_may_be_a_figure_of_its_own_or_an_upper_bound():
     assert Target("x", at_least=50_000, absolute=True).met_by(50_000)
     assert not Target("x", at_most=1.5).met_by(1.6)
     assert str(Target("x", at_most=1.5)) == "≤ 1.5x"
+
+
+def test_a_target_may_be_about_a_remark():
+    played = contest([], slow=[100], fast=[150])
+    enough = Target("fast", at_least=3, remark="enqueued/s")
+    too_few = Target("fast", at_least=4, remark="enqueued/s")
+    text = table([play(replace(played, targets=(enough, too_few)), 1, NobodyElse(), patience=0)], markdown=True)
+    assert "enqueued/s ≥ 3 met; enqueued/s ≥ 4 MISSED" in text
+
+
+def test_contestants_can_be_left_out_the_baseline_too():
+    log = []
+    alone = contest(log, slow=[100], fast=[150]).only("work · fa")
+    text = table([play(alone, 1, NobodyElse(), patience=0)], markdown=True)
+    assert log == ["fast"]
+    assert "| work | fast | 150 messages/s | 150 to 150 |  | ≥ 2x not measured |" in text
+    assert alone.only("slow") is None

@@ -127,7 +127,7 @@ def test_the_pace_is_kept_over_the_whole_run():
 
 def outcome(workload: str, **values: list[float]) -> Outcome:
     standings = [
-        Standing(name.replace("__", ", ").replace("_", "-"), tuple(map(Figures, runs)), None, None)
+        Standing(name.replace("__", ", ").replace("_", "-"), tuple(map(Figures, runs)), None)
         for name, runs in values.items()
     ]
     contest = WORKLOADS[workload].contest(Field(None, (ours(),), SMALL))

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-from . import bulk
-from .cluster import Cluster
+from . import bulk, growth, published
 from .contest import Contest, Target
-from .design import CHANNEL_ROW, PGQUEUE, RAW_FLOOR, Design
+from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
 from .latency import idle_latency, sustained
 from .measure import drain, mixed, single
-from .pinned import OFFERED, pinned
-from .worker import drain_by_worker
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How long and how much; `sketches` are designs from outside that take part."""
-
-    cluster: Cluster
-    seconds: float
-    backlog: int
-    sketches: tuple[Design, ...] = ()
-
-    @property
-    def long(self) -> float:
-        """For effects that build up."""
-        return self.seconds * 6
-
-
-def designs(plan: Plan) -> list[Design]:
-    return [RAW_FLOOR, CHANNEL_ROW, PGQUEUE, *plan.sketches]
+from .plan import Plan, designs
+from .worker import CLIENT, drain_by_worker
 
 
 def _mixed(plan: Plan) -> list[Contest]:
@@ -48,7 +27,7 @@ def _mixed(plan: Plan) -> list[Contest]:
             (Target(PGQUEUE.name, at_least=at_least),),
         )
 
-    return [contest(1, 5.0), contest(1_000, 1.2)]
+    return [contest(1, 6.0), contest(1_000, 1.5)]
 
 
 def _mixed_batch(plan: Plan) -> list[Contest]:
@@ -67,7 +46,7 @@ def _mixed_batch(plan: Plan) -> list[Contest]:
 
 
 def _drain(plan: Plan) -> list[Contest]:
-    def contest(channels: int, targets: tuple[Target, ...]) -> Contest:
+    def contest(channels: int, at_least: float) -> Contest:
         run = partial(
             drain, channels=channels, backlog=plan.backlog, batch=50, clients=4, seconds=max(20.0, plan.seconds)
         )
@@ -75,11 +54,14 @@ def _drain(plan: Plan) -> list[Contest]:
             f"drain of {plan.backlog:,}, batch 50, 4 consumers, {channels:,} channels",
             "messages/s",
             RAW_FLOOR.name,
-            {design.name: partial(run, plan.cluster, design) for design in (RAW_FLOOR, PGQUEUE, *plan.sketches)},
-            targets,
+            {
+                design.name: partial(run, plan.cluster, design)
+                for design in (RAW_FLOOR, PGQUEUE, PGQUEUE_UNLOGGED, *plan.sketches)
+            },
+            (Target(PGQUEUE.name, at_least=at_least),),
         )
 
-    return [contest(1, (Target(PGQUEUE.name, at_least=0.6),)), contest(1_000, ())]
+    return [contest(1, 0.75), contest(1_000, 0.5)]
 
 
 def _drain_single(plan: Plan) -> list[Contest]:
@@ -117,6 +99,7 @@ def _enqueue(plan: Plan) -> list[Contest]:
                 "plain INSERT": partial(run, PGQUEUE, "plain"),
                 "INSERT into the queue": partial(run, PGQUEUE, "insert"),
                 "pgqueue_enqueue": partial(run, PGQUEUE, "enqueue"),
+                "pgqueue_enqueue, unlogged": partial(run, PGQUEUE_UNLOGGED, "enqueue"),
                 CHANNEL_ROW.name: partial(run, CHANNEL_ROW, "enqueue"),
             },
             tuple(Target(name, at_most=1.5) for name in ("INSERT into the queue", "pgqueue_enqueue")),
@@ -139,28 +122,8 @@ def _bulk(plan: Plan) -> list[Contest]:
             "rows/s",
             "COPY into the plain table",
             {name: partial(run, load) for name, load in names.items()},
-            tuple(Target(name, at_least=50_000, absolute=True) for name in list(names)[1:]),
+            tuple(Target(name, at_least=100_000, absolute=True) for name in list(names)[1:]),
         )
-    ]
-
-
-def _pinned(plan: Plan) -> list[Contest]:
-    run = partial(pinned, plan.cluster, seconds=plan.long)
-    cases = [(CHANNEL_ROW, 100, 1, False), (PGQUEUE, 1, 10, False), (PGQUEUE, 100, 10, False), (PGQUEUE, 100, 10, True)]
-    cases += [(sketch, channels, 10, False) for sketch in plan.sketches for channels in (1, 100)]
-    return [
-        Contest(
-            f"{design.name}, {OFFERED:,} messages/s for {plan.long:.0f} s, {channels} {'limited ' if limited else ''}"
-            f"channels, 4 consumers, batch {batch}",
-            "calls/s at the end",
-            "xmin free",
-            {
-                "xmin free": partial(run, design, channels=channels, batch=batch, limited=limited, pin=False),
-                "xmin pinned": partial(run, design, channels=channels, batch=batch, limited=limited, pin=True),
-            },
-            rounds=1,
-        )
-        for design, channels, batch, limited in cases
     ]
 
 
@@ -177,6 +140,7 @@ def _worker(plan: Plan) -> list[Contest]:
                 "atomic=True": partial(run, handler="benchmark.atomic_noop"),
                 "async def": partial(run, handler="benchmark.async_noop"),
             },
+            (Target("outside a transaction", at_most=40, remark=CLIENT),),
         )
     ]
 
@@ -202,28 +166,32 @@ def _latency(plan: Plan) -> list[Contest]:
 
 
 def _notify(plan: Plan) -> list[Contest]:
+    # It holds back those who enqueue: a commit that notifies waits for the one before it.
     return [
         Contest(
-            "8 producers one by one, one worker with 8 slots, handler without work, by NOTIFY",
-            "completed/s",
-            "waiting",
+            "16 producers one by one, one worker with 8 slots, handler without work, by NOTIFY",
+            "enqueued/s",
+            "never",
             {
                 mode: partial(sustained, plan.cluster, seconds=plan.seconds, options=("--notify", mode))
-                for mode in ("waiting", "always", "never")
+                for mode in ("never", "waiting", "always")
             },
+            (Target("waiting", at_least=0.9),),
         )
     ]
 
 
-WORKLOADS: dict[str, Callable[[Plan], list[Contest]]] = {
+SPEED: dict[str, Callable[[Plan], list[Contest]]] = {
     "mixed": _mixed,
     "mixed-batch": _mixed_batch,
     "drain": _drain,
     "drain-single": _drain_single,
     "enqueue": _enqueue,
     "bulk": _bulk,
-    "pinned": _pinned,
     "worker": _worker,
     "latency": _latency,
     "notify": _notify,
 }
+# What a name on the command line stands for; the first group is the default.
+GROUPS = {"speed": SPEED, "growth": growth.WORKLOADS, "published": published.WORKLOADS}
+WORKLOADS = {name: workload for group in GROUPS.values() for name, workload in group.items()}

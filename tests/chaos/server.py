@@ -53,14 +53,18 @@ class Server:
     def make_template(self) -> None:
         with self.connect() as session:
             session.execute(f"CREATE DATABASE {TEMPLATE}")
+        self.manage(TEMPLATE, "migrate", "pgqueue", "--verbosity", "0")
+
+    def manage(self, database: str, *command: str) -> None:
+        """Run a management command of the test project on a database."""
         environment = {
             **os.environ,
-            "DATABASE_URL": self.url(TEMPLATE),
+            "DATABASE_URL": self.url(database),
             "DJANGO_SETTINGS_MODULE": "testproject.settings",
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")]),
         }
-        migrate = [sys.executable, "-m", "django", "migrate", "pgqueue", "--verbosity", "0", "--skip-checks"]
-        subprocess.run(migrate, env=environment, cwd=REPOSITORY, check=True)
+        line = [sys.executable, "-m", "django", *command, "--skip-checks"]
+        subprocess.run(line, env=environment, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
 
     def make_database(self, name: str) -> str:
         """Returns its URL."""

@@ -109,11 +109,21 @@ def test_a_sparkline_without_values_is_nothing() -> None:
     assert charts.sparkline("a", [None]) == ""
 
 
+@pytest.mark.parametrize(("share", "width"), [(0.5, "28"), (0.001, "2"), (7.0, "56")])
+def test_a_meter_is_filled_up_to_its_share_and_never_beyond(share: float, width: str) -> None:
+    assert f'<rect class="pgq-area pgq-late" width="{width}"' in charts.meter("limit", share, style="pgq-late")
+
+
+def test_an_empty_meter_shows_its_whole_length() -> None:
+    assert re.findall(r"<rect class=\"([\w -]+)\"", charts.meter("limit", 0)) == ["pgq-track"]
+
+
 HOSTILE_CHARTS: list[Callable[[], str]] = [
     lambda: charts.lines(HOSTILE, hours(2), [Series(HOSTILE, [1, 2]), Series("b", [0, 1])], note=HOSTILE),
     lambda: charts.stack(HOSTILE, hours(2), [Series(HOSTILE, [1, 2])], line=Series(HOSTILE, [1, 2], "pgq-over")),
     lambda: charts.bars(HOSTILE, [(HOSTILE, 2.0)], note=HOSTILE),
     lambda: charts.sparkline(HOSTILE, [1, 2]),
+    lambda: charts.meter(HOSTILE, 0.5),
     lambda: charts.bars(HOSTILE, []),
 ]
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from io import StringIO
+from itertools import pairwise
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -78,3 +80,28 @@ def test_a_released_channel_is_named() -> None:
 def test_a_limit_below_one_is_refused() -> None:
     with pytest.raises(CommandError, match="not at least 1"):
         run("--limit", "0")
+
+
+def test_a_rate_spreads_them() -> None:
+    run("--rate", "0.1")
+    times = list(Message.objects.order_by("dequeue_at").values_list("dequeue_at", flat=True))
+    assert {(later - before).total_seconds() for before, later in pairwise(times[1:])} == {10.0}
+    assert Message.objects.filter(status=Message.Status.SCHEDULED).count() == len(times) - 1
+
+
+def test_one_gets_another_payload() -> None:
+    letter = DeadLetter.objects.order_by("id")[0]
+    assert run(str(letter.pk), "--payload", '{"mended": true}') == "1 redriven\n"
+    assert Message.objects.get().payload == {"mended": True}
+    with pytest.raises(CommandError, match="for one id"):
+        run("--payload", "1")
+
+
+def test_the_answer_may_be_json() -> None:
+    told = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
+    assert (told["version"], told["matching"], told["of"][0]) == (
+        1,
+        2,
+        {"reason": "failed", "handler": "h0", "count": 1},
+    )
+    assert json.loads(run("--reason", "failed", "--format", "json")) == {"version": 1, "dry_run": False, "redriven": 2}

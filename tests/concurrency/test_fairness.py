@@ -144,6 +144,19 @@ def test_tenants_at_their_limit_neither_slow_nor_hide_others(session: Session) -
     assert one(session, "SELECT count(*) FROM pgqueue_lane WHERE parked_until IS NULL") == 0
 
 
+def test_after_a_tick_a_lane_whose_time_has_come_waits_one_round(session: Session) -> None:
+    make_channel(session, "slow", release_interval="10 milliseconds")
+    fill(session, "slow", 20)
+    make_channel(session, "a")
+    assert messages_before(session, "slow", 1)[1] == 0
+    fill(session, "a", 5000)
+    for _ in range(12):
+        session.execute("SELECT pg_sleep(0.015)")
+        tick(session)
+
+        assert messages_before(session, "slow", 1)[1] <= 1
+
+
 def test_channels_that_are_paused_while_they_stand_in_line_hide_nobody(session: Session) -> None:
     names = [f"paused{place}" for place in range(100)]
     for name in names:

@@ -157,6 +157,30 @@ def test_what_is_new_on_a_channel_that_goes_on_does_not_overtake_what_waits(
     assert [lease.id for lease in dequeue(session)] == waiting[1:2]
 
 
+def test_a_channel_that_goes_on_has_one_place_in_the_line(session: Session, connect: Callable[..., Session]) -> None:
+    """Whoever finds only its newest message, because another holds the news that it goes on, must not give it a second
+    place: the messages that wait at the first one would stay behind for ever."""
+    make_channel(session, "a")
+    make_channel(session, "b")
+    waiting = enqueue_many(session, "a" * 5)
+    session.execute("SELECT pgqueue_channel_pause('a')")
+    assert dequeue(session, 10) == []
+    enqueue_many(session, "b" * 20)
+    assert len(drain(session, 1)) == 20
+    tick(session, 3)
+    session.execute("SELECT pgqueue_channel_resume('a')")
+    holder = connect()
+    held = column(holder, "SELECT kind FROM pgqueue_arrival FOR UPDATE")
+    newest = enqueue(session, "a")
+
+    first = dequeue(session)
+    holder.rollback()
+    rest = drain(session, 1)
+
+    assert 0 in held
+    assert [lease.id for lease in [*first, *rest]] == [*waiting, newest]
+
+
 def test_a_message_that_is_locked_does_not_keep_the_leases_of_others_from_being_extended(
     session: Session, connect: Callable[..., Session]
 ) -> None:

@@ -49,6 +49,9 @@ VERBS: dict[str, Callable[[Session, list[Lease]], object]] = {
     "dequeue": lambda session, leases: dequeue(session, 4),
     "pop": lambda session, leases: session.execute("SELECT * FROM pgqueue_pop('default', 4)"),
     "peek": lambda session, leases: session.execute("SELECT * FROM pgqueue_peek('default')"),
+    "explain": lambda session, leases: session.execute(
+        "SELECT * FROM pgqueue_explain_channel('a') UNION ALL SELECT * FROM pgqueue_explain_message(%s)", [leases[0].id]
+    ),
     "heartbeat": lambda session, leases: settle(session, leases, "heartbeat"),
     "complete": lambda session, leases: settle(session, leases),
     "defer": lambda session, leases: settle(session, leases, "defer"),

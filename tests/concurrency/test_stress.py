@@ -210,6 +210,7 @@ def test_nothing_is_left_behind(
     dead = column(session, "SELECT id FROM pgqueue_dead_letter")
     assert sorted(archived + dead) == sorted(storm.committed)
     assert one(session, "SELECT count(*) FROM pgqueue_channel_size WHERE live <> 0") == 0
+    assert column(session, "SELECT channel_id FROM pgqueue_lane GROUP BY channel_id HAVING count(*) > 1") == []
 
 
 @pytest.mark.parametrize("seed", seeds(2))

@@ -252,3 +252,16 @@ def test_news_that_could_wait_are_not_overtaken(session: Session, business: Sess
     later = enqueue(session, "a")
 
     assert [lease.id for _ in range(2) for lease in dequeue(session, 1)] == [left, later]
+
+
+def test_a_dequeue_beside_a_tick_is_not_told_that_there_is_nothing(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    """The tick makes a lane of the news between two statements of the dequeue."""
+    make_channel(session, "default")
+    ticker, taker = connect(autocommit=True), connect(autocommit=True)
+    for _ in range(150):
+        fill(session, "default", 1)
+        _, leases = together(lambda: tick(ticker), lambda: dequeue(taker, 5))
+        assert leases
+        settle(taker, leases)

@@ -46,6 +46,11 @@ def blocks(path: Path) -> list[Block]:
     return found
 
 
+def is_followed(path: Path) -> bool:
+    """Whether the page is followed from an empty folder: then its blocks are no snippets that run by themselves."""
+    return any(block.option("file") or block.option("append") for block in blocks(path))
+
+
 def prose(path: Path) -> str:
     """The page without its fenced blocks."""
     return FENCE.sub("", path.read_text())

@@ -1,7 +1,9 @@
-"""The tutorials and the README's example, followed from an empty folder on an empty database."""
+"""The tutorials, the README's example and some guides, followed from an empty folder on an empty database."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -9,10 +11,22 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.docs.markdown import REPOSITORY, blocks
+from tests.docs.markdown import DOCS, REPOSITORY, blocks, is_followed, name, section
 from tests.docs.newcomer import Newcomer
 
+# Many processes, one after the other: on a busy machine they take minutes.
+pytestmark = pytest.mark.timeout(400)
+
 DATABASE = "pgqueue_newcomer"
+LOOK = """
+from django.contrib.auth.models import User
+from django.test import Client
+client = Client(headers={"host": "localhost"})
+client.force_login(User.objects.create_superuser("ada"))
+for page in ("", "pgqueue/deadletter/", "pgqueue/channel/"):
+    print(client.get(f"/admin/{page}").content.decode())
+"""
+GUIDES = sorted(page for page in (DOCS / "how-to").rglob("*.md") if is_followed(page))
 
 
 @pytest.fixture
@@ -31,6 +45,13 @@ def test_the_tutorial_can_be_followed_from_an_empty_folder(newcomer: Newcomer) -
     page = "docs/tutorials/first-queue.md"
     newcomer.follow(blocks(REPOSITORY / page), page)
 
+    # Its section on the admin is for a browser: what it calls by name must be there.
+    shown = newcomer.run([sys.executable, "manage.py", "shell", "-v0", "-c", LOOK], page)
+    told = re.findall(r"\*\*(.+?)\*\*", section((REPOSITORY / page).read_text(), "In the admin"), re.DOTALL)
+    assert len(told) >= 6
+    for words in told:
+        assert " ".join(words.split()) in shown
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -41,12 +62,29 @@ def test_the_tutorial_of_the_pipeline_ends_with_a_report(newcomer: Newcomer) -> 
     assert "<svg" in (newcomer.folder / "report.html").read_text()
 
 
-def test_the_example_of_the_readme_works_in_a_new_project(newcomer: Newcomer) -> None:
+@pytest.fixture
+def owner(newcomer: Newcomer) -> Newcomer:
+    """Somebody who has a project already, with an app, on that database."""
     for command in ("django-admin startproject mysite .", "python manage.py startapp shop"):
         newcomer.run(command.split(), command)
     with open(newcomer.folder / "mysite" / "settings.py", "a") as settings:
         settings.write("from django_pgqueue.embedded import databases\nDATABASES = databases(BASE_DIR)\n")
-    page = "README.md"
+    return newcomer
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name)
+def test_a_guide_can_be_followed_in_a_new_project(owner: Newcomer, page: Path) -> None:
+    owner.follow(blocks(page), name(page))
+
+
+def test_the_landing_page_shows_the_example_of_the_readme() -> None:
+    shown = [block.text for block in blocks(DOCS / "index.md") if block.language == "python"]
+
+    assert shown == [block.text for block in blocks(REPOSITORY / "README.md") if block.option("file")]
+
+
+def test_the_example_of_the_readme_works_in_a_new_project(owner: Newcomer) -> None:
+    newcomer, page = owner, "README.md"
     newcomer.follow(blocks(REPOSITORY / page), page)
     for command in ("makemigrations shop", "migrate"):
         newcomer.run(["python", "manage.py", *command.split()], command)

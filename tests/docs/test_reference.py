@@ -9,6 +9,7 @@ from argparse import Action, ArgumentParser
 from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import isfunction
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command, load_command_class
 from django.db import connection
+from django.dispatch import Signal
 
 import django_pgqueue
-from django_pgqueue import exceptions, outcomes
+from django_pgqueue import exceptions, outcomes, signals, testing
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from tests.docs.markdown import DOCS, PAGES, REPOSITORY, anchors, blocks, links, name, page, prose, section
@@ -29,7 +31,7 @@ COMMANDS = sorted(path.stem for path in (PACKAGE / "management" / "commands").gl
 TABLES = [
     "queue", "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor",
     "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake", "queue_metric",
-    "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim",
+    "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
 ]  # fmt: skip
 # A page that says which test checks what it says, as `tests/lifecycle/test_enqueue.py::test_a_rollback_leaves_nothing`.
 IMPORT = re.compile(r"^(?:>>> )?from (django_pgqueue[\w.]*) import ([\w, ]+)$", re.MULTILINE)
@@ -129,11 +131,21 @@ def test_every_event_of_the_log_is_there() -> None:
 
 
 def test_every_check_is_there() -> None:
-    sources = "".join(path.read_text() for path in (PACKAGE / "checks").glob("*.py"))
+    sources = "".join(
+        path.read_text() for path in [*(PACKAGE / "checks").glob("*.py"), PACKAGE / "tasks" / "checks.py"]
+    )
     ids = set(re.findall(r'"(pgqueue\.[EW]\d+)"', sources))
 
     assert ids
     assert ids == set(re.findall(r"^\| `(pgqueue\.[EW]\d+)`", page("docs/reference/checks.md"), re.MULTILINE))
+
+
+def test_every_finding_is_there() -> None:
+    sources = "".join(path.read_text() for path in (PACKAGE / "doctor").glob("*.py"))
+    codes = set(re.findall(r'Finding\(\s*"(\w+)"', sources)) | {"table_bloat", "index_bloat"}
+    told = section(page("docs/reference/doctor.md"), "Findings")
+
+    assert codes == set(re.findall(r"`([a-z_]+)`(?=[^|]*\| \w+ \| (?:note|warning|critical))", told))
 
 
 def test_every_error_is_there_with_its_sqlstate() -> None:
@@ -151,10 +163,10 @@ def test_every_error_is_there_with_its_sqlstate() -> None:
             assert f"`{error.__name__}`" in page("docs/reference/errors.md")
 
 
-def stubs() -> dict[str, ast.FunctionDef]:
+def stubs(path: str = "python-api.md") -> dict[str, ast.FunctionDef]:
     """The signatures of the Python API as its page tells them."""
     found = {}
-    for block in blocks(DOCS / "reference" / "python-api.md"):
+    for block in blocks(DOCS / "reference" / path):
         if block.language == "pyi":
             for node in ast.parse(block.text).body:
                 if isinstance(node, ast.FunctionDef):
@@ -197,6 +209,21 @@ def test_every_public_name_has_a_heading() -> None:
     assert headings == set(django_pgqueue.__all__)
 
 
+def test_every_helper_for_tests_is_there_with_its_signature() -> None:
+    told = stubs("testing.md")
+    headings = set(re.findall(r"^### (\w+)$", page("docs/reference/testing.md"), re.MULTILINE))
+
+    assert headings == set(testing.__all__)
+    for helper in told:
+        given = [(*rest, "..." if default == "Ellipsis" else default) for *rest, default in parameters(helper)]
+        assert told_parameters(told[helper]) == given, helper
+    assert {helper for helper in headings if isfunction(getattr(testing, helper))} <= set(told)
+
+
+def parameters(helper: str) -> list[tuple[str, bool, str | None]]:
+    return real_parameters(getattr(testing, helper))
+
+
 @pytest.mark.parametrize("value", ["Delivery", "Enqueued"])
 def test_a_value_is_there_with_its_fields(value: str) -> None:
     told = section(page("docs/reference/python-api.md"), value)
@@ -209,6 +236,19 @@ def test_every_outcome_is_public() -> None:
     kinds = {kind.__name__ for kind in outcomes.Outcome.__subclasses__()}
 
     assert kinds <= set(django_pgqueue.__all__)
+
+
+def test_every_signal_is_there() -> None:
+    sent = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+
+    assert sent == set(re.findall(r"^\| `(message_\w+)` \|", page("docs/reference/signals.md"), re.MULTILINE))
+
+
+def test_every_word_of_the_glossary_is_in_its_place() -> None:
+    words = re.findall(r"^- \*\*(.+?)\*\*: ", page("docs/reference/glossary.md"), re.MULTILINE)
+
+    assert words == sorted(words, key=str.lower)
+    assert len(words) == page("docs/reference/glossary.md").count("\n- ")
 
 
 @pytest.mark.django_db

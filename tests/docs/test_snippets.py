@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import override_settings
 
 from django_pgqueue import channel_set, handlers, schedules
-from tests.docs.markdown import DOCS, Block, blocks, name
+from tests.docs.markdown import DOCS, Block, blocks, is_followed, name
 
 # Blocks for Spark are run by tests/spark/test_datasource_docs.py.
 NOT_RUN = ("no-run", "signature", "spark")
-PAGES = sorted(page for part in ("how-to", "reference", "explanation") for page in (DOCS / part).rglob("*.md"))
+PAGES = sorted(
+    page
+    for part in ("how-to", "reference", "explanation")
+    for page in (DOCS / part).rglob("*.md")
+    if not is_followed(page)  # by test_followed.py
+)
 
 
 def runs(block: Block) -> bool:
@@ -23,10 +29,11 @@ def runs(block: Block) -> bool:
 
 @pytest.fixture(autouse=True)
 def _as_the_pages_expect(db: None) -> Iterator[None]:
-    """The default channel; handlers and schedules that a page registers are forgotten."""
+    """The default channel, a backend for tasks; handlers and schedules that a page registers are forgotten."""
     channel_set("default")
     before, declared = dict(handlers._registry), list(schedules._declared)
-    yield
+    with override_settings(TASKS={"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend"}}):
+        yield
     schedules._declared[:] = declared
     handlers._registry.clear()
     handlers._registry.update(before)

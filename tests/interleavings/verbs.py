@@ -45,6 +45,17 @@ VERBS = (
     Verb("dead_letter", f"SELECT pgqueue_dead_letter({PAIR}, ARRAY['refused'])"),
     Verb("cancel", "SELECT id FROM pgqueue_cancel(ARRAY[%(id)s::bigint, 0])"),
     Verb("purge", "SELECT pgqueue_purge(%(channel)s)", READY, True),
+    Verb(
+        "reschedule",
+        "SELECT r.id FROM pgqueue_reschedule(ARRAY[%(id)s::bigint], '2100-01-01') AS r WHERE r.outcome = 'rescheduled'",
+        READY,
+    ),
+    Verb(
+        "lease_release",
+        "SELECT r.id FROM pgqueue_lease_release(ARRAY[%(id)s::bigint]) AS r WHERE r.outcome = 'released'",
+    ),
+    Verb("discard", "SELECT r.id FROM pgqueue_discard(ARRAY[%(id)s::bigint]) AS r WHERE r.outcome = 'discarded'"),
+    Verb("edit", "SELECT e FROM pgqueue_edit(%(id)s::bigint, '7') AS e WHERE e = 'edited'", READY),
     Verb("redrive", "SELECT old_id FROM pgqueue_redrive(ARRAY[%(id)s::bigint])", DEAD),
     Verb("sweep", "SELECT retried + poisoned + cancelled FROM pgqueue_sweep()", LEASED, True),
     Verb("tick", "SELECT pgqueue_tick()", READY, True),

@@ -25,7 +25,8 @@ MOMENTS = {
     "pgqueue_arrival": ("floor_at",),
     "pgqueue_floor": ("parked_from", "ticked_at"),
     "pgqueue_waiter": ("wait_until",),
-    "pgqueue_channel": ("released_at",),
+    "pgqueue_channel": ("released_at", "paused_until"),
+    "pgqueue_queue": ("paused_until",),
     "pgqueue_dead_letter": ("dead_at",),
 }
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from django_pgqueue import (
     channel_pause,
@@ -19,7 +20,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
-from tests.lifecycle.conftest import live, places, refused, sql
+from tests.lifecycle.conftest import live, pass_time, places, refused, sql
 
 pytestmark = pytest.mark.django_db
 
@@ -169,3 +170,18 @@ def test_it_is_a_function_of_the_database_too():
         "SELECT old_id FROM pgqueue_redrive(ARRAY(SELECT id FROM pgqueue_dead_letter WHERE reason = 'refused'))"
     )
     assert sorted(found) == [(old,) for old in ids]
+
+
+def test_each_dead_letter_may_have_a_time_of_its_own():
+    letters = buried(3)
+    at = timezone.now() + timedelta(hours=1)
+    lives = redrive(letters, times=[None, at, timezone.now() - timedelta(hours=1)])
+    assert live(lives[letters[1]], "status", "dequeue_at") == (Message.Status.SCHEDULED, at)
+    assert {delivery.id for delivery in dequeue(limit=5)} == {lives[letters[0]], lives[letters[2]]}
+    pass_time(hours=2)
+    assert [delivery.id for delivery in dequeue(limit=5)] == [lives[letters[1]]]
+
+
+def test_times_that_do_not_pair_up_are_refused():
+    with refused(InvalidMessage, "2 times for 1 dead letters"):
+        redrive(buried(), times=[None, None])

@@ -33,7 +33,7 @@ def leased(count: int = 1, **fields):
 def test_an_expired_lease_goes_through_the_retry_policy():
     [delivery] = leased(backoff=timedelta(minutes=1))
     expire(delivery)
-    assert sweep() == SweepCounts(retried=1, poisoned=0, cancelled=0, promoted=0, not_picked_up=0)
+    assert sweep() == SweepCounts(retried=1, poisoned=0, cancelled=0, promoted=0, not_picked_up=0, resumed=0)
     assert live(delivery.id, "status", "lease_token", "worker") == (Message.Status.SCHEDULED, None, None)
     pass_time(minutes=1)
     [again] = dequeue()

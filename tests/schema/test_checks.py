@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,8 @@ def test_a_check_of_other_apps_does_not_ask_about_the_queue() -> None:
         ({"LAKE": 5}, "pgqueue.E003", "a path or None"),
         ({"LAKE": ""}, "pgqueue.E003", "a path or None"),
         ({"KEEP_UNTIL_EXPORTED": "yes"}, "pgqueue.E003", "True or False"),
+        ({"TRACE_URL": "https://jaeger.example.org/"}, "pgqueue.E003", "{trace_id}"),
+        ({"TRACE_URL": "javascript:alert('{trace_id}')"}, "pgqueue.E003", "web address"),
         ({"SLA": {"mails": 30}}, "pgqueue.E003", "timedeltas"),
         ({"SLA": {"": timedelta(seconds=1)}}, "pgqueue.E003", "timedeltas"),
         ({"DATABASE": "nowhere"}, "pgqueue.E004", "no such alias"),
@@ -230,6 +233,18 @@ class Elsewhere:
 def test_routers_that_send_messages_elsewhere() -> None:
     with override_settings(DJANGO_PGQUEUE={"DATABASE": "default"}, DATABASE_ROUTERS=[Elsewhere()]):
         assert list(ours()) == ["pgqueue.W001"]
+
+
+class OnlyTheQueue:
+    """All other models are on another database."""
+
+    def db_for_write(self, model: type, **hints: Any) -> str:
+        return "default" if model._meta.app_label == "pgqueue" else "elsewhere"
+
+
+def test_a_queue_that_is_apart_from_all_rows() -> None:
+    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue()]):
+        assert list(ours()) == ["pgqueue.W004"]
 
 
 # The server
@@ -429,12 +444,36 @@ def test_a_default_partition_takes_every_day() -> None:
 
 
 @pytest.mark.django_db
-def test_unlogged_tables() -> None:
-    sql("ALTER TABLE pgqueue_message SET UNLOGGED")
-    sql("ALTER TABLE pgqueue_dead_letter SET UNLOGGED")
+def test_live_messages_that_somebody_chose_to_lose_in_a_crash() -> None:
+    call_command("queuedurability", "--unlogged", "--yes", stdout=StringIO(), skip_checks=True)
+    assert list(of_database()) == ["pgqueue.W016"]
+    call_command("queuedurability", "--logged", "--yes", stdout=StringIO(), skip_checks=True)
+    assert of_database() == {}
+
+
+@pytest.mark.parametrize("table", ["pgqueue_dead_letter", "pgqueue_floor", "pgqueue_arrival", "pgqueue_lane_seq"])
+@pytest.mark.django_db
+def test_what_nobody_may_choose_to_lose(table: str) -> None:
+    sql(f"ALTER TABLE {table} SET UNLOGGED")
     found = of_database()
-    assert list(found) == ["pgqueue.W016"]
-    assert "pgqueue_dead_letter, pgqueue_message" in found["pgqueue.W016"].msg
+    assert list(found) == ["pgqueue.W019"]
+    assert f"to be: {table}. " in found["pgqueue.W019"].msg
+
+
+@pytest.mark.django_db
+def test_ids_that_a_crash_would_give_twice() -> None:
+    sql("ALTER TABLE pgqueue_message SET UNLOGGED")
+    found = of_database()
+    assert list(found) == ["pgqueue.W016", "pgqueue.W019"]
+    assert "to be: pgqueue_message_id_seq. " in found["pgqueue.W019"].msg
+    assert "queuedurability --unlogged --yes" in found["pgqueue.W019"].hint
+
+
+@pytest.mark.django_db
+def test_stages_of_bulk_enqueues_are_as_they_shall_be() -> None:
+    """They are unlogged and without autovacuum, and gone a moment later."""
+    sql("SELECT pgqueue_ingest_open('job')")
+    assert of_database() == {}
 
 
 @pytest.mark.django_db
@@ -466,6 +505,8 @@ def test_the_database_of_a_newer_release_is_not_called_changed() -> None:
 
 
 def test_the_documentation_lists_every_check() -> None:
-    source = "".join(path.read_text() for path in sorted((REPOSITORY / "django_pgqueue" / "checks").glob("*.py")))
+    package = REPOSITORY / "django_pgqueue"
+    paths = [*(package / "checks").glob("*.py"), package / "tasks" / "checks.py"]
+    source = "".join(path.read_text() for path in paths)
     documented = (REPOSITORY / "docs" / "reference" / "checks.md").read_text()
     assert set(re.findall(r"pgqueue\.[EW]\d{3}", source)) == set(re.findall(r"pgqueue\.[EW]\d{3}", documented))

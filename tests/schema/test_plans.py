@@ -169,6 +169,18 @@ OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any
         lambda s: None,
         lambda s, _: s.execute("SELECT * FROM pgqueue_peek('default', 'channel0000')"),
     ),
+    "explain a channel": (
+        lambda s: tick(s),
+        lambda s, _: s.execute("SELECT * FROM pgqueue_explain_channel('channel0001')"),
+    ),
+    "explain a message": (
+        lambda s: enqueue(s, "channel0001"),
+        lambda s, message: s.execute("SELECT * FROM pgqueue_explain_message(%s)", [message]),
+    ),
+    "explain a settled message": (
+        lambda s: settle(s, held(s)),
+        lambda s, ids: s.execute("SELECT * FROM pgqueue_explain_message(%s)", [ids[0]]),
+    ),
     "redrive": (
         lambda s: settle(s, leases := held(s), "dead_letter", ["refused"] * len(leases)),
         lambda s, ids: s.execute("SELECT * FROM pgqueue_redrive(%s)", [ids]),
@@ -297,3 +309,23 @@ def test_plans_hold_when_the_statistics_are_of_another_time(
     )
     queue.execute("DELETE FROM pg_statistic WHERE starelid = 'pgqueue_message'::regclass")
     check_scans(plans_of(queue, record_plans, verb))
+
+
+@large
+def test_news_of_limited_channels_read_their_lanes_only(queue: Session, record_plans: RecordPlans) -> None:
+    """What completing tells the line, and what the next dequeue makes of it."""
+    tick(queue, 4)
+    leases = held(queue, 60)
+    plans = record_plans(queue)
+    settle(queue, leases)
+    left = [plan for plan in plans if "INSERT INTO pgqueue_arrival" in plan["Query Text"]]
+    plans.clear()
+    dequeue(queue, 50)
+    folded = [
+        plan for plan in plans if "pgqueue_arrival" in plan["Query Text"] and "pgqueue_lane" in plan["Query Text"]
+    ]
+
+    for found in (left, folded):
+        assert found
+        lanes = [n for plan in found for n in nodes(plan["Plan"]) if n.get("Relation Name") == "pgqueue_lane"]
+        assert 0 < sum(node["Actual Rows"] * node["Actual Loops"] for node in lanes) <= 2 * len(leases)

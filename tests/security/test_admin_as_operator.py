@@ -14,7 +14,7 @@ from django_pgqueue import NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import Channel, DeadLetter, Lake, Message, Queue, Schedule
 from tests.admin.conftest import MODELS, _default_channel, act, address  # noqa: F401  (a fixture)
 from tests.admin.test_channels import LIMITS
-from tests.admin.test_permissions import one_of_each  # noqa: F401  (a fixture)
+from tests.admin.test_permissions import CONFIRMED, SUBJECTS, one_of_each  # noqa: F401  (a fixture)
 from tests.admin.test_schedules import FORM, _handler  # noqa: F401  (a fixture)
 
 # Of Django's own tables, what its admin writes.
@@ -61,14 +61,16 @@ def test_an_operator_does_every_action(client: Client, one_of_each: dict[str, in
     become("operator")
     for model, action in (
         ("channel", "pause"), ("channel", "resume"), ("queue", "pause"), ("queue", "resume"), ("worker", "pause"),
-        ("worker", "resume"), ("schedule", "run_now"), ("schedule", "disable"), ("message", "cancel"),
-        ("deadletter", "redrive"), ("channel", "purge"), ("channel", "release"),
+        ("worker", "resume"), ("schedule", "run_now"), ("schedule", "disable"), ("message", "retry_now"),
+        ("message", "reschedule"), ("message", "edit"), ("message", "release_leases"), ("message", "discard"),
+        ("message", "cancel"), ("deadletter", "edit"), ("deadletter", "redrive"), ("channel", "purge"),
+        ("channel", "release"),
     ):  # fmt: skip
-        response = act(client, model, action, one_of_each[model], confirmed="yes", reason="why")
+        response = act(client, model, action, one_of_each[SUBJECTS.get((model, action), model)], **CONFIRMED)
         assert response.status_code == 302, (model, action)
     assert Channel.objects.get(name="default").released_at
     assert not Schedule.objects.get().enabled
-    assert DeadLetter.objects.get().redriven_to
+    assert DeadLetter.objects.get(reason="refused").redriven_to
     assert not Message.objects.exists()
 
 

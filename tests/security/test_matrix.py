@@ -33,8 +33,16 @@ VERBS = """
     sweep               .        x       x         .       .
     prune               .        x       x         .       .
     schedule_prune      .        x       x         .       .
+    measure             .        x       x         .       .
     peek                .        .       x         x       x
     metrics             .        .       x         x       x
+    explain_channel     .        .       x         x       x
+    explain_message     .        .       x         x       x
+    health              .        .       x         x       x
+    waiting             .        .       x         x       x
+    misplaced           .        .       x         x       x
+    histogram_percentile .       .       x         x       x
+    mend                .        .       x         .       .
     channel_set         .        .       x         .       .
     channel_pause       .        .       x         .       .
     channel_resume      .        .       x         .       .
@@ -44,6 +52,11 @@ VERBS = """
     cancel              .        .       x         .       .
     purge               .        .       x         .       .
     redrive             .        .       x         .       x
+    reschedule          .        .       x         .       .
+    lease_release       .        .       x         .       .
+    discard             .        .       x         .       .
+    discard_dead        .        .       x         .       .
+    edit                .        .       x         .       .
     schedule_run        .        .       x         .       .
     lake_exported       .        .       .         .       x
     ingest_open         .        .       .         .       x
@@ -79,12 +92,15 @@ TABLES = """
     ingest_stage        .          .       S         S       S
     stream              .          .       S         S       S
     stream_claim        .          .       S         S       S
+    activity            .          .       S         S       S
+    backlog             .          .       S         S       S
+    measurement         .          .       S         S       S
 """
 # Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
 GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "
 GIVEN += "backoff_longest dedupe_key"
 LIMITS = "name max_concurrency max_size full_policy release_interval release_burst weight context paused_at "
-LIMITS += "pause_reason released_at"
+LIMITS += "pause_reason paused_until released_at"
 PLAN = "name handler queue channel payload headers priority cron every time_zone enabled missed missed_limit grace "
 PLAN += "overlap"
 COLUMNS = {
@@ -92,7 +108,7 @@ COLUMNS = {
     ("i", "message"): GIVEN,
     ("s", "channel"): "id queue name",
     ("u", "channel"): LIMITS,
-    ("u", "queue"): "paused_at pause_reason events",
+    ("u", "queue"): "paused_at pause_reason paused_until events",
     ("u", "worker"): "paused_at pause_reason",
     ("u", "schedule"): PLAN,
 }

@@ -27,7 +27,11 @@ HARMLESS = {("re", "compile"), ("json", "loads"), ("json", "load"), ("home", "lo
 HARMLESS |= {("trigger", "compile"), ("reader.options(**options)", "load")}
 IMPORTERS = {
     ("__init__.py", "import_module"),  # the names of this package
-    ("handlers.py", "import_module"),  # handlers.py of installed apps
+    ("handlers.py", "load"),  # handlers.py of installed apps, by import_module
+    ("management/commands/celeryplan.py", "import_string"),  # who runs the command names the app of Celery
+    ("testing/__init__.py", "import_module"),  # the names of that package
+    ("apps.py", "import_string"),  # settings: TASKS
+    ("tasks/discovery.py", "import_module"),  # tasks.py of installed apps; settings: TASKS
     ("checks/configuration.py", "import_string"),  # settings
     ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES
     ("lifecycle/enqueue_context.py", "import_string"),  # settings: ENQUEUE_CONTEXT

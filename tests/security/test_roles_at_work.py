@@ -178,6 +178,7 @@ def test_a_reader_sees_all_and_changes_nothing(empty: Session, login: Login) -> 
     assert one(reader, "SELECT lease_token FROM pgqueue_message") == token
     assert one(reader, "SELECT leased FROM pgqueue_metrics()") == 1
     reader.execute("SELECT * FROM pgqueue_peek()")
+    assert one(reader, "SELECT code FROM pgqueue_explain_message(%s)", message) == "leased"
     with pytest.raises(REFUSED):
         reader.execute("SELECT pgqueue_complete(ARRAY[%s::bigint], ARRAY[%s::uuid])", [message, token])
 

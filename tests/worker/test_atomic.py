@@ -142,7 +142,7 @@ def test_deadlocked_handlers_are_retried(start: Callable[..., Any]) -> None:
         worker.stop()
         worker.join()
         assert worker.ledger.totals()["retried"] == 1
-        failed = ArchivedMessage.objects.exclude(errors=None).get()
+        failed = ArchivedMessage.objects.exclude(errors__isnull=True).get()
         assert "deadlock detected" in failed.errors[0]["message"]
     finally:
         sql("DROP TABLE scripted_row")

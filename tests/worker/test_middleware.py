@@ -316,3 +316,18 @@ def test_both_ways_keep_the_name_of_the_handler() -> None:
 
     assert surround(early, [], batch=False).__name__ == "early"
     assert surround_async(late, [], batch=False).__name__ == "late"
+
+
+def test_a_middleware_that_says_so_is_given_the_whole_batch() -> None:
+    given: list[Any] = []
+
+    def all_of_it(deliveries: Any) -> Iterator[None]:
+        given.append(deliveries)
+        yield
+
+    all_of_it.whole = True
+    batch = around(all_of_it, inner, batch=10)(lambda deliveries: None)
+    execute_batch(batch.function, [of(n=1), of(n=2)])
+    single = around(all_of_it)(lambda delivery: None)
+    execute(single.function, of(n=3))
+    assert given == [[of(n=1), of(n=2)], of(n=3)]

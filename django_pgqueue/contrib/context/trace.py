@@ -18,7 +18,7 @@ try:
     from opentelemetry import context as otel
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
-    otel = None
+    otel = None  # type: ignore[assignment]
 
 PARENT, STATE = "traceparent", "tracestate"
 # Later versions may have more parts.

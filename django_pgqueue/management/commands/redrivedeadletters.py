@@ -1,65 +1,50 @@
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
-from django.db.models import Count
+from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.redrive import redrive
-from django_pgqueue.models import DeadLetter
+from django_pgqueue.management.acting import clock, known_database, payload, rate, refusals
+from django_pgqueue.management.dead_letters import DeadLettersCommand, parts
+from django_pgqueue.outcomes import KEEP
 from django_pgqueue.redaction import printable
 
-FILTERS = ("reason", "handler", "queue", "channel")
 # A transaction each: short locks, and what is done stays done.
 BATCH = 500
 
 
-def at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ArgumentTypeError(f"{text} is not at least 1")
-    return number
-
-
-class Command(BaseCommand):
+class Command(DeadLettersCommand):
     help = "Enqueues dead letters again that were not redriven yet, oldest first, with all attempts."
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        for name in FILTERS:
-            parser.add_argument(f"--{name}", help=f"only those with this {name}")
-        parser.add_argument("--limit", type=at_least_one, help="at most so many (default: all)")
-        parser.add_argument("--dry-run", action="store_true", help="only say how many there are")
-        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+    def add_own(self, parser: CommandParser) -> None:
+        super().add_own(parser)
+        parser.add_argument("--rate", type=rate, metavar="N", help="so many a second are due (default: all at once)")
+        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="another one, for one id")
 
-    def handle(self, *, database: str | None, limit: int | None, dry_run: bool, **given: Any) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
-        wanted = {name: given[name] for name in FILTERS if given[name] is not None}
-        found = DeadLetter.objects.using(using).filter(redriven_at=None, **wanted)
+    def handle(self, *, database: str | None, limit: int | None, dry_run: bool, form: str, **given: Any) -> None:
+        using = known_database(database)
+        if given["payload"] is not KEEP and len(given["ids"]) != 1:
+            raise CommandError("--payload is for one id.")
+        found = self.chosen(given, using)
         if dry_run:
-            self._describe(found, limit)
+            self.describe(found, limit, form, "redriven")
             return
-        count, last = 0, 0
-        while limit is None or count < limit:
-            size = BATCH if limit is None else min(BATCH, limit - count)
-            # By id from the last one on: a dead letter that cannot be redriven does not come up again and again.
-            ids = list(found.filter(id__gt=last).order_by("id").values_list("id", flat=True)[:size])
-            if not ids:
-                break
-            last = ids[-1]
-            try:
-                count += len(redrive(ids, using=using))
-            except PgQueueError as error:
-                raise CommandError(f"{printable(str(error))}\n{count} redriven before that.") from error
-        self.stdout.write(f"{count} redriven")
+        count = 0
+        with refusals(using):
+            begun_at = clock(using)
+            for ids in parts(found, limit, BATCH):
+                times = paced(begun_at, given["rate"], count, len(ids))
+                try:
+                    count += len(redrive(ids, payload=given["payload"], times=times, using=using))
+                except PgQueueError as error:
+                    raise CommandError(f"{printable(str(error))}\n{count} redriven before that.") from error
+        self.answer(form, f"{count} redriven", {"dry_run": False, "redriven": count})
 
-    def _describe(self, found: Any, limit: int | None) -> None:
-        for row in found.values("reason", "handler").annotate(count=Count("id")).order_by("reason", "handler"):
-            self.stdout.write(f"{row['count']:>8}  {printable(row['reason'])}  {printable(row['handler'])}")
-        count = found.count()
-        self.stdout.write(f"{count if limit is None else min(count, limit)} would be redriven")
+
+def paced(begun_at: datetime, per_second: float | None, before: int, count: int) -> list[datetime] | None:
+    if per_second is None:
+        return None
+    return [begun_at + timedelta(seconds=(before + n) / per_second) for n in range(count)]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -7,7 +8,7 @@ from django.db import Error, connections
 
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.maintenance import sweeper
+from django_pgqueue.maintenance import measurer, sweeper
 from django_pgqueue.maintenance.pruner import Pruner
 
 # cron.schedule replaces a job of the same name.
@@ -16,13 +17,15 @@ CRON = """\
 SELECT cron.schedule_in_database('pgqueue_sweep', '5 seconds', $$SELECT pgqueue_sweep()$$, {database});
 SELECT cron.schedule_in_database('pgqueue_prune', '*/5 * * * *',
     $$SELECT pgqueue_prune({archive}, {dead_letter}, {ahead}, {keep})$$, {database});
+SELECT cron.schedule_in_database('pgqueue_measure', '15 seconds', $$SELECT pgqueue_measure()$$, {database});
 """
 
 
 class Command(BaseCommand):
     help = (
         "Gives back what dead workers held, promotes scheduled messages that are due, makes the archive's partitions, "
-        "and drops what retention does not keep: once. Workers do it by themselves; this is for cron."
+        "drops what retention does not keep, and measures for the dashboard: once. Workers do it by themselves; this "
+        "is for cron."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -39,15 +42,20 @@ class Command(BaseCommand):
             self.stdout.write(cron(using))
             return
         try:
-            for name, counts in {"sweep": sweeper.run_once(using), "prune": Pruner().run_once(using)}.items():
-                text = ", ".join(f"{getattr(counts, field)} {field.replace('_', ' ')}" for field in counts.__slots__)
+            steps = (
+                ("sweep", sweeper.run_once(using)),
+                ("prune", Pruner().run_once(using)),
+                ("measure", measurer.run_once(using)),
+            )
+            for name, counts in steps:
+                text = ", ".join(f"{count} {field.replace('_', ' ')}" for field, count in asdict(counts).items())
                 self.stdout.write(f"{name}: {text}")
         except Error as error:
             raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
 
 
 def cron(using: str) -> str:
-    """The statements that make pg_cron sweep and prune by today's settings."""
+    """The statements that make pg_cron sweep, prune and measure by today's settings."""
     return CRON.format(
         database=literal(connections[using].settings_dict["NAME"]),
         archive=interval(settings.ARCHIVE_RETENTION),

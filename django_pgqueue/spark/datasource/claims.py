@@ -52,6 +52,7 @@ class Claims:
 
     def extend(self) -> int:
         """Extends all leases; returns how many. Raises PipelineError."""
+        held: int
         held, lost = self._call(
             "SELECT held, lost FROM pgqueue_stream_extend(%s, %s, make_interval(secs => %s))",
             [self.options.stream, self.owner, self.options.lease],
@@ -72,6 +73,7 @@ class Claims:
 
     def waiting(self) -> int:
         """Messages that could be delivered now."""
+        count: int
         (count,) = self._call(
             "SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id"
             " WHERE c.queue = %s AND (%s::text IS NULL OR c.name = %s)"

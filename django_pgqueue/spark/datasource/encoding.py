@@ -114,7 +114,8 @@ class Encoder:
             values.append(escaped(encoded))
         lines = pc.binary_join_element_wise(*values, "\t", null_handling="replace", null_replacement="\\N")
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")
-        return joined[0].as_buffer().to_pybytes() + b"\n"
+        copied: bytes = joined[0].as_buffer().to_pybytes()
+        return copied + b"\n"
 
 
 def checked(field: spark.StructField) -> str:

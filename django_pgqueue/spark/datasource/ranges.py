@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from django_pgqueue.spark.export.archive import find_partitions
+from django_pgqueue.spark.fetch import only
 
 from .tables import Table
 
@@ -45,14 +46,15 @@ def by_id(connection: psycopg.Connection[Any], table: Table) -> Iterator[Range]:
     """Ranges of ids with equally many rows. A row that is updated meanwhile keeps its id, so it is not read twice."""
     last = 0
     while True:
-        row = connection.execute(
+        rows = connection.execute(
             f"SELECT max(n.id) FROM (SELECT t.id FROM {table.name} AS t WHERE t.id > %s ORDER BY t.id LIMIT %s) AS n",  # noqa: S608
             [last, ROWS],
-        ).fetchone()
-        if row[0] is None:
+        )
+        [upto] = only(rows)
+        if upto is None:
             return
-        yield Range(f"id > {last} AND id <= {row[0]}")
-        last = row[0]
+        yield Range(f"id > {last} AND id <= {upto}")
+        last = upto
 
 
 def dealt(parts: Sequence[Part], hands: int) -> list[list[Part]]:

@@ -62,7 +62,8 @@ class Reader(DataSourceReader):
         ]
         return "".join(f" AND {condition}{literal(value)}" for value, condition in conditions if value is not None)
 
-    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:
+    # Spark hands back what partitions() made.
+    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return read(self.source, partition.statements, self.schema)
 
 

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
 
 from .refused import InTheWay, refusals
@@ -51,10 +52,8 @@ class Job:
         if first is None:
             return None, 0
         with self.source.connect() as connection, self.source.errors(), connection.transaction():
-            row = connection.execute(
-                "SELECT pgqueue_ingest_open(%s, %s, %s)", [self.name, self.batch, json.dumps(encoder.absent)]
-            ).fetchone()
-            (stage,) = row
+            parameters = [self.name, self.batch, json.dumps(encoder.absent)]
+            [stage] = only(connection.execute("SELECT pgqueue_ingest_open(%s, %s, %s)", parameters))
             # A worker whose input is not read to its end cannot be used again.
             if stage is None:
                 return None, sum(0 for _ in filled)
@@ -82,13 +81,14 @@ class Job:
 
     def _ingest(self, stages: Sequence[int], messages: int, create_channels: bool) -> None:
         with self.source.connect() as connection, refusals(self.source):
-            row = connection.execute(
+            rows = connection.execute(
                 "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s)",
                 [self.name, self.batch, list(stages), messages, create_channels],
-            ).fetchone()
-        if row[0] and row[1]:
+            )
+            ingested, dropped = only(rows)
+        if ingested and dropped:
             print(
-                f"pgqueue: {row[1]} of {messages} messages were dropped: their channels are full (job {self.name}).",
+                f"pgqueue: {dropped} of {messages} messages were dropped: their channels are full (job {self.name}).",
                 file=sys.stderr,
             )
 
@@ -128,5 +128,6 @@ class Staged(WriterCommitMessage):
 
 def gathered(messages: Iterable[Staged | None]) -> tuple[list[int], int]:
     """The stages in the order of partitions, and how many messages they hold."""
-    staged = [message for message in messages if message is not None and message.stage is not None]
-    return [message.stage for message in staged], sum(message.rows for message in staged)
+    staged = [(message.stage, message.rows) for message in messages if message is not None]
+    filled = [(stage, rows) for stage, rows in staged if stage is not None]
+    return [stage for stage, _ in filled], sum(rows for _, rows in filled)

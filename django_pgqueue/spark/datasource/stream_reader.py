@@ -89,7 +89,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f" AND EXISTS (SELECT {claim} AND s.message_id = m.id AND s.token = m.lease_token) ORDER BY m.id"
         )
 
-    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:
+    # Spark hands back what partitions() made.
+    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return read(self.options.source, partition.statements, self.schema)
 
     def commit(self, end: dict[str, int]) -> None:

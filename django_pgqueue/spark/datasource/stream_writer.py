@@ -22,6 +22,15 @@ QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
 
 
+def said(name: str) -> str:
+    """What Spark tells the task that runs now."""
+    task = TaskContext.get()
+    value = None if task is None else task.getLocalProperty(name)
+    if value is None:
+        raise PipelineError(f"Spark does not say {name}: this is no task of a stream.")
+    return str(value)
+
+
 class StreamWriter(DataSourceStreamArrowWriter):
     """Spark makes another one for the commit than for the tasks: what they share travels in the messages."""
 
@@ -32,16 +41,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        task = TaskContext.get()
         # The query's id stays with its checkpoint, so it names the same job after a restart.
-        job = Job(self.options.source, task.getLocalProperty(QUERY), int(task.getLocalProperty(BATCH)))
+        job = Job(self.options.source, said(QUERY), int(said(BATCH)))
         return Staged(job.name, *job.stage(iterator, self.encoder))
 
-    def commit(self, messages: list[Staged | None], batchId: int) -> None:
+    # Spark hands back what write() returned.
+    def commit(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]
         for name in {message.name for message in messages if message is not None}:
             job = Job(self.options.source, name, batchId)
             job.ingest(*gathered(messages), create_channels=self.options.create_channels)
 
-    def abort(self, messages: list[Staged | None], batchId: int) -> None:
+    def abort(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]
         for name in {message.name for message in messages if message is not None}:
             Job(self.options.source, name, batchId).clean()

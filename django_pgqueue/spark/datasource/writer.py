@@ -30,8 +30,9 @@ class Writer(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return Staged(self.job.name, *self.job.stage(iterator, self.encoder))
 
-    def commit(self, messages: list[Staged | None]) -> None:
+    # Spark hands back what write() returned.
+    def commit(self, messages: list[Staged | None]) -> None:  # type: ignore[override]
         self.job.ingest(*gathered(messages), create_channels=self.create_channels)
 
-    def abort(self, messages: list[Staged | None]) -> None:
+    def abort(self, messages: list[Staged | None]) -> None:  # type: ignore[override]
         self.job.clean()

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.fetch import only
 
 from .horizon import Horizon
 
@@ -116,9 +117,11 @@ def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
 def has_rows(connection: psycopg.Connection[Any], partition: Partition, condition: str) -> bool:
     """Whether there is one that meets the condition; also when the partition is gone by now: its task tells of that."""
     try:
-        return connection.execute(f"SELECT EXISTS (SELECT FROM {partition.relation} WHERE {condition})").fetchone()[0]  # noqa: S608
+        sql = f"SELECT EXISTS (SELECT FROM {partition.relation} WHERE {condition})"  # noqa: S608
+        is_there: bool = only(connection.execute(sql))[0]
     except psycopg.errors.UndefinedTable:
         return True
+    return is_there
 
 
 def _day(name: str) -> date | None:

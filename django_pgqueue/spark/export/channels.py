@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
+from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Staged
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.source import Source
@@ -20,7 +21,8 @@ DIGEST = "SELECT count(*) || ':' || coalesce(sum(hashtextextended(c::text, 0)), 
 
 def digest(connection: psycopg.Connection[Any]) -> str:
     """Says whether any channel changed. Read before the snapshot: a change in between shows in the next run."""
-    return connection.execute(DIGEST).fetchone()[0]
+    text: str = only(connection.execute(DIGEST))[0]
+    return text
 
 
 def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon) -> Staged:

@@ -7,6 +7,8 @@ from typing import Any
 
 import psycopg
 
+from django_pgqueue.spark.fetch import only
+
 SIZE = """
 SELECT pg_table_size(c.oid) / greatest(c.reltuples, 1)::bigint FROM pg_class AS c
 WHERE c.oid = 'pgqueue_dead_letter'::regclass
@@ -21,7 +23,7 @@ FEWEST, MOST = 100, 50_000  # rows of a range
 
 def find_ranges(connection: psycopg.Connection[Any], xid: int, horizon: int, range_bytes: int) -> Iterator[str]:
     """Conditions for the letters of transactions from ``xid`` up to the horizon."""
-    size = connection.execute(SIZE).fetchone()[0]
+    [size] = only(connection.execute(SIZE))
     rows = min(MOST, max(FEWEST, range_bytes // max(size, 1)))
     # No id is as small: all letters of the first transaction are in.
     last = (xid, -(2**63))

@@ -8,6 +8,8 @@ from typing import Any
 
 import psycopg
 
+from django_pgqueue.spark.fetch import only
+
 # A younger transaction is no reason to speak of it.
 OLD = timedelta(minutes=1)
 
@@ -46,7 +48,7 @@ class Holder:
 
 def read_horizon(connection: psycopg.Connection[Any]) -> Horizon:
     """The present horizon; what is below it is on disk of the server, too."""
-    xid, now, standby = connection.execute(SNAPSHOT).fetchone()
+    xid, now, standby = only(connection.execute(SNAPSHOT))
     # Not the snapshot's xmax: transactions above it may run already.
     return Horizon(xid, None if standby else _barrier(connection), now)
 
@@ -60,10 +62,9 @@ def _barrier(connection: psycopg.Connection[Any]) -> int:
     with connection.transaction():
         connection.execute("SET TRANSACTION READ WRITE")
         connection.execute("SET LOCAL synchronous_commit = on")
-        row = connection.execute(
-            "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(true, 'pgqueue', 'export')"
-        ).fetchone()
-    return row[0]
+        sql = "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(true, 'pgqueue', 'export')"
+        xid: int = only(connection.execute(sql))[0]
+    return xid
 
 
 def find_holder(connection: psycopg.Connection[Any], horizon: Horizon) -> Holder | None:

@@ -92,7 +92,7 @@ def make_plan(
 def first_xid(connection: psycopg.Connection[Any], partition: Partition, closing: Closing, since: int) -> int | None:
     """From which transaction on a partition is to be read; None: it is closed, and did not grow."""
     read_up_to = closing.read_up_to(partition)
-    if read_up_to is None:
+    if read_up_to is None or partition.day is None:
         return since
     return read_up_to if partition.grew(connection, closing.closed[partition.day.isoformat()]) else None
 

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 
@@ -66,7 +67,7 @@ def report(source: Source, lake: Lake, *, new: bool) -> str:
             if new:
                 # Retention would wait for ever for a lake that was here before.
                 connection.execute(FORGET, [path, name])
-            [known] = connection.execute(REPORT, [name, path, exported, json.dumps(state.get("rows", {}))]).fetchone()
+            [known] = only(connection.execute(REPORT, [name, path, exported, json.dumps(state.get("rows", {}))]))
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
         return "The database has no table of lakes, so it does not know of this export: migrate it."
     except psycopg.errors.InsufficientPrivilege:

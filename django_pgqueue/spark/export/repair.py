@@ -9,6 +9,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Lake
 
 from .archive import Partition, find_partitions
@@ -35,16 +36,13 @@ def days_that_differ(connection: psycopg.Connection[Any], lake: Lake) -> list[da
 def rows_in_lake(lake: Lake, table: str, day: date) -> int | None:
     """What the files say that are there; None: one cannot be read."""
     try:
-        return sum(pq.read_metadata(path).num_rows for path in lake.files(table, [day]))
+        rows: int = sum(pq.read_metadata(path).num_rows for path in lake.files(table, [day]))
     except (OSError, pa.ArrowException):
         return None
+    return rows
 
 
 def rows_in_database(connection: psycopg.Connection[Any], partition: Partition, exported: int) -> int:
     """Rows of a partition below a horizon, counted in short statements."""
-    return sum(
-        connection.execute(
-            f"SELECT count(*) FROM {partition.relation} WHERE xid < '{exported}'::xid8 AND {blocks}"  # noqa: S608
-        ).fetchone()[0]
-        for blocks in partition.ranges(COUNT_BYTES)
-    )
+    sql = f"SELECT count(*) FROM {partition.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
+    return sum(only(connection.execute(sql + blocks))[0] for blocks in partition.ranges(COUNT_BYTES))

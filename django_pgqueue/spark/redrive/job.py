@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.progress import Progress, collect
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
@@ -51,7 +52,7 @@ def redrive(
 def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: float | None, dry_run: bool) -> Tally:
     """`redrive` for a frame in which no id is there twice."""
     with source.connect() as connection, source.errors():
-        [began_at] = connection.execute("SELECT clock_timestamp()").fetchone()
+        [began_at] = only(connection.execute("SELECT clock_timestamp()"))
     # Chosen once: a task that is tried again has the same letters, though their rows look different by then.
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd

@@ -15,7 +15,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from django_pgqueue.spark.source import Source
 
@@ -76,7 +76,7 @@ def prepared(letters: DataFrame) -> DataFrame:
     return letters.select(*columns).where("id IS NOT NULL")
 
 
-def _as_json(kind: DataType):
+def _as_json(kind: DataType) -> Column:
     column = functions.col("payload")
     match kind:
         case StringType():

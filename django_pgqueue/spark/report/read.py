@@ -180,4 +180,6 @@ ZERO = pc.ScalarAggregateOptions(min_count=0)
 def sums(rows: pa.Table, keys: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
     """Grouped by the keys: the columns added up. Counts and seconds spent may be added, percentiles may not."""
     grouped = rows.group_by(list(keys)).aggregate([(column, "sum", ZERO) for column in columns])
-    return grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names]).to_pylist()
+    renamed = grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names])
+    added: list[dict[str, Any]] = renamed.to_pylist()
+    return added

@@ -144,7 +144,8 @@ class Simulation:
         heads = [self._line.popleft() for _ in range(min(limit, len(self._line)))]
         weights = sum(lane.limits.weight for lane in heads) if limit > 1 else 1
         left = limit
-        stay, tail = [], []
+        stay: list[Lane] = []
+        tail: list[Lane] = []
         for lane in heads:
             weight = lane.limits.weight
             quota = min(left, max(weight - lane.served, (limit * weight + weights - 1) // weights))

@@ -115,7 +115,8 @@ def one_by_one(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        spark.conf.set(FALLBACK, before)
+        if before is not None:
+            spark.conf.set(FALLBACK, before)
 
 
 def _created(spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched) -> DataFrame:

@@ -11,12 +11,42 @@ DECLARE
     v_held bigint[] := '{}';
     v_places tid[] := '{}';
     v_seen integer;
+    v_known integer;
     v_seq bigint;
     v_channels integer := 0;
     v_news record;
     v_lane pgqueue_lane;
     v_into_line boolean;
 BEGIN
+    IF p_lazy THEN
+        -- Most of the news that can wait change nothing: the lane stands in the line, at or before them. One statement for all of these.
+        WITH looked AS (
+            SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id
+            FROM pgqueue_arrival AS a
+            WHERE a.queue = p_queue AND a.lazy AND a.xid >= p_arrival_xid
+            ORDER BY a.xid
+            LIMIT 1000
+            FOR UPDATE SKIP LOCKED
+        ),
+        known AS (
+            SELECT n.place FROM looked AS n
+            CROSS JOIN LATERAL (
+                SELECT l.parked_until, l.floor_rank, l.floor_at, l.floor_id FROM pgqueue_lane AS l
+                WHERE l.channel_id = n.channel_id AND l.seq >= p_lane_seq
+                ORDER BY l.seq DESC LIMIT 1
+                FOR UPDATE SKIP LOCKED
+            ) AS l
+            WHERE l.parked_until IS NULL
+                AND (n.floor_id IS NULL OR (l.floor_rank, l.floor_at, l.floor_id) <= (n.floor_rank, n.floor_at, n.floor_id))
+        ),
+        gone AS (
+            DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (ARRAY(SELECT k.place FROM known AS k))
+        )
+        SELECT count(*), (SELECT count(*) FROM known) INTO v_seen, v_known FROM looked;
+        IF v_seen = v_known AND v_seen < 1000 THEN
+            RETURN false;
+        END IF;
+    END IF;
     -- Up to 10,000 news and about 200 channels a call. Channels that somebody else holds must not hide those behind them.
     FOR v_round IN 1..10 LOOP
         v_seen := 0;
@@ -54,10 +84,12 @@ BEGIN
                     v_held := v_held || v_news.channel_id;
                     CONTINUE;
                 END IF;
+                -- A channel that never had a limit or a pause has no lane elsewhere. One that goes on after a pause may have: somebody
+                -- else may hold the news of that, and a second lane would hide the messages that wait at the first.
                 INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
                 SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
                 FROM pgqueue_channel AS c
-                WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND NOT v_news.recheck
+                WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND c.changed_at IS NULL
                     AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL
                     AND NOT EXISTS (
                         SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq);

@@ -6,7 +6,8 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 BEGIN
-    UPDATE pgqueue_channel AS c SET paused_at = NULL, pause_reason = '' WHERE c.queue = p_queue AND c.name = p_name;
+    UPDATE pgqueue_channel AS c SET paused_at = NULL, pause_reason = '', paused_until = NULL
+    WHERE c.queue = p_queue AND c.name = p_name;
     IF NOT FOUND THEN
         PERFORM pgqueue_missing_channel(p_name, p_queue, false);
     END IF;

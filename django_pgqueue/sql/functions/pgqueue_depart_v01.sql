@@ -11,8 +11,19 @@ SET jit = off
 AS $$
 BEGIN
     WITH freed AS (
-        INSERT INTO pgqueue_arrival (queue, channel_id, kind)
-        SELECT c.queue, c.id, 0 FROM pgqueue_channel AS c WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
+        -- A channel that stands in line is looked at anyway. It still has to be told: a dequeue that counts this instant may park it.
+        INSERT INTO pgqueue_arrival (queue, channel_id, kind, lazy)
+        -- LIMIT: each lane is looked up by its channel; an EXISTS is hashed, which reads all lanes.
+        SELECT c.queue, c.id, 0,
+            coalesce(
+                (
+                    SELECT l.parked_until IS NULL FROM pgqueue_lane AS l
+                    WHERE l.channel_id = c.id
+                        AND l.seq >= (SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1)
+                    ORDER BY l.seq DESC LIMIT 1
+                ), false)
+        FROM pgqueue_channel AS c
+        WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
     )
     INSERT INTO pgqueue_departure (channel_id, messages)
     SELECT d.channel_id, d.messages
@@ -20,6 +31,10 @@ BEGIN
     -- OFFSET: each channel is looked up by its key, not all of them compared with each.
     CROSS JOIN LATERAL (SELECT FROM pgqueue_channel AS c WHERE c.id = d.channel_id AND c.max_size IS NOT NULL OFFSET 0) AS c
     WHERE p_gone;
+    -- Nobody sleeps while there is work: looked up first, because the rest costs more than the look.
+    IF NOT EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.wait_until > clock_timestamp()) THEN
+        RETURN;
+    END IF;
     PERFORM pgqueue_wake(q.queue)
     FROM (SELECT DISTINCT c.queue FROM pgqueue_channel AS c WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL) AS q;
 END;

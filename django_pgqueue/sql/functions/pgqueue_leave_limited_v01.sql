@@ -1,48 +1,65 @@
--- Moves the lane of a limited channel on after its turn: to the tail, or parked until its limits allow more.
--- Caller: pgqueue_take, which holds the lane. p_got: what was taken; p_room: places that were free; p_next_at: time of the token bucket.
+-- Moves the lanes of limited channels on after their turn: to the tail, or parked until their limits allow more.
+-- Caller: what takes messages and holds the lanes. The arrays pair up. p_counts: how many of p_got each lane gave; null: not a limited one.
+--   p_rooms: places that were free; p_nexts: time of the token bucket; p_lease_floors: see pgqueue_allowance. Returns how many lanes.
 -- Parked at 'infinity': at max_concurrency, paused or empty; an arrival brings it back. Locks: none that the caller does not hold.
 CREATE FUNCTION pgqueue_leave_limited(
-    p_channel_id bigint,
-    p_seq bigint,
+    p_channel_ids bigint[],
+    p_seqs bigint[],
     p_now timestamptz,
+    p_counts integer[],
     p_got bigint[],
-    p_room integer,
-    p_next_at timestamptz,
-    p_lease_floor timestamptz
+    p_rooms integer[],
+    p_nexts timestamptz[],
+    p_lease_floors timestamptz[]
 )
-RETURNS void
+RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_count integer := cardinality(p_got);
+    v_moved integer;
 BEGIN
+    -- In the order of the line, as in pgqueue_take_turns.
+    WITH turned AS MATERIALIZED (
+        SELECT t.*, CASE WHEN t.rotate THEN nextval('pgqueue_lane_seq') END AS tail
+        FROM (
+            SELECT u.channel_id, u.seq, u.count, u.room, u.lease_floor, c.paused_at, c.changed_at, f.rank, f.dequeue_at, f.id,
+                u.count = 0 OR o.served + u.count >= c.weight AS rotate,
+                u.next_at + u.count * coalesce(c.release_interval, '0') AS next_at,
+                u.next_at + (u.count - c.release_burst + 1) * c.release_interval AS free_at
+            FROM unnest(p_channel_ids, p_seqs, p_counts, p_rooms, p_nexts, p_lease_floors)
+                WITH ORDINALITY AS u (channel_id, seq, count, room, next_at, lease_floor, place)
+            JOIN pgqueue_lane AS o ON o.channel_id = u.channel_id AND o.seq = u.seq
+            JOIN pgqueue_channel AS c ON c.id = u.channel_id
+            LEFT JOIN LATERAL (
+                SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
+                WHERE m.channel_id = o.channel_id AND m.status = 1
+                    AND (-m.priority, m.dequeue_at, m.id) >= (o.floor_rank, o.floor_at, o.floor_id)
+                    AND m.id <> ALL (p_got)
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                LIMIT 1
+            ) AS f ON true
+            WHERE u.count IS NOT NULL
+            ORDER BY u.place
+        ) AS t
+    )
     UPDATE pgqueue_lane AS l
-    SET seq = CASE WHEN r.rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
-        served = CASE WHEN r.rotate THEN 0 ELSE l.served + v_count END,
+    SET seq = coalesce(n.tail, l.seq),
+        served = CASE WHEN n.tail IS NULL THEN l.served + n.count ELSE 0 END,
         floor_rank = coalesce(n.rank, 32767),
         floor_at = coalesce(n.dequeue_at, 'infinity'),
         floor_id = coalesce(n.id, 0),
-        lease_floor = p_lease_floor,
-        next_at = p_next_at + v_count * coalesce(c.release_interval, '0'),
+        lease_floor = n.lease_floor,
+        next_at = n.next_at,
         parked_until = CASE
-            WHEN n.id IS NULL OR c.paused_at IS NOT NULL THEN 'infinity'
+            WHEN n.id IS NULL OR n.paused_at IS NOT NULL THEN 'infinity'
             -- A settlement that did not see a new limit does not tell that it frees a place: look again by ourselves for a while.
-            WHEN p_room <= v_count AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds'
-            WHEN p_room <= v_count THEN 'infinity'
-            WHEN p_next_at + (v_count - c.release_burst + 1) * c.release_interval > p_now
-                THEN p_next_at + (v_count - c.release_burst + 1) * c.release_interval
+            WHEN n.room <= n.count AND n.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds'
+            WHEN n.room <= n.count THEN 'infinity'
+            WHEN n.free_at > p_now THEN n.free_at
         END
-    FROM pgqueue_lane AS o
-    JOIN pgqueue_channel AS c ON c.id = o.channel_id
-    CROSS JOIN LATERAL (SELECT v_count = 0 OR o.served + v_count >= c.weight AS rotate) AS r
-    LEFT JOIN LATERAL (
-        SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
-        WHERE m.channel_id = o.channel_id AND m.status = 1
-            AND (-m.priority, m.dequeue_at, m.id) >= (o.floor_rank, o.floor_at, o.floor_id)
-            AND m.id <> ALL (p_got)
-        ORDER BY -m.priority, m.dequeue_at, m.id
-        LIMIT 1
-    ) AS n ON true
-    WHERE o.channel_id = p_channel_id AND o.seq = p_seq AND l.channel_id = p_channel_id AND l.seq = p_seq;
+    FROM turned AS n
+    WHERE l.channel_id = n.channel_id AND l.seq = n.seq;
+    GET DIAGNOSTICS v_moved = ROW_COUNT;
+    RETURN v_moved;
 END;
 $$;

@@ -14,35 +14,39 @@ DECLARE
     v_events boolean;
     v_news record;
 BEGIN
-    -- One message on a channel without max_size, the most frequent case by far, takes three statements.
-    SELECT count(*) AS messages, min(a.channel_id) AS channel_id, min(a.status) AS status, min(-a.priority) AS rank,
-        min(a.dequeue_at) AS dequeue_at, max(a.dequeue_at) AS latest, min(a.id) AS id,
+    -- One ready message on a channel without max_size, the most frequent case by far, takes one statement.
+    INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, messages, lazy)
+    SELECT c.queue, c.id, n.rank, n.dequeue_at, n.id, 1,
+        c.max_concurrency IS NULL AND c.release_interval IS NULL AND EXISTS (
+            SELECT FROM pgqueue_lane AS l
+            WHERE l.channel_id = c.id AND l.seq >= (SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1)
+                AND coalesce(l.parked_until, '-infinity') = '-infinity'
+                AND (l.floor_rank, l.floor_at, l.floor_id) <= (n.rank, n.dequeue_at, n.id))
+    FROM (
+        SELECT min(a.channel_id) AS channel_id, min(-a.priority) AS rank, min(a.dequeue_at) AS dequeue_at, min(a.id) AS id
+        FROM arrived AS a
+        HAVING count(*) = 1 AND min(a.status) = 1 AND min(a.dequeue_at) <= v_now AND min(a.dequeue_at) > '-infinity'
+    ) AS n
+    JOIN pgqueue_channel AS c ON c.id = n.channel_id
+    WHERE c.released_at IS NULL AND c.max_size IS NULL
+    RETURNING queue, floor_id,
+        EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.queue = pgqueue_arrival.queue AND w.wait_until > v_now) AS waited_for,
         EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events
-    INTO v_news
-    FROM arrived AS a;
-    IF v_news.messages = 1 AND v_news.status = 1 AND v_news.dequeue_at <= v_now AND v_news.dequeue_at > '-infinity' THEN
-        INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, messages, lazy)
-        SELECT c.queue, c.id, v_news.rank, v_news.dequeue_at, v_news.id, 1,
-            c.max_concurrency IS NULL AND c.release_interval IS NULL AND EXISTS (
-                SELECT FROM pgqueue_lane AS l
-                WHERE l.channel_id = c.id AND l.seq >= (SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1)
-                    AND coalesce(l.parked_until, '-infinity') = '-infinity'
-                    AND (l.floor_rank, l.floor_at, l.floor_id) <= (v_news.rank, v_news.dequeue_at, v_news.id))
-        FROM pgqueue_channel AS c
-        WHERE c.id = v_news.channel_id AND c.released_at IS NULL AND c.max_size IS NULL
-        RETURNING queue INTO v_queue;
-        IF FOUND THEN
-            -- Looked up here: the call of another function costs more than the look.
-            IF EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.queue = v_queue AND w.wait_until > v_now) THEN
-                PERFORM pgqueue_wake(v_queue);
-            END IF;
-            IF v_news.events THEN
-                PERFORM pgqueue_publish('created', ARRAY[v_news.id]);
-            END IF;
-            RETURN NULL;
+    INTO v_news;
+    IF FOUND THEN
+        -- Looked up above: the call of another function costs more than the look.
+        IF v_news.waited_for THEN
+            PERFORM pgqueue_wake(v_news.queue);
         END IF;
+        IF v_news.events THEN
+            PERFORM pgqueue_publish('created', ARRAY[v_news.floor_id]);
+        END IF;
+        RETURN NULL;
     END IF;
 
+    SELECT min(a.dequeue_at) AS dequeue_at, max(a.dequeue_at) AS latest, EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events
+    INTO v_news
+    FROM arrived AS a;
     v_events := v_news.events;
     IF NOT isfinite(v_news.dequeue_at) OR NOT isfinite(v_news.latest) THEN
         RAISE EXCEPTION 'invalid message: dequeue_at is infinite' USING ERRCODE = 'PGQ07';

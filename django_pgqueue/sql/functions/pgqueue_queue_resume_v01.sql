@@ -7,7 +7,8 @@ SECURITY DEFINER
 AS $$
 BEGIN
     PERFORM pgqueue_missing_queue(p_queue);
-    UPDATE pgqueue_queue AS q SET paused_at = NULL, pause_reason = '' WHERE q.name = p_queue AND q.paused_at IS NOT NULL;
+    UPDATE pgqueue_queue AS q SET paused_at = NULL, pause_reason = '', paused_until = NULL
+    WHERE q.name = p_queue AND q.paused_at IS NOT NULL;
     IF FOUND THEN
         PERFORM pgqueue_wake(p_queue);
     END IF;

@@ -1,13 +1,15 @@
 -- Gives dead letters a new life: each becomes a new message that names the old one, with all its attempts; the dead letter keeps the new id.
 -- Caller: an operator. p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those
---   of single letters, NULL keeps one. Once only: a dead letter that was redriven is left out, and so is one that another session redrives
---   right now. One statement for all, so that they arrive together. Returns old and new ids.
+--   of single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. Once only: a dead letter that was redriven
+--   is left out, and so is one that another session redrives right now. One statement for all, so that they arrive together. Returns old
+--   and new ids.
 -- Locks: the dead letters, SKIP LOCKED; then as enqueue. Errors: PGQ03, PGQ04, PGQ05 of the channel, PGQ07 invalid argument.
 CREATE FUNCTION pgqueue_redrive(
     p_ids bigint[],
     p_channel text DEFAULT NULL,
     p_payload jsonb DEFAULT NULL,
-    p_payloads jsonb[] DEFAULT NULL
+    p_payloads jsonb[] DEFAULT NULL,
+    p_times timestamptz[] DEFAULT NULL
 )
 RETURNS TABLE (old_id bigint, new_id bigint)
 LANGUAGE plpgsql
@@ -19,6 +21,7 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_now timestamptz := clock_timestamp();
     v_letters record;
     v_missing record;
 BEGIN
@@ -26,14 +29,19 @@ BEGIN
         RAISE EXCEPTION 'invalid redrive: % payloads for % dead letters', cardinality(p_payloads), cardinality(p_ids)
             USING ERRCODE = 'PGQ07', HINT = 'Pass one payload an id, NULL to keep the old one.';
     END IF;
+    IF cardinality(p_times) <> cardinality(p_ids) THEN
+        RAISE EXCEPTION 'invalid redrive: % times for % dead letters', cardinality(p_times), cardinality(p_ids)
+            USING ERRCODE = 'PGQ07', HINT = 'Pass one time an id, NULL for those that are due at once.';
+    END IF;
     -- In the order in which they will be served: by channel, the oldest first.
-    SELECT array_agg(n.id) AS ids, array_agg(n.channel_id) AS channel_ids, array_agg(n.payload) AS payloads
+    SELECT array_agg(n.id) AS ids, array_agg(n.channel_id) AS channel_ids, array_agg(n.payload) AS payloads,
+        array_agg(n.due_at) AS times
     INTO v_letters
     FROM (
-        SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload
+        SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload, greatest(v_now, u.due_at) AS due_at
         FROM (
-            SELECT DISTINCT ON (i.id) i.id, i.payload
-            FROM unnest(p_ids, p_payloads) WITH ORDINALITY AS i (id, payload, place)
+            SELECT DISTINCT ON (i.id) i.id, i.payload, i.due_at
+            FROM unnest(p_ids, p_payloads, p_times) WITH ORDINALITY AS i (id, payload, due_at, place)
             ORDER BY i.id, i.place
         ) AS u
         CROSS JOIN LATERAL (
@@ -55,9 +63,10 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH letter AS MATERIALIZED (
-        SELECT u.place, nextval('pgqueue_message_id_seq') AS new_id, u.channel_id, coalesce(u.payload, d.payload) AS new_payload, d.*
-        FROM unnest(v_letters.ids, v_letters.channel_ids, v_letters.payloads) WITH ORDINALITY
-            AS u (letter_id, channel_id, payload, place)
+        SELECT u.place, nextval('pgqueue_message_id_seq') AS new_id, u.channel_id, coalesce(u.payload, d.payload) AS new_payload,
+            u.due_at, d.*
+        FROM unnest(v_letters.ids, v_letters.channel_ids, v_letters.payloads, v_letters.times) WITH ORDINALITY
+            AS u (letter_id, channel_id, payload, due_at, place)
         -- OFFSET: each letter is looked up by its key, whatever the statistics say.
         CROSS JOIN LATERAL (SELECT l.* FROM pgqueue_dead_letter AS l WHERE l.id = u.letter_id OFFSET 0) AS d
     ),
@@ -65,9 +74,9 @@ BEGIN
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor, backoff_longest, state,
-            redriven_from)
+            redriven_from, dequeue_at, status)
         SELECT n.new_id, n.channel_id, n.handler, n.new_payload, n.body, n.headers, n.priority, n.max_attempts, n.backoff,
-            n.backoff_factor, n.backoff_longest, n.state, n.id
+            n.backoff_factor, n.backoff_longest, n.state, n.id, n.due_at, CASE WHEN n.due_at > v_now THEN 3 ELSE 1 END
         FROM letter AS n
         ORDER BY n.place
     ),

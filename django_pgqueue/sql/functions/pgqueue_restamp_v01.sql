@@ -1,14 +1,19 @@
 -- Gives the arrivals of transactions that committed late the xid of this one, so that they stand where everybody looks.
--- Caller: pgqueue_take, pgqueue_tick. Rolled back, they are late again and the next caller finds them. Locks: arrivals, SKIP LOCKED.
+-- Caller: pgqueue_take, pgqueue_tick. Rolled back, they are late again and the next caller finds them.
+-- Returns how many. Locks: arrivals, SKIP LOCKED.
 CREATE FUNCTION pgqueue_restamp(p_queue text, p_late_xids xid8[])
-RETURNS void
+RETURNS integer
 LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_count integer;
 BEGIN
     UPDATE pgqueue_arrival AS a
     SET xid = pg_current_xact_id(), lazy = false
     WHERE a.ctid = ANY (ARRAY(
         SELECT n.ctid FROM pgqueue_arrival AS n
         WHERE n.queue = p_queue AND n.lazy = ANY ('{f,t}') AND n.xid = ANY (p_late_xids) LIMIT 200 FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
 END;
 $$;

@@ -1,9 +1,10 @@
--- Gives back what dead workers held: expired leases go through the retry policy, or become dead letters with reason poison.
+-- Gives back what dead workers held: expired leases go through the retry policy, or become dead letters with reason poison. Ends the
+-- pauses whose time has come.
 -- Caller: the maintenance of a worker each few seconds; cron through manage.py sweepqueue or pg_cron. At most p_limit leases a call.
 -- p_waiting: warn when a message has been ready for longer than this. Everything that was found is said in the server log.
--- Returns counts. Locks: messages, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
+-- Returns counts. Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
-RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer)
+RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer, resumed integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -21,6 +22,7 @@ DECLARE
 BEGIN
     -- First, while this transaction has no xid yet: only then can the floors move.
     promoted := pgqueue_tick(p_limit);
+    resumed := pgqueue_resume_due();
     SELECT array_agg(e.id ORDER BY e.id), array_agg(e.lease_token ORDER BY e.id),
         array_agg(jsonb_build_object(
             'type', 'LeaseExpired', 'message', format('the lease of worker %s expired at %s', coalesce(e.worker, '?'), e.lease_expires_at))

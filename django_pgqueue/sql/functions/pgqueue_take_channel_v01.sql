@@ -87,7 +87,8 @@ BEGIN
             END IF;
             v_lane.lease_floor := '-infinity';
         END IF;
-        v_may := pgqueue_allowance(v_channel.id, taken_at, p_limit, v_lane.next_at, v_lane.lease_floor);
+        SELECT a.messages, a.room, a.next_at, a.lease_floor INTO v_may
+        FROM pgqueue_allowance(v_channel.id, taken_at, p_limit, v_lane.next_at, v_lane.lease_floor) AS a;
         v_quota := v_may.messages;
     END IF;
     ids := ARRAY(
@@ -98,7 +99,9 @@ BEGIN
         LIMIT v_quota
         FOR UPDATE SKIP LOCKED);
     IF v_held AND v_channel.limited THEN
-        PERFORM pgqueue_leave_limited(v_channel.id, v_lane.seq, taken_at, ids, v_may.room, v_may.next_at, v_may.lease_floor);
+        PERFORM pgqueue_leave_limited(
+            ARRAY[v_channel.id], ARRAY[v_lane.seq], taken_at, ARRAY[cardinality(ids)], ids, ARRAY[v_may.room], ARRAY[v_may.next_at],
+            ARRAY[v_may.lease_floor]);
     ELSIF v_held THEN
         -- Its new floor is the first message that is left, as seen after the lane was locked.
         UPDATE pgqueue_lane AS l

@@ -1,4 +1,5 @@
--- Moves the floors up, so that no scan walks the dead entries that a pinned xmin horizon leaves, folds news and promotes what is due.
+-- Moves the floors up, so that no scan walks the dead entries that a pinned xmin horizon leaves, folds news, brings back lanes whose
+-- time has come, and promotes what is due.
 -- Caller: the maintenance of a worker, about five times a second; pgqueue_sweep. It is never needed for correctness of the line.
 -- Locks: pg_try_advisory_xact_lock (one ticker at a time); lanes, arrivals and messages, SKIP LOCKED. Returns how many were promoted.
 CREATE FUNCTION pgqueue_tick(p_limit integer DEFAULT 1000)
@@ -28,6 +29,7 @@ BEGIN
         END IF;
         PERFORM pgqueue_absorb(v_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
         PERFORM pgqueue_absorb(v_queue, v_floor.arrival_xid, v_floor.lane_seq, true);
+        PERFORM pgqueue_unpark(v_queue, v_floor.parked_from, clock_timestamp(), p_limit);
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     RETURN pgqueue_promote(p_limit);

@@ -26,3 +26,6 @@ CREATE TABLE pgqueue_archived_message (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (id, archived_at)
 ) PARTITION BY RANGE (archived_at);
+
+-- For pgqueue_measure, which reads what is new, and for lists by age. It knows ranges of blocks: settling does not write to it.
+CREATE INDEX pgqueue_archived_message_at ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);

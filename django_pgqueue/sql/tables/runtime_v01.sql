@@ -27,7 +27,7 @@ CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq);
 
 -- Append-only news of a channel, folded into its lane by whoever dequeues next.
 -- kind 1: messages became ready, the first of them at this key; kind 0: look at the channel again (limits changed, a place came free).
--- lazy: the enqueuer saw the channel in the line with a floor below this key, so nobody needs to hurry. It is still needed: the lane may
+-- lazy: the writer saw the channel in the line, with a floor below this key, so nobody needs to hurry. It is still needed: the lane may
 --   have gone before the message was committed.
 CREATE TABLE pgqueue_arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from django_pgqueue.lifecycle.give_back import give_back
@@ -56,7 +57,7 @@ class Undertaker:
     """Writes it down, however long the database is away. Until then the leases are kept alive."""
 
     def __init__(
-        self, using: str, *, keeper: LeaseKeeper, outage: Outage, on_settled: Callable[[], None], crashed: Crashed
+        self, using: str, *, keeper: LeaseKeeper[Held], outage: Outage, on_settled: Callable[[], None], crashed: Crashed
     ) -> None:
         self._using = using
         self._keeper = keeper
@@ -101,7 +102,11 @@ class Undertaker:
     def _leases(self, worker: str) -> list[Held]:
         """The database knows what the child had no time to say."""
         leased = Message.objects.using(self._using).filter(status=Message.Status.LEASED, worker=worker)
-        return [Held(message, Token(token.int), worker) for message, token in leased.values_list("id", "lease_token")]
+        return [
+            Held(message, Token(token.int), worker)
+            for message, token in leased.values_list("id", "lease_token")
+            if token is not None
+        ]
 
     def _kept(self, worker: str) -> list[Held]:
         return [lease for lease in self._keeper.held() if lease.worker == worker]
@@ -109,9 +114,7 @@ class Undertaker:
     def _run(self) -> None:
         dedicate(self._using)
         while (estate := self._next()) is not None:
-            settled = self._outage.patiently(
-                ROLE, lambda estate=estate: self.run_once(estate), sleep=self._gave_up.wait
-            )
+            settled = self._outage.patiently(ROLE, partial(self.run_once, estate), sleep=self._gave_up.wait)
             if settled:
                 self._report(estate, settled)
                 self._on_settled()

@@ -84,9 +84,10 @@ class Link:
     def receive(self) -> tuple[Any, ...] | None:
         """The next frame; None when the other end is gone, and everything that it sent is received."""
         try:
-            return self._connection.recv()
+            frame: tuple[Any, ...] = self._connection.recv()
         except (EOFError, OSError):
             return None
+        return frame
 
     def poll(self, timeout: float) -> bool:
         """Whether there is something to receive, the other end's end included, within so many seconds."""

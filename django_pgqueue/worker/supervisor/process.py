@@ -39,7 +39,7 @@ class Child:
         self.link, theirs = Link.pair()
         self.board = Board.shared()
         try:
-            self.popen = start(theirs, self.board.fd)
+            self.popen = start(theirs, self.board.fileno())
         except OSError:
             self.link.close()
             self.board.close()

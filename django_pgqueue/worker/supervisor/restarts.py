@@ -31,4 +31,4 @@ class Restarts:
             return 0.0
         longest = LONGEST_WORK if was_ready else LONGEST_START
         # Jitter: processes that die of one cause shall not all come back at once.
-        return min(longest, FIRST * 2 ** min(self.failures - 1, 10)) * random.uniform(0.8, 1.0)
+        return min(longest, FIRST * float(2 ** min(self.failures - 1, 10))) * random.uniform(0.8, 1.0)

@@ -56,7 +56,7 @@ class Supervisor:
         nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
         self._crew = Crew(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
         outage = Outage(using, options.name)
-        self._keeper = LeaseKeeper(
+        self._keeper: LeaseKeeper[Held] = LeaseKeeper(
             using, options.lease, outage=outage, on_lost=self._lost, on_cancelled=self._cancelled, crashed=crashed
         )
         self._undertaker = Undertaker(using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=crashed)

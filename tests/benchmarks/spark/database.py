@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 from tests.benchmarks.cluster import Cluster, throw_away
 
 REPOSITORY = Path(__file__).parents[3]
@@ -40,13 +42,18 @@ def archive(rows: int) -> Iterator[Cluster]:
         environment = {"DATABASE_URL": cluster.url(DATABASE), "DJANGO_SETTINGS_MODULE": "testproject.settings"}
         subprocess.run(manage, env=os.environ | environment, check=True)
         with cluster.connect(DATABASE) as session:
-            for first in range(0, rows, STEP):
-                day = f"2026-03-{first // PER_DAY + 1:02}"
-                session.execute(
-                    f"CREATE TABLE IF NOT EXISTS pgqueue_archived_message_{day.replace('-', '')}"
-                    f" PARTITION OF pgqueue_archived_message FOR VALUES FROM ('{day} 00:00+00') TO ('{day} 24:00+00')"
-                )
-                session.execute(FILL, {"first": first, "last": min(first + STEP, rows) - 1, "day": f"{day} 00:00+00"})
+            fill_archive(session, rows)
             session.execute("VACUUM (ANALYZE)")
             session.execute("CHECKPOINT")
         yield cluster
+
+
+def fill_archive(session: psycopg.Connection, rows: int) -> None:
+    """In partitions of past days."""
+    for first in range(0, rows, STEP):
+        day = f"2026-03-{first // PER_DAY + 1:02}"
+        session.execute(
+            f"CREATE TABLE IF NOT EXISTS pgqueue_archived_message_{day.replace('-', '')}"
+            f" PARTITION OF pgqueue_archived_message FOR VALUES FROM ('{day} 00:00+00') TO ('{day} 24:00+00')"
+        )
+        session.execute(FILL, {"first": first, "last": min(first + STEP, rows) - 1, "day": f"{day} 00:00+00"})

@@ -151,11 +151,14 @@ class Faults:
         self._later(lasts, lambda: setattr(proxy, "delay", 0.0))
 
     def swallow(self, fault: Fault) -> None:
-        proxy: Proxy = fault.pick(self.fleet.proxies())
+        post: Post = fault.pick(self.fleet.posts)
         lasts = fault.between(1, 5)
         self._say("swallow", lasts + 12)
-        proxy.swallow()
-        self._later(lasts, proxy.heal)
+        post.proxy.swallow()
+        self._later(lasts, post.proxy.heal)
+        if post in self.fleet.clients:
+            # The workers notice by themselves that nobody answers; a plain client would wait for ever.
+            self._later(lasts + 5, post.proxy.cut)
 
     def refuse(self, fault: Fault) -> None:
         proxy: Proxy = fault.pick(self.fleet.proxies())

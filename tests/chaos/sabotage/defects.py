@@ -67,9 +67,9 @@ DEFECTS = (
         "taken_at := clock_timestamp()", "taken_at := now()", "I5", "I7", "I11",
     ),
     defect(
-        "leased messages are given away again", "take",
-        "WHERE m.channel_id = v_lane.channel_id AND m.status = 1",
-        "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2)",
+        "leased messages are given away again", "take_turns",
+        "WHERE m.channel_id = u.channel_id AND m.status = 1 AND",
+        "WHERE m.channel_id = u.channel_id AND m.status IN (1, 2) AND",
         "I5", "I4",
     ),
     defect(
@@ -112,20 +112,23 @@ DEFECTS = (
     # Limits.
     defect(
         "leases are not counted", "allowance",
-        "v_channel.max_concurrency - v_running", "v_channel.max_concurrency", "I6",
+        "c.max_concurrency - o.running", "c.max_concurrency", "I6",
     ),
     defect(
         "an expired lease frees its place before it is swept", "allowance",
         "AND m.leased_at >= p_lease_floor", "AND m.leased_at >= p_lease_floor AND m.lease_expires_at > p_now", "I6",
         keeper_pause=0.5,
     ),
-    defect("lanes are not locked", "take", "        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7"),
-    defect("a paused channel goes on", "allowance", "room := 0", "room := 100", "I6"),
+    defect("lanes are not locked", "take_turns", "        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7"),
+    defect(
+        "the lane of a single message is not locked", "take_next", "    FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7",
+    ),
+    defect("a paused channel goes on", "allowance", "IS NOT NULL THEN 0", "IS NOT NULL THEN 100", "I6"),
     defect(
         "the rate is not charged", "leave_limited",
-        "p_next_at + v_count * coalesce(c.release_interval, '0')", "p_next_at", "I7",
+        "u.next_at + u.count * coalesce(c.release_interval, '0')", "u.next_at", "I7",
     ),
-    defect("one more than the burst", "allowance", "(v_channel.release_burst - 1)", "v_channel.release_burst", "I7"),
+    defect("one more than the burst", "allowance", "(c.release_burst - 1)", "c.release_burst", "I7"),
     defect(
         "max_size is looked at without a lock", "lock_size", " FOR UPDATE;", ";", "I8",
         producers=4, crowded=["small"] * 10,
@@ -138,13 +141,13 @@ DEFECTS = (
         "m.dequeue_at <= v_now", "m.dequeue_at <= v_now + interval '0.1 s'", "I11",
     ),
     defect(
-        "the newest first", "take",
-        "            ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT v_quota",
-        "            ORDER BY m.id DESC\n                LIMIT v_quota", "I9",
+        "the newest first", "take_turns",
+        "            ORDER BY -m.priority, m.dequeue_at, m.id\n            LIMIT u.quota",
+        "            ORDER BY m.id DESC\n            LIMIT u.quota", "I9",
     ),
     defect(
-        "a lane does not go to the tail", "take",
-        "CASE WHEN v_rotate THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
+        "a lane does not go to the tail", "take_turns",
+        "coalesce(n.tail, l.seq)", "l.seq", "I10",
     ),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
@@ -156,8 +159,12 @@ DEFECTS = (
         "                    v_places := v_places || v_news.places;\n                    CONTINUE;", "I13",
     ),
     defect(
-        "lanes that may have messages go", "take",
-        "IF NOT FOUND THEN\n                DELETE", "IF v_lane.seq % 5 = 0 THEN\n                DELETE", "I13",
+        "news of a parked lane are thrown away", "absorb",
+        "WHERE l.parked_until IS NULL\n                AND (n.floor_id", "WHERE (n.floor_id", "I13",
+    ),
+    defect(
+        "lanes that may have messages go", "take_next",
+        "AND m.id <> ids[1]", "AND m.id <> ids[1] AND v_lane.seq % 5 <> 0", "I13",
     ),
     # Readers.
     defect("the archive is read by id", "", "", "", "I15", reader="by id"),

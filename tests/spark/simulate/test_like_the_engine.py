@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_set, complete, dequeue
+from django_pgqueue.lifecycle.tick import tick
 from django_pgqueue.spark.simulate.engine import Message, Simulation
 from django_pgqueue.spark.simulate.limits import Limits
 from tests.lifecycle.conftest import pass_time, sql
@@ -44,9 +45,10 @@ def make(chance: random.Random, limits: dict[str, Limits], messages: int) -> lis
 
 
 def served_by_the_engine(slots: int) -> list[list[int]]:
-    """Ids by second. What was leased in one second is done in the next."""
+    """Ids by second. What was leased in one second is done in the next, and a worker ticks."""
     seconds = []
     for _ in range(STEPS):
+        tick()
         leased = []
         while len(leased) < slots and (got := dequeue(limit=slots - len(leased))):
             leased += got
@@ -67,8 +69,12 @@ def served_by_the_simulation(messages: list[Message], limits: dict[str, Limits],
     return seconds
 
 
+@pytest.mark.parametrize("statistics", ["as they are", "of an empty line"])
 @pytest.mark.parametrize("seed", range(8))
-def test_turns_weights_and_priorities_give_the_same_order(seed: int):
+def test_turns_weights_and_priorities_give_the_same_order(seed: int, statistics: str):
+    """Whatever plans the engine's statements have."""
+    if statistics == "of an empty line":
+        sql("UPDATE pg_class SET reltuples = 0, relpages = 1 WHERE relname = 'pgqueue_lane' RETURNING 1")
     chance = random.Random(seed)
     limits = {f"c{n}": Limits(weight=chance.randint(1, 4)) for n in range(chance.randint(1, 6))}
     messages = make(chance, limits, 60)

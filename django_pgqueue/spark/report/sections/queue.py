@@ -74,6 +74,7 @@ def parts(buckets: list[dict[str, float]], total: Counter[str]) -> list[Series]:
 
 def _capacity(data: Data, name: str) -> str:
     """Seconds under lease by channel: who had the workers."""
+    assert data.tenants is not None  # there is one where there are queues
     rows = data.tenants.filter(pc.equal(data.tenants["queue"], name)).select(["bucket_at", "channel", "run_seconds"])
     total: Counter[str] = Counter()
     for row in sums(rows, ["channel"], ["run_seconds"]):

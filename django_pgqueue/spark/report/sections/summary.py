@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from django_pgqueue.charts import shown, sparkline
@@ -27,7 +30,7 @@ def summary(data: Data) -> Section:
     return Section("summary", "Summary", body)
 
 
-def _figures(totals: list[dict]) -> list[tuple[str, str, str]]:
+def _figures(totals: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     count = {name: sum(row[name] for row in totals) for name in (*COUNTS, *SPENT)}
     settled = sum(count[name] for name in SETTLED)
     return [
@@ -54,8 +57,8 @@ HEADINGS = [
 ]  # fmt: skip
 
 
-def _queue(days, queue: str, total: dict) -> list[object]:
-    days = days.sort_by("bucket_at").to_pylist()
+def _queue(table: pa.Table, queue: str, total: dict[str, Any]) -> list[object]:
+    days = table.sort_by("bucket_at").to_pylist()
     last = days[-1]
     settled = sum(total[name] for name in SETTLED)
     line = sparkline(f"Wait p95 by day of {queue}", [day["wait_p95_seconds"] for day in days], kind="seconds")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,16 +45,16 @@ def tenants(data: Data) -> Section:
     return Section("tenants", "Tenants", f'<div class="plots">{chart}<div>{_neighbours(data)}</div></div>{lines}')
 
 
-def _name(row: dict, several: bool) -> str:
+def _name(row: dict[str, Any], several: bool) -> str:
     return f"{row['queue']} / {row['channel']}" if several else row["channel"]
 
 
-def _share(row: dict, capacity: dict[str, float]) -> float:
+def _share(row: dict[str, Any], capacity: dict[str, float]) -> float:
     whole = capacity.get(row["queue"], 0)
     return row["run_seconds"] / whole if whole else 0.0
 
 
-def _row(row: dict, capacity: dict[str, float], waits: dict[tuple[str, str], float | None]) -> list[str]:
+def _row(row: dict[str, Any], capacity: dict[str, float], waits: dict[tuple[str, str], float | None]) -> list[str]:
     return [
         row["queue"],
         row["channel"],
@@ -65,7 +67,7 @@ def _row(row: dict, capacity: dict[str, float], waits: dict[tuple[str, str], flo
     ]
 
 
-def noisy(rows: pa.Table) -> list[dict]:
+def noisy(rows: pa.Table) -> list[dict[str, Any]]:
     """Buckets in which one channel had most of the capacity while others waited longer than usual, worst first.
 
     Usual is the median of a channel's own wait p95 over the buckets of the period.
@@ -78,7 +80,7 @@ def noisy(rows: pa.Table) -> list[dict]:
     compared = compared.join(usual, ["queue", "channel"])
     wait, median = compared["wait_p95_seconds"], compared["wait_p95_seconds_approximate_median"]
     slow = pc.greater_equal(wait, pc.max_element_wise(pc.multiply(median, SLOWED), pc.add(median, SLOWED_SECONDS)))
-    victims: dict[tuple, list[dict]] = {}
+    victims: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in compared.filter(slow).to_pylist():
         victims.setdefault((row["queue"], row["bucket_at"]), []).append(row)
     found = []

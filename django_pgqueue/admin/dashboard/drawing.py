@@ -1,0 +1,115 @@
+"""Figures as HTML: charts, sparklines, meters, linked numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from django_pgqueue import charts
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.dashboard.figures import ChannelFigures
+from django_pgqueue.admin.dashboard.spans import Span, Spans, Timeline
+
+Link = Callable[..., str]
+FULL, NEARLY = 1.0, 0.8
+
+
+def drawn(svg: str) -> SafeString:
+    """The charts escape what is not theirs."""
+    return mark_safe(svg)
+
+
+def number(value: int) -> str:
+    return charts.shown(float(value))
+
+
+def linked(link: Link, value: int, page: str, kind: str = "", **query: object) -> str:
+    """A number that leads to its rows; nothing is nothing to look at."""
+    if not value:
+        return format_html('<span class="quiet">{}</span>', "0")
+    return format_html(
+        '<span class="pgqueue-{}" title="{}">{}</span>',
+        kind or "plain",
+        f"{value:,}",
+        link(number(value), page, **query),
+    )
+
+
+def course(title: str, spans: Spans) -> SafeString:
+    return drawn(charts.sparkline(title, list(spans.course))) if any(spans.course) else SafeString("")
+
+
+def seconds(value: float | None) -> str:
+    return charts.shown(value, "seconds").replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def pair(fifty: float | None, ninety_five: float | None) -> str:
+    if fifty is None:
+        return format_html('<span class="quiet">{}</span>', "–")
+    return format_html(
+        '<span class="pgqueue-pair"><span>{}</span> <b>{}</b></span>', seconds(fifty), seconds(ninety_five)
+    )
+
+
+def times(hour: Span, day: Span, what: str) -> str:
+    """p50 and p95 of the hour, and below them of the day."""
+    return format_html(
+        '{}<span class="pgqueue-day">{}</span>',
+        *(pair(getattr(span, f"{what}_p50"), getattr(span, f"{what}_p95")) for span in (hour, day)),
+    )
+
+
+def saturation(channel: ChannelFigures, spans: Spans) -> str:
+    """A meter for each limit that the channel has."""
+    meters = []
+    if channel.max_concurrency:
+        # As many as it may have at once is what the limit is for; a channel that is full refuses messages.
+        meters.append(meter(_("at once"), channel.backlog.leased, channel.max_concurrency, full="late"))
+    if channel.max_size:
+        meters.append(meter(_("held"), channel.backlog.live, channel.max_size))
+    if channel.release_interval:
+        meters.append(
+            meter(_("per hour"), spans.hour.settled, 3600 / channel.release_interval.total_seconds(), full="late")
+        )
+    return format_html("{}" * len(meters), *meters) if meters else format_html('<span class="quiet">{}</span>', "–")
+
+
+def meter(what: str, value: float, limit: float, *, full: str = "bad") -> str:
+    share = value / limit
+    kind = full if share >= FULL else "late" if share >= NEARLY else "good"
+    text = f"{charts.shown(value)}/{charts.shown(limit)}"
+    return format_html(
+        '<span class="pgqueue-limit">{}<span>{}</span> <span class="quiet">{}</span></span>',
+        drawn(charts.meter(what, share, style=f"pgq-{kind}")),
+        text,
+        what,
+    )
+
+
+def settled_chart(title: str, line: Timeline) -> SafeString:
+    def column(place: int) -> list[float]:
+        return [line.rows[time][place] or 0 if time in line.rows else 0 for time in line.times]
+
+    series = [
+        charts.Series(_("completed"), column(0), "pgq-2"),
+        charts.Series(_("cancelled"), column(1), "pgq-rest"),
+        charts.Series(_("dead"), column(2), "pgq-bad"),
+    ]
+    retries = charts.Series(_("failed attempts"), column(3), "pgq-over")
+    note = _("by the minute, UTC") if line.minutes == 1 else _("by %d minutes, UTC") % line.minutes
+    return drawn(charts.stack(title, line.times, series, line=retries, note=note))
+
+
+def waiting_chart(title: str, line: Timeline) -> SafeString:
+    def column(place: int) -> list[float | None]:
+        return [line.rows[time][place] if time in line.rows else None for time in line.times]
+
+    series = [charts.Series("p50", column(4), "pgq-p50"), charts.Series("p95", column(5), "pgq-p99")]
+    return drawn(charts.lines(title, line.times, series, kind="seconds", band=(0, 1), note=_("from due to delivered")))
+
+
+def ago(value: float | None) -> str:
+    return "–" if value is None else _("%s ago") % rendering.seconds(max(0.0, value))

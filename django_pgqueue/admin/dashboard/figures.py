@@ -1,0 +1,273 @@
+"""What is there now: queues, channels, workers, schedules. A fixed number of queries, and none counts messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_pgqueue.admin.dashboard.spans import floored
+from django_pgqueue.admin.filters import QUEUES
+from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.binding import from_json
+from django_pgqueue.sql.call import call
+
+MOST_NAMES = 1_000
+MOST_QUEUES, MOST_CHANNELS, MOST_WORKERS, MOST_SCHEDULES = 20, 20, 20, 10
+MOST_RUNNING = 3
+MEASURED = """
+SELECT clock_timestamp(),
+    (SELECT m.measured_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1),
+    (SELECT m.counted_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1)
+"""
+QUEUE_FIGURES = """
+SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.dead, 0),
+    b.oldest_at, q.paused_at IS NOT NULL, coalesce(left(q.pause_reason, 200), ''),
+    (
+        SELECT count(*) FROM pgqueue_worker AS w
+        WHERE w.queues ? n.queue AND w.heartbeat_at > clock_timestamp() - %s::interval AND w.state <> 'stopping'
+    )
+FROM unnest(%s::text[]) AS n (queue)
+LEFT JOIN pgqueue_backlog AS b ON b.queue = n.queue AND b.channel IS NULL
+LEFT JOIN pgqueue_queue AS q ON q.name = n.queue
+ORDER BY coalesce(b.ready, 0) + coalesce(b.dead, 0) DESC, n.queue
+LIMIT %s
+"""
+# What channels did lately is looked up for all of them only when it decides the order.
+CHANNELS = """
+SELECT c.id, c.queue::text, c.name::text, c.paused_at IS NOT NULL, c.released_at IS NOT NULL,
+    c.max_concurrency, c.max_size, c.release_interval,
+    coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.dead, 0), b.oldest_at
+FROM pgqueue_channel AS c
+LEFT JOIN pgqueue_backlog AS b ON b.queue = c.queue AND b.channel = c.name
+{join}
+WHERE (%(queue)s::text IS NULL OR c.queue = %(queue)s::text) AND (%(name)s = '' OR strpos(c.name, %(name)s) > 0)
+ORDER BY {order}, c.queue, c.name
+LIMIT %(limit)s OFFSET %(offset)s
+"""
+LATELY = """
+LEFT JOIN (
+    SELECT a.queue, a.channel, sum({sum}) AS messages
+    FROM pgqueue_activity AS a
+    WHERE a.minutes = 10 AND a.bucket_at >= {since} AND a.channel IS NOT NULL AND {which}
+    GROUP BY a.queue, a.channel
+) AS h ON h.queue = c.queue AND h.channel = c.name
+"""
+ERRORS = LATELY.format(sum="a.dead", since="%(hour_ago)s", which="a.dead > 0")
+# All channels have rows here, so it is the present ten minutes and those before them.
+BUSY = LATELY.format(sum="a.completed + a.cancelled + a.dead", since="%(minutes_ago)s", which="true")
+FULL = """greatest(
+    coalesce(b.leased, 0)::float / c.max_concurrency, coalesce(b.ready + b.leased + b.scheduled, 0)::float / c.max_size
+) DESC NULLS LAST, coalesce(b.ready, 0) DESC"""
+ORDERS = {
+    "backlog": "coalesce(b.ready, 0) DESC, coalesce(b.dead, 0) DESC",
+    "oldest": "b.oldest_at ASC NULLS LAST",
+    "dead": "coalesce(b.dead, 0) DESC, coalesce(b.ready, 0) DESC",
+    "errors": "coalesce(h.messages, 0) DESC, coalesce(b.dead, 0) DESC",
+    "busy": "coalesce(h.messages, 0) DESC",
+    "limits": FULL,
+    "name": "c.name",
+}
+JOINS = {"errors": ERRORS, "busy": BUSY}
+# Channels that wait for their own limit, the longest line first.
+LIMITED = """
+SELECT c.queue::text, c.name::text, c.id, b.leased, c.max_concurrency, b.ready, count(*) OVER ()
+FROM pgqueue_backlog AS b
+JOIN pgqueue_channel AS c ON c.queue = b.queue AND c.name = b.channel
+WHERE b.channel IS NOT NULL AND b.ready > 0 AND b.leased >= c.max_concurrency AND c.paused_at IS NULL
+    AND (%(queue)s::text IS NULL OR c.queue = %(queue)s::text)
+ORDER BY b.ready DESC
+LIMIT 1
+"""
+WORKERS = """
+SELECT w.name, w.state, w.paused_at IS NOT NULL, w.queues, w.concurrency, w.running,
+    extract(epoch FROM clock_timestamp() - w.heartbeat_at)::float,
+    count(*) OVER (),
+    count(*) FILTER (WHERE w.heartbeat_at < clock_timestamp() - %s::interval) OVER ()
+FROM pgqueue_worker AS w
+ORDER BY w.heartbeat_at < clock_timestamp() - %s::interval DESC, w.paused_at IS NULL, w.name
+LIMIT %s
+"""
+SCHEDULES = """
+SELECT s.id, s.name, s.cron, s.every, extract(epoch FROM s.next_fire_at - clock_timestamp())::float,
+    extract(epoch FROM clock_timestamp() - s.last_fired_at)::float, s.last_error <> '', count(*) OVER (),
+    count(*) FILTER (WHERE s.last_error <> '') OVER ()
+FROM pgqueue_schedule AS s
+WHERE s.enabled AND s.removed_at IS NULL
+ORDER BY s.last_error <> '' DESC, s.next_fire_at NULLS LAST, s.name
+LIMIT %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """``now``: by the database's clock. When what is settled and what waits was measured; None: never."""
+
+    now: datetime
+    measured_at: datetime | None
+    counted_at: datetime | None
+
+    @property
+    def is_stale(self) -> bool:
+        """Four measurements have not come."""
+        longest = max(4 * settings.MEASURE_INTERVAL, timedelta(seconds=30))
+        return self.measured_at is None or self.now - self.measured_at > longest
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    ready: int
+    leased: int
+    scheduled: int
+    dead: int
+    oldest_at: datetime | None
+
+    @property
+    def live(self) -> int:
+        return self.ready + self.leased + self.scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    name: str
+    backlog: Backlog
+    paused: bool
+    pause_reason: str
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelFigures:
+    id: int
+    queue: str
+    name: str
+    paused: bool
+    released: bool
+    max_concurrency: int | None
+    max_size: int | None
+    release_interval: timedelta | None
+    backlog: Backlog
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedChannels:
+    """The channel with the longest line among ``count`` that wait for their max_concurrency."""
+
+    queue: str
+    name: str
+    id: int
+    leased: int
+    max_concurrency: int
+    ready: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """``running``: id and seconds of the longest running messages; ``silent``: seconds since the last heartbeat."""
+
+    name: str
+    state: str
+    paused: bool
+    queues: list[str]
+    concurrency: int
+    running: list[tuple[int, float]]
+    silent: float
+    total: int
+    total_silent: int
+
+    @property
+    def is_lost(self) -> bool:
+        return bool(self.silent > settings.LEASE.total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFigures:
+    """``next``: seconds until it fires; ``last``: seconds since it did."""
+
+    id: int
+    name: str
+    cron: str | None
+    every: timedelta | None
+    next: float | None
+    last: float | None
+    failing: bool
+    total: int
+    total_failing: int
+
+
+def freshness(*, using: str) -> Freshness:
+    return Freshness(*call(using, MEASURED)[0])
+
+
+def queue_names(*, using: str) -> list[str]:
+    return [name for (name,) in call(using, QUEUES, (MOST_NAMES,))]
+
+
+def queues(names: list[str], *, using: str) -> list[QueueFigures]:
+    """Those with the longest lines, by name."""
+    rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_QUEUES))
+    found = [
+        QueueFigures(name, Backlog(ready, leased, scheduled, dead, oldest_at), paused, reason, workers)
+        for name, ready, leased, scheduled, dead, oldest_at, paused, reason, workers in rows
+    ]
+    return sorted(found, key=lambda queue: queue.name)
+
+
+def channels(
+    *, queue: str | None, name: str, order: str, page: int, now: datetime, using: str
+) -> tuple[list[ChannelFigures], bool]:
+    """A page of channels, and whether there are more."""
+    sql = CHANNELS.format(join=JOINS.get(order, ""), order=ORDERS[order])
+    asked = {
+        "queue": queue,
+        "name": name,
+        "limit": MOST_CHANNELS + 1,
+        "offset": page * MOST_CHANNELS,
+        "hour_ago": floored(now, 10) - timedelta(hours=1),
+        "minutes_ago": floored(now, 10) - timedelta(minutes=10),
+    }
+    rows = call(using, sql, asked)
+    found = [
+        ChannelFigures(number, queue, name, paused, released, at_once, size, interval, Backlog(*backlog))
+        for number, queue, name, paused, released, at_once, size, interval, *backlog in rows
+    ]
+    return found[:MOST_CHANNELS], len(found) > MOST_CHANNELS
+
+
+def limited(queue: str | None, *, using: str) -> LimitedChannels | None:
+    rows = call(using, LIMITED, {"queue": queue})
+    return LimitedChannels(*rows[0]) if rows else None
+
+
+def workers(*, using: str) -> list[WorkerFigures]:
+    """Silent ones first."""
+    return [
+        WorkerFigures(name, state, paused, names(queues), concurrency, current(running), *rest)
+        for name, state, paused, queues, concurrency, running, *rest in call(
+            using, WORKERS, (settings.LEASE, settings.LEASE, MOST_WORKERS)
+        )
+    ]
+
+
+def names(queues: Any) -> list[str]:
+    found = from_json(queues)
+    return [str(queue) for queue in found] if isinstance(found, list) else [str(found)]
+
+
+def current(running: Any) -> list[tuple[int, float]]:
+    """Rows of workers are what workers say: what does not look like one of ours is left out."""
+    found = from_json(running)
+    entries = found if isinstance(found, list) else []
+    return [
+        (entry["id"], float(entry["seconds"]))
+        for entry in entries
+        if isinstance(entry, dict)
+        and isinstance(entry.get("id"), int)
+        and isinstance(entry.get("seconds"), int | float)
+    ]
+
+
+def schedules(*, using: str) -> list[ScheduleFigures]:
+    """Failing ones first, then what fires next."""
+    return [ScheduleFigures(*row) for row in call(using, SCHEDULES, (MOST_SCHEDULES,))]

@@ -1,0 +1,297 @@
+"""The page: what was asked for, what may be seen, and the parts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.admin.dashboard import drawing, figures, spans
+from django_pgqueue.admin.dashboard.figures import (
+    Backlog,
+    ChannelFigures,
+    Freshness,
+    QueueFigures,
+    ScheduleFigures,
+    WorkerFigures,
+)
+from django_pgqueue.admin.dashboard.spans import Spans
+from django_pgqueue.admin.dashboard.troubles import Trouble, lateness, troubles
+from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.models import Dashboard
+from django_pgqueue.sql.call import looking
+
+# Seconds that a statement may take: the page comes again and again, and must not pile up in the server.
+LONGEST = 10.0
+MOST_PAGES = 500
+MOST_TROUBLES = 12
+PART = "X-Pgqueue-Part"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``name``: a part of channels' names. ``page``: of channels, from 0."""
+
+    queue: str | None
+    name: str
+    order: str
+    page: int
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Asked:
+        # PostgreSQL has no text with NUL.
+        given = {key: request.GET.get(key, "").replace("\0", "").strip() for key in ("queue", "q", "order", "p")}
+        page = given["p"]
+        return cls(
+            queue=given["queue"] or None,
+            name=given["q"][:200],
+            order=given["order"] if given["order"] in figures.ORDERS else "backlog",
+            page=min(int(page), MOST_PAGES) if page.isascii() and page.isdigit() and len(page) < 6 else 0,
+        )
+
+    def address(self, **changed: object) -> str:
+        """With the same choices but these; the first page, unless another one is chosen."""
+        chosen = {"queue": self.queue, "q": self.name, "order": self.order, **changed}
+        return "?" + urlencode({key: str(value) for key, value in chosen.items() if value})
+
+
+@admin.register(Dashboard)
+class DashboardAdmin(ReadOnlyAdmin):
+    """Whoever has the permission ``pgqueue.view_dashboard`` sees it. Links lead to what else he may view."""
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.changelist_view)
+        return [path("", view, name="pgqueue_dashboard_changelist")]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        asked = Asked.of(request)
+        context = self.figures(request, asked) | {"asked": asked}
+        if request.headers.get(PART):
+            return TemplateResponse(request, "admin/pgqueue/dashboard_part.html", context)
+        site = self.admin_site.each_context(request)
+        return TemplateResponse(
+            request,
+            "admin/pgqueue/dashboard.html",
+            {
+                **site,
+                **context,
+                "title": _("Dashboard"),
+                "opts": self.opts,
+                "media": self.media,
+                **(extra_context or {}),
+            },
+        )
+
+    def link_for(self, request: HttpRequest) -> drawing.Link:
+        allowed: dict[str, bool] = {}
+
+        def link(text: object, page: str, *args: object, **query: object) -> str:
+            model = page.partition("_")[0]
+            if model not in allowed:
+                allowed[model] = request.user.has_perm(f"pgqueue.view_{model}")
+            return self.link(text, page, *args, **query) if allowed[model] and page else str(text)
+
+        return link
+
+    def figures(self, request: HttpRequest, asked: Asked) -> dict[str, Any]:
+        using = alias(None)
+        link = self.link_for(request)
+        with looking(using, seconds=LONGEST):
+            fresh = figures.freshness(using=using)
+            names = figures.queue_names(using=using)
+            shown = [name for name in names if name == asked.queue] if asked.queue else names
+            queues = figures.queues(shown, using=using)
+            of_queues = spans.spans([(queue.name, None) for queue in queues], fresh.now, using=using)
+            hour = spans.timeline(asked.queue, fresh.now, 1, spans.HOUR, using=using)
+            day = spans.timeline(asked.queue, fresh.now, 10, spans.DAY, using=using)
+            channels, more = figures.channels(
+                queue=asked.queue,
+                name=asked.name,
+                order=asked.order,
+                page=asked.page,
+                now=fresh.now,
+                using=using,
+            )
+            of_channels = spans.spans([(row.queue, row.name) for row in channels], fresh.now, using=using)
+            limited = figures.limited(asked.queue, using=using)
+            workers = figures.workers(using=using)
+            schedules = figures.schedules(using=using)
+        found = troubles(fresh, queues, of_queues, limited, workers, schedules)
+        now = fresh.now
+        return {
+            "troubles": [self.trouble(trouble, link) for trouble in found[:MOST_TROUBLES]],
+            "more_troubles": max(0, len(found) - MOST_TROUBLES),
+            "bad": sum(trouble.kind == "bad" for trouble in found),
+            "measured": None if fresh.measured_at is None else rendering.duration(now - fresh.measured_at),
+            "counted": None if fresh.counted_at is None else rendering.duration(now - fresh.counted_at),
+            "stale": fresh.is_stale,
+            "at": rendering.at(now),
+            "seconds": max(1, int(settings.MEASURE_INTERVAL.total_seconds())),
+            "queue_names": names,
+            "orders": self.orders(asked),
+            "queues": [
+                self.queue_row(queue, of_queues.get((queue.name, None), Spans()), fresh, link) for queue in queues
+            ],
+            "left_out": len(shown) - len(queues),
+            "charts": [
+                drawing.settled_chart(_("Settled in the last hour"), hour),
+                drawing.waiting_chart(_("Waited, last hour"), hour),
+                drawing.settled_chart(_("Settled in the last day"), day),
+                drawing.waiting_chart(_("Waited, last day"), day),
+            ],
+            "channels": [
+                self.channel_row(row, of_channels.get((row.queue, row.name), Spans()), fresh, link) for row in channels
+            ],
+            "before": asked.address(p=asked.page - 1) if asked.page else None,
+            "after": asked.address(p=asked.page + 1) if more else None,
+            "workers": [self.worker_row(worker, link) for worker in workers],
+            "workers_total": workers[0].total if workers else 0,
+            "schedules": [self.schedule_row(schedule, link) for schedule in schedules],
+            "schedules_total": schedules[0].total if schedules else 0,
+        }
+
+    def orders(self, asked: Asked) -> list[dict[str, Any]]:
+        texts = {
+            "backlog": _("longest line"),
+            "oldest": _("longest wait"),
+            "errors": _("most errors"),
+            "dead": _("most dead letters"),
+            "limits": _("nearest to a limit"),
+            "busy": _("busiest"),
+            "name": _("name"),
+        }
+        return [{"text": text, "value": order, "chosen": order == asked.order} for order, text in texts.items()]
+
+    def trouble(self, trouble: Trouble, link: drawing.Link) -> str:
+        text = link(trouble.text, trouble.page, **trouble.query) if trouble.page else trouble.text
+        return rendering.badge(text, trouble.kind)
+
+    def age(self, backlog: Backlog, fresh: Freshness) -> str:
+        if backlog.oldest_at is None:
+            return format_html('<span class="quiet">{}</span>', "–")
+        age = max(timedelta(0), fresh.now - backlog.oldest_at)
+        kind = lateness(age)
+        kind = f"is-{kind}" if kind else "plain"
+        return format_html('<span class="pgqueue-{}">{}</span>', kind, rendering.duration(age))
+
+    def backlog_cells(
+        self, backlog: Backlog, link: drawing.Link, live: Mapping[str, Any], dead: Mapping[str, Any]
+    ) -> dict[str, str]:
+        return {
+            "ready": drawing.linked(link, backlog.ready, "message_changelist", **live, status__exact=1),
+            "leased": drawing.linked(link, backlog.leased, "message_changelist", **live, status__exact=2),
+            "scheduled": drawing.linked(link, backlog.scheduled, "message_changelist", **live, status__exact=3),
+            "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no"),
+        }
+
+    def settled_cells(self, found: Spans, link: drawing.Link, chosen: Mapping[str, Any]) -> dict[str, str]:
+        return {
+            "done": drawing.linked(
+                link, found.hour.settled - found.hour.dead, "archivedmessage_changelist", **chosen, age="hour"
+            ),
+            "done_day": drawing.linked(
+                link, found.day.settled - found.day.dead, "archivedmessage_changelist", **chosen, age="day"
+            ),
+            "errors": drawing.linked(link, found.hour.dead, "deadletter_changelist", "is-bad", **chosen, age="hour"),
+            "errors_day": drawing.linked(link, found.day.dead, "deadletter_changelist", **chosen, age="day"),
+            "waits": drawing.times(found.hour, found.day, "wait"),
+            "runs": drawing.times(found.hour, found.day, "run"),
+        }
+
+    def queue_row(self, queue: QueueFigures, found: Spans, fresh: Freshness, link: drawing.Link) -> dict[str, Any]:
+        chosen = {"queue": queue.name}
+        workers = link(str(queue.workers), "worker_changelist", alive="yes")
+        idle = not queue.workers and queue.backlog.ready
+        return {
+            "name": queue.name,
+            "address": "?" + urlencode(chosen),
+            "state": rendering.paused(queue.pause_reason) if queue.paused else "",
+            "oldest": self.age(queue.backlog, fresh),
+            "workers": format_html('<span class="pgqueue-{}">{}</span>', "is-bad" if idle else "plain", workers),
+            "course": drawing.course(_("settled by the minute, last hour"), found),
+            **self.backlog_cells(queue.backlog, link, chosen, chosen),
+            **self.settled_cells(found, link, chosen),
+        }
+
+    def channel_row(self, row: ChannelFigures, found: Spans, fresh: Freshness, link: drawing.Link) -> dict[str, Any]:
+        chosen = {"queue": row.queue, "channel": row.name}
+        state = (
+            rendering.badge(_("paused"), "late")
+            if row.paused
+            else rendering.badge(_("released"), "late")
+            if row.released
+            else ""
+        )
+        return {
+            "name": link(row.name, "channel_change", row.id),
+            "queue": row.queue,
+            "state": state,
+            "oldest": self.age(row.backlog, fresh),
+            "limits": drawing.saturation(row, found),
+            "course": drawing.course(_("settled by the hour, last day"), found),
+            **self.backlog_cells(row.backlog, link, {"channel": row.id}, chosen),
+            **self.settled_cells(found, link, chosen),
+        }
+
+    def worker_row(self, worker: WorkerFigures, link: drawing.Link) -> dict[str, Any]:
+        if worker.is_lost:
+            state = rendering.badge(_("silent"), "bad")
+        elif worker.paused:
+            state = rendering.badge(_("paused"), "late")
+        else:
+            state = rendering.badge(worker.state, "good" if worker.state == "running" else "late")
+        running = [
+            format_html(
+                '{}\N{NO-BREAK SPACE}<span class="quiet">{}</span>',
+                link(f"#{message}", "message_change", message),
+                rendering.seconds(since),
+            )
+            for message, since in worker.running[: figures.MOST_RUNNING]
+        ]
+        return {
+            "name": link(worker.name, "worker_change", worker.name),
+            "state": state,
+            "heartbeat": drawing.ago(worker.silent),
+            "queues": ", ".join(worker.queues),
+            "running": running,
+            "more": max(0, len(worker.running) - figures.MOST_RUNNING),
+            "busy": f"{len(worker.running)} / {worker.concurrency}",
+        }
+
+    def schedule_row(self, schedule: ScheduleFigures, link: drawing.Link) -> dict[str, Any]:
+        if schedule.next is None:
+            coming = "–"
+        elif schedule.next < 0:
+            coming = (
+                format_html(
+                    '<span class="pgqueue-is-bad">{}</span>', _("due for %s") % rendering.seconds(-schedule.next)
+                )
+                if schedule.next < -60
+                else _("now")
+            )
+        else:
+            coming = _("in %s") % rendering.seconds(schedule.next)
+        return {
+            "name": link(schedule.name, "schedule_change", schedule.id),
+            "when": schedule.cron or _("every %s") % rendering.duration(schedule.every or timedelta(0)),
+            "next": coming,
+            "last": drawing.ago(schedule.last),
+            "state": rendering.badge(_("failing"), "bad")
+            if schedule.failing
+            else rendering.badge(_("enabled"), "good"),
+        }

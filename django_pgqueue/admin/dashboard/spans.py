@@ -1,0 +1,164 @@
+"""What was settled in the last hour and day, from pgqueue_activity: sums, percentiles, courses."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django_pgqueue.sql.call import call
+
+Key = tuple[str, str | None]
+"""A queue and a channel; None: the whole queue."""
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+# {same}: NULL is not equal to NULL, and what is not an equality cannot use the index. The rest is grouped by numbers.
+PART = """
+part AS MATERIALIZED (
+    SELECT k.key, s.span, a.bucket_at, a.completed, a.cancelled, a.dead, a.retries, a.waits, a.runs
+    FROM unnest(%(queues)s::text[], %(channels)s::text[]) WITH ORDINALITY AS k (queue, channel, key)
+    CROSS JOIN (VALUES (0, %(fine)s, %(hour_ago)s), (1, %(coarse)s, %(day_ago)s)) AS s (span, minutes, since)
+    JOIN pgqueue_activity AS a
+        ON a.queue = k.queue AND {same} AND a.minutes = s.minutes AND a.bucket_at >= s.since
+)
+"""
+# Histograms are added position by position.
+SPANS = """
+WITH {part},
+summed AS (
+    SELECT p.key, p.span, sum(p.completed)::bigint AS completed, sum(p.cancelled)::bigint AS cancelled,
+        sum(p.dead)::bigint AS dead, sum(p.retries)::bigint AS retries
+    FROM part AS p
+    GROUP BY p.key, p.span
+),
+placed AS (
+    SELECT p.key, p.span, u.place, coalesce(sum(u.waits), 0) AS waits, coalesce(sum(u.runs), 0) AS runs
+    FROM part AS p
+    CROSS JOIN LATERAL unnest(p.waits, p.runs) WITH ORDINALITY AS u (waits, runs, place)
+    GROUP BY p.key, p.span, u.place
+),
+counts AS (
+    SELECT p.key, p.span, array_agg(p.waits ORDER BY p.place) AS waits, array_agg(p.runs ORDER BY p.place) AS runs
+    FROM placed AS p
+    GROUP BY p.key, p.span
+)
+SELECT s.key, s.span, s.completed, s.cancelled, s.dead, s.retries,
+    pgqueue_histogram_percentile(c.waits, 0.5), pgqueue_histogram_percentile(c.waits, 0.95),
+    pgqueue_histogram_percentile(c.runs, 0.5), pgqueue_histogram_percentile(c.runs, 0.95)
+FROM summed AS s
+LEFT JOIN counts AS c ON c.key = s.key AND c.span = s.span
+"""
+COURSES = """
+WITH {part}
+SELECT p.key, p.bucket_at, (p.completed + p.cancelled + p.dead)::bigint FROM part AS p WHERE p.span = %(span)s
+"""
+TIMELINE = """
+WITH part AS MATERIALIZED (
+    SELECT a.* FROM pgqueue_activity AS a
+    WHERE a.minutes = %(minutes)s AND a.bucket_at >= %(since)s AND a.channel IS NULL
+        AND (%(queue)s::text IS NULL OR a.queue = %(queue)s::text)
+),
+placed AS (
+    SELECT p.bucket_at, u.place, coalesce(sum(u.waits), 0) AS waits
+    FROM part AS p
+    CROSS JOIN LATERAL unnest(p.waits) WITH ORDINALITY AS u (waits, place)
+    GROUP BY p.bucket_at, u.place
+),
+counts AS (
+    SELECT p.bucket_at, array_agg(p.waits ORDER BY p.place) AS waits FROM placed AS p GROUP BY p.bucket_at
+)
+SELECT s.bucket_at, s.completed, s.cancelled, s.dead, s.retries,
+    pgqueue_histogram_percentile(c.waits, 0.5), pgqueue_histogram_percentile(c.waits, 0.95)
+FROM (
+    SELECT p.bucket_at, sum(p.completed)::bigint AS completed, sum(p.cancelled)::bigint AS cancelled,
+        sum(p.dead)::bigint AS dead, sum(p.retries)::bigint AS retries
+    FROM part AS p
+    GROUP BY p.bucket_at
+) AS s
+LEFT JOIN counts AS c ON c.bucket_at = s.bucket_at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Messages that were settled in a time; percentiles in seconds, None where nothing was."""
+
+    completed: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    retries: int = 0
+    wait_p50: float | None = None
+    wait_p95: float | None = None
+    run_p50: float | None = None
+    run_p95: float | None = None
+
+    @property
+    def settled(self) -> int:
+        return self.completed + self.cancelled + self.dead
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """``course``: messages settled in each bucket, the oldest first; the one that is not over yet is left out."""
+
+    hour: Span = Span()
+    day: Span = Span()
+    course: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All queues together, or one, bucket by bucket. ``rows``: by bucket, as Span without the times of running."""
+
+    times: list[datetime]
+    minutes: int
+    rows: dict[datetime, tuple[int, int, int, int, float | None, float | None]]
+
+
+def floored(moment: datetime, minutes: int) -> datetime:
+    """The beginning of its bucket."""
+    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight + (moment - midnight) // timedelta(minutes=minutes) * timedelta(minutes=minutes)
+
+
+def buckets(now: datetime, minutes: int, length: timedelta) -> list[datetime]:
+    """Those that are over: of the present one there is too little to be compared."""
+    first = floored(now, minutes) - length
+    return [first + place * timedelta(minutes=minutes) for place in range(int(length.total_seconds()) // 60 // minutes)]
+
+
+def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]:
+    """Of queues, or of channels: not of both. Two queries, however many there are."""
+    if not keys:
+        return {}
+    of_queues = keys[0][1] is None
+    fine, coarse = (1, 10) if of_queues else (10, 60)
+    part = PART.format(same="a.channel IS NULL" if of_queues else "a.channel = k.channel")
+    asked = {
+        "queues": [queue for queue, _ in keys],
+        "channels": [channel for _, channel in keys],
+        "fine": fine,
+        "coarse": coarse,
+        "hour_ago": floored(now, fine) - HOUR,
+        "day_ago": floored(now, coarse) - DAY,
+        "span": 0 if of_queues else 1,
+    }
+    sums: dict[Key, dict[str, Span]] = defaultdict(dict)
+    for key, span, *figures in call(using, SPANS.format(part=part), asked):
+        sums[keys[key - 1]][("hour", "day")[span]] = Span(*figures)
+    courses: dict[Key, dict[datetime, int]] = defaultdict(dict)
+    for key, bucket_at, settled in call(using, COURSES.format(part=part), asked):
+        courses[keys[key - 1]][bucket_at] = settled
+    times = buckets(now, fine, HOUR) if of_queues else buckets(now, coarse, DAY)
+    return {
+        key: Spans(**sums[key], course=tuple(courses[key].get(time, 0) for time in times))
+        for key in keys
+        if key in sums
+    }
+
+
+def timeline(queue: str | None, now: datetime, minutes: int, length: timedelta, *, using: str) -> Timeline:
+    times = buckets(now, minutes, length)
+    rows = call(using, TIMELINE, {"minutes": minutes, "since": times[0], "queue": queue})
+    return Timeline(times, minutes, {bucket_at: tuple(figures) for bucket_at, *figures in rows})

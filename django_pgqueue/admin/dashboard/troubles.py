@@ -1,0 +1,145 @@
+"""What is wrong, in sentences, the worst first: what somebody wants to know who was woken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.dashboard.figures import (
+    Freshness,
+    LimitedChannels,
+    QueueFigures,
+    ScheduleFigures,
+    WorkerFigures,
+)
+from django_pgqueue.admin.dashboard.spans import Key, Spans
+from django_pgqueue.conf import settings
+
+BAD, LATE = "bad", "late"
+# Times WAITING_WARNING from which on waiting is bad.
+MUCH = 10
+# More dead letters than this share of an hour's messages are bad.
+MANY_DEAD = 0.01
+# More retries than this share of an hour's messages are told.
+MANY_RETRIES = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """``kind``: bad or late. ``page`` and ``query``: where in the admin to look."""
+
+    kind: str
+    text: str
+    page: str = ""
+    query: Mapping[str, object] = field(default_factory=dict)
+
+
+def troubles(
+    fresh: Freshness,
+    queues: Sequence[QueueFigures],
+    spans: dict[Key, Spans],
+    limited: LimitedChannels | None,
+    workers: Sequence[WorkerFigures],
+    schedules: Sequence[ScheduleFigures],
+) -> list[Trouble]:
+    found = [*of_freshness(fresh)]
+    for queue in queues:
+        found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
+    found += [*of_limits(limited), *of_workers(workers), *of_schedules(schedules)]
+    return sorted(found, key=lambda trouble: trouble.kind != BAD)
+
+
+def of_freshness(fresh: Freshness) -> Iterator[Trouble]:
+    if fresh.measured_at is None:
+        yield Trouble(BAD, _("Nobody has measured yet: start a worker, or run manage.py sweepqueue."))
+    elif fresh.is_stale:
+        age = rendering.duration(fresh.now - fresh.measured_at)
+        yield Trouble(BAD, _("These figures are %s old: no worker keeps house.") % age, "worker_changelist")
+
+
+def lateness(age: timedelta) -> str:
+    """Of a message that waits: bad, late, or nothing to worry about."""
+    if age > MUCH * settings.WAITING_WARNING:
+        return BAD
+    return LATE if age > settings.WAITING_WARNING else ""
+
+
+def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Trouble]:
+    name, backlog, hour = queue.name, queue.backlog, spans.hour
+    waiting = {"queue": name, "status__exact": 1}
+    if queue.paused and backlog.ready:
+        text = _("Queue %(queue)s is paused, and %(ready)s messages wait.")
+        yield Trouble(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
+    elif backlog.ready and not queue.workers:
+        text = _("Queue %(queue)s has no worker, and %(ready)s messages wait.")
+        yield Trouble(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
+    elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
+        text = _("In queue %(queue)s a message has waited for %(age)s.")
+        yield Trouble(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
+    if hour.dead:
+        text = ngettext(
+            "In queue %(queue)s %(dead)s message died within an hour (%(share)s of all).",
+            "In queue %(queue)s %(dead)s messages died within an hour (%(share)s of all).",
+            hour.dead,
+        )
+        share = hour.dead / hour.settled
+        told = text % {"queue": name, "dead": f"{hour.dead:,}", "share": percent(share)}
+        query = {"queue": name, "redriven": "no", "age": "hour"}
+        yield Trouble(BAD if share > MANY_DEAD else LATE, told, "deadletter_changelist", query)
+    if hour.retries > MANY_RETRIES * hour.settled:
+        text = _("In queue %(queue)s %(retries)s attempts failed within an hour, for %(settled)s messages.")
+        numbers = {"queue": name, "retries": f"{hour.retries:,}", "settled": f"{hour.settled:,}"}
+        yield Trouble(LATE, text % numbers)
+
+
+def of_limits(limited: LimitedChannels | None) -> Iterator[Trouble]:
+    if limited is None:
+        return
+    text = _("Channel %(name)s is at its limit (%(leased)s of %(most)s at once), and %(ready)s messages wait for it.")
+    told = text % {
+        "name": f"{limited.queue}/{limited.name}",
+        "leased": limited.leased,
+        "most": limited.max_concurrency,
+        "ready": f"{limited.ready:,}",
+    }
+    if limited.count > 1:
+        more = limited.count - 1
+        told += " " + ngettext("So is %s other.", "So are %s others.", more) % f"{more:,}"
+    yield Trouble(LATE, told, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
+
+
+def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Trouble]:
+    silent = workers[0].total_silent if workers else 0
+    if silent:
+        text = ngettext(
+            "%s worker is silent: what it held is delivered to others when its lease ends.",
+            "%s workers are silent: what they held is delivered to others when its lease ends.",
+            silent,
+        )
+        recent = any(worker.is_lost and worker.silent < timedelta(hours=1).total_seconds() for worker in workers)
+        yield Trouble(BAD if recent else LATE, text % silent, "worker_changelist", {"alive": "no"})
+    paused = sum(worker.paused for worker in workers)
+    if paused:
+        yield Trouble(
+            LATE, ngettext("%s worker is paused.", "%s workers are paused.", paused) % paused, "worker_changelist"
+        )
+
+
+def of_schedules(schedules: Sequence[ScheduleFigures]) -> Iterator[Trouble]:
+    failing = schedules[0].total_failing if schedules else 0
+    if failing:
+        text = ngettext("%s schedule fails.", "%s schedules fail.", failing) % failing
+        yield Trouble(BAD, text, "schedule_changelist", {"state": "failing"})
+    late = sum((schedule.next or 0) < -60 for schedule in schedules)
+    if late:
+        text = ngettext("%s schedule is overdue.", "%s schedules are overdue.", late) % late
+        yield Trouble(BAD, text, "schedule_changelist")
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%" if share >= 0.01 else "<\N{NO-BREAK SPACE}1\N{NO-BREAK SPACE}%"

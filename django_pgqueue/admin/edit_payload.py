@@ -1,0 +1,99 @@
+"""Another payload for one message or dead letter: a form in place of the page that only asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.db.models import QuerySet
+from django.forms.fields import InvalidJSONInput
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.admin.base import BaseAdmin
+from django_pgqueue.admin.confirmation import confirm, is_confirmed
+from django_pgqueue.exceptions import PgQueueError
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadAct:
+    """``run``: id, payload and database; returns whether it was done, and what to say."""
+
+    name: str
+    title: StrOrPromise
+    consequence: StrOrPromise
+    button: StrOrPromise
+    run: Callable[[int, Any, str], tuple[bool, StrOrPromise]]
+
+
+class PrettyJSONField(forms.JSONField):
+    def prepare_value(self, value: Any) -> str:
+        # What was typed and is no JSON comes back as it was typed.
+        if isinstance(value, InvalidJSONInput):
+            return value
+        return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+class PayloadForm(forms.Form):
+    payload = PrettyJSONField(
+        label=_("Payload"),
+        required=False,
+        widget=forms.Textarea(attrs={"class": "vLargeTextField pgqueue-code", "rows": 12, "spellcheck": "false"}),
+        help_text=_("JSON."),
+    )
+
+    def clean_payload(self) -> Any:
+        # An empty field is None, and so is the JSON null: only one of them was meant.
+        if not self.data.get("payload", "").strip():
+            raise forms.ValidationError(_("Give JSON: null, if that is what the handler shall get."))
+        return self.cleaned_data["payload"]
+
+
+def edit_payload(
+    model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Any], act: PayloadAct
+) -> HttpResponse | None:
+    text: StrOrPromise
+    found = list(queryset.order_by("id")[:2])
+    if len(found) != 1:
+        model_admin.message_user(request, _("Select one: a payload is edited alone."), messages.WARNING)
+        return None
+    [item] = found
+    try:
+        initial = {"payload": item.payload}
+    except type(item).DoesNotExist:
+        model_admin.message_user(request, _("It is not there any more."), messages.WARNING)
+        return None
+    except (ValueError, RecursionError):
+        text = _("Python cannot read this payload: numbers that are too long, or it is too deep.")
+        model_admin.message_user(request, text, messages.ERROR)
+        return None
+    form = PayloadForm(request.POST if is_confirmed(request) else None, initial=initial)
+    if not form.is_valid():
+        return confirm(
+            model_admin,
+            request,
+            queryset,
+            action=act.name,
+            title=act.title,
+            consequence=act.consequence,
+            button=act.button,
+            form=form,
+        )
+    try:
+        with transaction.atomic(using=queryset.db):
+            done, text = act.run(item.pk, form.cleaned_data["payload"], queryset.db)
+            if done:
+                # Not what it was, and not what it is: payloads hold what the history should not.
+                model_admin.log(request, [item], text)
+    except PgQueueError as error:
+        done, text = False, str(error)
+    model_admin.message_user(request, text, messages.SUCCESS if done else messages.ERROR)
+    return None

@@ -1,0 +1,188 @@
+"""What can be done to live messages, in the words of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as now
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
+
+from django_pgqueue.admin.acting import Act
+from django_pgqueue.admin.confirmation import OptionalReasonForm
+from django_pgqueue.admin.edit_payload import PayloadAct
+from django_pgqueue.lifecycle.cancel import cancel
+from django_pgqueue.lifecycle.discard import discard
+from django_pgqueue.lifecycle.edit import edit
+from django_pgqueue.lifecycle.lease_release import lease_release
+from django_pgqueue.lifecycle.reschedule import reschedule
+
+SETTLED = ngettext_lazy("%d message was settled already.", "%d messages were settled already.")
+GONE = ngettext_lazy("%d message is not there any more.", "%d messages are not there any more.")
+BUSY = ngettext_lazy(
+    "%d message is left alone: it is taken or settled at this moment.",
+    "%d messages are left alone: they are taken or settled at this moment.",
+)
+LEASED = ngettext_lazy("%d message is left alone: a worker has it.", "%d messages are left alone: workers have them.")
+
+
+def with_reason(done: str) -> Callable[[Mapping[str, Any]], str]:
+    """The text of the history: what was done, and why if that was said."""
+
+    def logged(cleaned: Mapping[str, Any]) -> str:
+        reason = cleaned.get("reason")
+        return f"{done}: {reason}" if reason else f"{done}."
+
+    return logged
+
+
+class DiscardForm(OptionalReasonForm):
+    kept = _("Kept with the dead letters.")
+
+
+class ReleaseForm(OptionalReasonForm):
+    kept = _("Kept with the errors of the messages.")
+
+
+class WhenForm(forms.Form):
+    at = forms.DateTimeField(
+        label=_("Due at"),
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "autofocus": True}, format="%Y-%m-%dT%H:%M"),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        zone = {"zone": timezone.get_current_timezone_name()}
+        self.fields["at"].help_text = now("In the time zone %(zone)s. A time that has passed means now.") % zone
+        self.fields["at"].initial = timezone.localtime() + timedelta(hours=1)
+        # The browser always writes it so, whatever the language of the page.
+        field: Any = self.fields["at"]
+        field.input_formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
+
+
+def due(cleaned: Mapping[str, Any]) -> str:
+    return now("Rescheduled to %s.") % date_format(timezone.localtime(cleaned["at"]), "j M Y, H:i e")
+
+
+def cancelled(ids: list[int], reason: str, using: str) -> dict[int, str]:
+    """Of a single one that is gone it would raise: here that is an answer."""
+    return {pk: outcome for pk, outcome in cancel([*ids, 0], reason=reason, using=using).items() if pk}
+
+
+CANCEL = Act(
+    name="cancel",
+    title=_("Cancel messages"),
+    consequence=_(
+        "What waits goes to the archive as cancelled. The workers of what is leased are asked to stop: "
+        "they may complete it all the same, but it is not delivered again."
+    ),
+    button=_("Cancel these messages"),
+    run=lambda ids, cleaned, using: cancelled(ids, cleaned["reason"], using),
+    done={
+        "cancelled": ngettext_lazy("%d message is cancelled.", "%d messages are cancelled."),
+        "requested": ngettext_lazy(
+            "%d message is leased: its worker is asked to stop.",
+            "%d messages are leased: their workers are asked to stop.",
+        ),
+    },
+    left={"settled": SETTLED, "not_found": GONE},
+    logged=with_reason("Cancelled"),
+    form=OptionalReasonForm,
+)
+RETRY_NOW = Act(
+    name="retry_now",
+    title=_("Retry messages now"),
+    consequence=_(
+        "Scheduled messages are ready at once, whatever their back-off says. Attempts and errors stay. What is ready "
+        "keeps its place; what is leased stays with its worker."
+    ),
+    button=_("Retry now"),
+    run=lambda ids, cleaned, using: reschedule(ids, using=using),
+    done={"rescheduled": ngettext_lazy("%d message is ready now.", "%d messages are ready now.")},
+    left={
+        "ready": ngettext_lazy("%d message was ready already.", "%d messages were ready already."),
+        "leased": LEASED,
+        "busy": BUSY,
+        "settled": SETTLED,
+        "not_found": GONE,
+    },
+    logged=with_reason("To be retried now"),
+)
+RESCHEDULE = Act(
+    name="reschedule",
+    title=_("Reschedule messages"),
+    consequence=_(
+        "Ready and scheduled messages are due at the time below, not before. What is leased stays with its worker."
+    ),
+    button=_("Reschedule"),
+    run=lambda ids, cleaned, using: reschedule(ids, at=cleaned["at"], using=using),
+    done={"rescheduled": ngettext_lazy("%d message is rescheduled.", "%d messages are rescheduled.")},
+    left=RETRY_NOW.left,
+    logged=due,
+    form=WhenForm,
+)
+DISCARD = Act(
+    name="discard",
+    title=_("Discard messages"),
+    consequence=_(
+        "They become dead letters with the reason discarded; a redrive brings them back. Also what is leased: its "
+        "worker runs on, but what it says is refused, and what an atomic handler has written is rolled back."
+    ),
+    button=_("Discard"),
+    run=lambda ids, cleaned, using: discard(ids, reason=cleaned["reason"], using=using),
+    done={"discarded": ngettext_lazy("%d message is discarded.", "%d messages are discarded.")},
+    left={"busy": BUSY, "settled": SETTLED, "not_found": GONE},
+    logged=with_reason("Discarded"),
+    form=DiscardForm,
+)
+RELEASE = Act(
+    name="release_leases",
+    title=_("Release leases"),
+    consequence=_(
+        "The messages are taken away from their workers and are ready at once; the attempt counts, and where it was "
+        "the last one the message becomes a dead letter. Only for workers that hang or are gone: what a living one "
+        "runs may then run twice at the same time."
+    ),
+    button=_("Release leases"),
+    run=lambda ids, cleaned, using: lease_release(ids, reason=cleaned["reason"], using=using),
+    done={
+        "released": ngettext_lazy("%d lease is released.", "%d leases are released."),
+        "dead_lettered": ngettext_lazy(
+            "%d message had no attempt left: it is a dead letter.",
+            "%d messages had no attempt left: they are dead letters.",
+        ),
+        "cancelled": ngettext_lazy(
+            "%d message was to be cancelled: it is.", "%d messages were to be cancelled: they are."
+        ),
+    },
+    left={
+        "waiting": ngettext_lazy("%d message has no lease.", "%d messages have no lease."),
+        "busy": BUSY,
+        "settled": SETTLED,
+        "not_found": GONE,
+    },
+    logged=with_reason("Lease released"),
+    form=ReleaseForm,
+)
+
+
+def edited(pk: int, payload: Any, using: str) -> tuple[bool, str]:
+    """Whether it was done, and what to say."""
+    outcome = edit(pk, payload, using=using)
+    if outcome == "edited":
+        return True, now("The payload is replaced.")
+    return False, str((LEASED if outcome == "leased" else RETRY_NOW.left[outcome]) % 1)
+
+
+EDIT = PayloadAct(
+    name="edit",
+    title=_("Edit a payload"),
+    consequence=_("The message keeps its place, its attempts and its errors. What is leased cannot be edited."),
+    button=_("Replace the payload"),
+    run=edited,
+)

@@ -1,0 +1,50 @@
+"""Find messages by a value in their payload, as payload.customer=42. Only where an index makes that cheap."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.sql.call import call
+
+TERM = re.compile(r"payload\.(?P<path>[^=]+?)\s*=\s*(?P<value>.*)", re.DOTALL)
+MOST = 1_000
+
+
+def parse(term: str) -> list[str] | None:
+    """The JSON that a payload must contain, one of these; None: the term is not about payloads.
+
+    A value that reads as JSON may be meant so or as text: 42 finds the number and the text. In quotes it is text.
+    """
+    found = TERM.fullmatch(term)
+    if found is None:
+        return None
+    wanted = []
+    for value in _readings(found["value"]):
+        for key in reversed(found["path"].split(".")):
+            value = {key.strip(): value}
+        try:
+            wanted.append(str(to_json(value, "value")))
+        except InvalidMessage:
+            continue  # no payload can hold that
+    return wanted
+
+
+def _readings(text: str) -> list[Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return [text]
+    return [value] if isinstance(value, str) else [value, text]
+
+
+def find(table: str, wanted: list[str], *, using: str) -> list[int]:
+    """Ids of messages whose payload contains one of these; MOST and one more if there are more, in no order."""
+    if not wanted:
+        return []
+    matches = " OR ".join(["t.payload @> %s::jsonb"] * len(wanted))
+    rows = call(using, f"SELECT t.id FROM pgqueue_{table} AS t WHERE {matches} LIMIT %s", (*wanted, MOST + 1))  # noqa: S608
+    return [pk for (pk,) in rows]

@@ -1,0 +1,130 @@
+"""One message's story, the newest first: what became of it or who has it, each attempt that failed, how it came."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext as _
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.conf import settings
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+
+KINDS: dict[Any, str] = {
+    ArchivedMessage.Outcome.COMPLETED: "good",
+    ArchivedMessage.Outcome.POPPED: "busy",
+    ArchivedMessage.Outcome.PURGED: "late",
+    Message.Status.READY: "good",
+    Message.Status.LEASED: "busy",
+    Message.Status.SCHEDULED: "late",
+}
+# Version, trace id, span id, flags, and what a later version may add.
+TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+TOLD = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
+
+Told = Message | ArchivedMessage | DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``kind``: of the badge. ``notes``: what stands beside it, in one line. ``body``: HTML below it."""
+
+    title: str
+    kind: str
+    notes: list[str] = field(default_factory=list)
+    body: str = ""
+
+
+def story(item: Told) -> str:
+    return format_html('<ol class="pgqueue-story">{}</ol>', format_html_join("", "<li>{}</li>", _shown(steps(item))))
+
+
+def _shown(steps: Iterable[Step]) -> Iterator[tuple[str]]:
+    for step in steps:
+        notes = format_html_join(" · ", "{}", ((note,) for note in step.notes if note))
+        yield (format_html("{} <span>{}</span>{}", rendering.badge(step.title, step.kind), notes, step.body),)
+
+
+def steps(item: Told) -> Iterator[Step]:
+    errors = item.errors if isinstance(item.errors, list) else []
+    if not all(isinstance(error, Mapping) for error in errors):
+        errors = []
+    yield now(item, errors)
+    before = [item.created_at, *(rendering.parsed(error.get("at")) for error in errors)]
+    for error, start in reversed(list(zip(errors, before, strict=False))):
+        yield failed(error, start)
+    if item.errors and not errors:
+        yield Step(_("Errors"), "bad", body=rendering.pretty_json(item.errors))
+    yield came(item)
+
+
+def now(item: Told, errors: list[Mapping[str, Any]]) -> Step:
+    """What became of it, with its last attempt, unless that is among those that failed."""
+    last = [] if errors and errors[-1].get("attempt") == item.attempts else last_attempt(item)
+    match item:
+        case ArchivedMessage():
+            title, kind = item.get_outcome_display(), KINDS.get(item.outcome, "bad")
+            return Step(title, kind, [rendering.at(item.archived_at), *last])
+        case DeadLetter():
+            return Step(_("dead letter: %s") % item.reason, "bad", [rendering.at(item.dead_at), *last])
+        case Message(status=Message.Status.LEASED):
+            notes = [
+                *last_attempt(item),
+                _("lease until %s") % (item.lease_expires_at and rendering.at(item.lease_expires_at)),
+            ]
+        case _:
+            notes = [_("due %s") % rendering.at(item.dequeue_at)]
+    return Step(item.get_status_display(), KINDS.get(item.status, "bad"), notes)
+
+
+def last_attempt(item: Told) -> list[str]:
+    if item.leased_at is None:
+        return []
+    ended_at = getattr(item, "archived_at", None) or getattr(item, "dead_at", None)
+    return [
+        _("attempt %(attempts)d of %(most)d") % {"attempts": item.attempts, "most": item.max_attempts},
+        item.worker or "",
+        _("waited %s") % rendering.duration(item.leased_at - item.dequeue_at),
+        _("ran %s") % rendering.duration(ended_at - item.leased_at) if ended_at else "",
+    ]
+
+
+def failed(error: Mapping[str, Any], before: datetime | None) -> Step:
+    """An attempt that pgqueue_retry wrote down. It waited since the enqueue, or since the failure before."""
+    at, leased_at = rendering.parsed(error.get("at")), rendering.parsed(error.get("leased_at"))
+    notes = [
+        rendering.moment(error["at"]) if "at" in error else "",
+        str(error.get("worker") or ""),
+        _("waited %s") % rendering.duration(leased_at - before) if leased_at and before else "",
+        _("ran %s") % rendering.duration(at - leased_at) if at and leased_at else "",
+    ]
+    rest = {key: value for key, value in error.items() if key not in TOLD}
+    body = format_html("{}{}", rendering.problem(error), rendering.pretty_json(rest) if rest else "")
+    return Step(_("Attempt %s failed") % error.get("attempt", "?"), "bad", notes, body)
+
+
+def came(item: Told) -> Step:
+    notes = [rendering.at(item.created_at)]
+    if item.redriven_from is not None:
+        notes.append(_("new life of %d") % item.redriven_from)
+    return Step(_("enqueued"), "busy", [*notes, trace_link(item)])
+
+
+def trace_link(item: Told) -> str:
+    """Where the trace is shown that its headers name, if the setting TRACE_URL says."""
+    if not settings.TRACE_URL:
+        return ""
+    try:
+        headers = item.headers
+    except (ValueError, RecursionError):  # SQL has enqueued what Python cannot read
+        return ""
+    parent = TRACEPARENT.fullmatch(str(headers.get("traceparent"))) if isinstance(headers, dict) else None
+    if parent is None:
+        return ""
+    address = settings.TRACE_URL.replace("{trace_id}", parent[1]).replace("{span_id}", parent[2])
+    return format_html('<a href="{}">{}</a>', address, _("trace"))

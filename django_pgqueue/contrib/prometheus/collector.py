@@ -1,0 +1,31 @@
+"""A collector for prometheus_client (the extra ``prometheus``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from django_pgqueue.contrib.prometheus.families import families
+
+KINDS = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
+
+
+class QueueCollector(Collector):
+    """``REGISTRY.register(QueueCollector())``. ``using``: alias of the queue's database; None: as enqueue does."""
+
+    def __init__(self, using: str | None = None) -> None:
+        self._using = using
+
+    def describe(self) -> list[Metric]:
+        """Nothing: to be registered must not take a database."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        for family in families(using=self._using):
+            names = list(family.samples[0].labels) if family.samples else []
+            metric = KINDS[family.kind](family.name.removesuffix("_total"), family.help, labels=names)
+            for sample in family.samples:
+                metric.add_metric([sample.labels[name] for name in names], sample.value)
+            yield metric

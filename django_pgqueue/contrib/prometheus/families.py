@@ -1,0 +1,123 @@
+"""What is measured. The cost of a scrape does not grow with the backlog, the archive or the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django_pgqueue.lifecycle.binding import from_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.health import QueueHealth, health
+from django_pgqueue.sql.call import call, looking
+
+# Seconds. A scrape that takes so long is given up by Prometheus, and must not go on in the server.
+LONGEST = 10.0
+# The newest of many, when hosts come and go.
+MOST_WORKERS = 1000
+WORKERS = """
+SELECT w.name, extract(epoch FROM clock_timestamp() - w.heartbeat_at)::float, jsonb_array_length(w.running), w.totals
+FROM pgqueue_worker AS w ORDER BY w.heartbeat_at DESC LIMIT %s
+"""
+SERVER = """
+SELECT
+    (SELECT extract(epoch FROM clock_timestamp() - min(a.xact_start))::float FROM pg_stat_activity AS a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+        AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+        AND coalesce(a.backend_type, '') NOT IN ('autovacuum worker', 'walsender')),
+    (SELECT extract(epoch FROM clock_timestamp() - f.ticked_at)::float
+    FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1),
+    pg_notification_queue_usage()
+"""
+DEAD_ROWS = """
+SELECT c.relname::text, pg_stat_get_dead_tuples(c.oid) FROM pg_class AS c
+WHERE c.relname LIKE 'pgqueue\\_%%' AND c.relkind = 'r' AND NOT c.relispartition AND pg_table_is_visible(c.oid)
+ORDER BY c.relname
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """``kind``: gauge or counter; the name of a counter ends in ``_total``."""
+
+    name: str
+    kind: str
+    help: str
+    samples: list[Sample]
+
+
+def families(*, using: str | None = None) -> list[Family]:
+    """All metrics as they are now, in four queries."""
+    using = alias(using)
+    with looking(using, seconds=LONGEST):
+        workers = of_workers(call(using, WORKERS, (MOST_WORKERS,)))
+        return [*of_queues(health(using=using)), *workers, *of_server(using)]
+
+
+def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> Family:
+    return Family(
+        f"pgqueue_{name}", "gauge", text, [Sample(labels, value) for labels, value in samples if value is not None]
+    )
+
+
+def of_queues(rows: list[QueueHealth]) -> list[Family]:
+    def each(field: str) -> list[tuple[dict[str, str], float]]:
+        return [({"queue": row.queue}, float(getattr(row, field))) for row in rows]
+
+    return [
+        gauge(
+            "messages",
+            "Live messages by state; at least so many where pgqueue_counts_complete is 0.",
+            [
+                ({"queue": row.queue, "state": state}, getattr(row, state))
+                for row in rows
+                for state in ("ready", "leased", "scheduled")
+            ],
+        ),
+        gauge("dead_letters", "Dead letters that were not redriven; at least, as above.", each("dead")),
+        gauge("counts_complete", "1: the counts are exact. 0: there are more than were counted.", each("complete")),
+        gauge(
+            "oldest_ready_age_seconds",
+            "How long the oldest ready message has been due; 0: none is ready.",
+            [({"queue": row.queue}, row.oldest_age.total_seconds() if row.oldest_age else 0.0) for row in rows],
+        ),
+        gauge("workers", "Workers that serve the queue and were heard of within LEASE.", each("workers")),
+        gauge("queue_paused", "1: the queue is paused.", each("paused")),
+    ]
+
+
+def of_workers(rows: list[tuple[Any, ...]]) -> list[Family]:
+    return [
+        gauge("worker_silence_seconds", "Since it was heard of last.", [({"worker": n}, s) for n, s, _, _ in rows]),
+        gauge("worker_running", "Messages that it runs; 100 at most.", [({"worker": n}, r) for n, _, r, _ in rows]),
+        Family(
+            "pgqueue_worker_messages_total",
+            "counter",
+            "Messages by what became of them, since the worker's start.",
+            [
+                Sample({"worker": worker, "outcome": outcome}, count)
+                for worker, _, _, totals in rows
+                for outcome, count in sorted(from_json(totals).items())
+            ],
+        ),
+    ]
+
+
+def of_server(using: str) -> list[Family]:
+    oldest, ticked, usage = call(using, SERVER)[0]
+    return [
+        gauge("oldest_transaction_age_seconds", "The oldest open transaction of the database.", [({}, oldest or 0.0)]),
+        gauge("maintenance_age_seconds", "Since somebody kept house last (pgqueue_tick).", [({}, ticked)]),
+        gauge("notification_queue_usage_ratio", "How full the server's queue of notifications is.", [({}, usage)]),
+        gauge(
+            "dead_rows",
+            "Rows that wait for vacuum, by the server's statistics.",
+            [({"table": table}, count) for table, count in call(using, DEAD_ROWS)],
+        ),
+    ]

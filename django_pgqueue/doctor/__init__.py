@@ -1,0 +1,76 @@
+"""Examines a queue: one module an examination, each a function from a database alias and limits to findings.
+
+An examination only reads. Its cost does not grow with the archive or the backlog: it asks the server's statistics, or
+looks at a bounded number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from django.db import DatabaseError
+
+from django_pgqueue.doctor import (
+    archive,
+    clock,
+    counters,
+    drift,
+    horizon,
+    housekeeping,
+    indexes,
+    notifications,
+    storage,
+    vacuum,
+    waiting,
+)
+from django_pgqueue.doctor.finding import Finding, Limits, Severity
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import looking, primary
+
+__all__ = ["EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examine"]
+
+Examination = Callable[[str, Limits], Iterable[Finding]]
+
+EXAMINATIONS: dict[str, Examination] = {
+    module.__name__.rpartition(".")[2]: module.examine
+    for module in (
+        drift, indexes, waiting, housekeeping, counters, horizon, storage, vacuum, archive, notifications, clock,
+    )
+}  # fmt: skip
+LONGEST = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``findings``: the worst first."""
+
+    findings: list[Finding]
+
+    @property
+    def severity(self) -> Severity:
+        return max((finding.severity for finding in self.findings), default=Severity.NOTE)
+
+
+def examine(*, using: str | None = None, limits: Limits | None = None, only: Iterable[str] | None = None) -> Report:
+    """Run all examinations, or ``only`` those. One that fails is a finding itself."""
+    names = list(EXAMINATIONS) if only is None else list(only)
+    found = [finding for name in names for finding in run(name, alias(using), limits or Limits())]
+    return Report(sorted(found, key=lambda finding: -finding.severity))
+
+
+def run(name: str, using: str, limits: Limits) -> list[Finding]:
+    try:
+        with looking(using, seconds=LONGEST):
+            return list(EXAMINATIONS[name](using, limits))
+    except DatabaseError as error:
+        return [
+            Finding(
+                "not_examined",
+                Severity.WARNING,
+                f"The examination {name!r} failed: {primary(error)}.",
+                "If a right is missing: manage.py queuegrants reader --role NAME --check. If it waited: look at "
+                f"pg_locks, and try again with --only {name}.",
+                {"examination": name},
+            )
+        ]

@@ -1,0 +1,36 @@
+"""Whether the archive has partitions for the days to come. Today's and tomorrow's are system checks (see drift)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django_pgqueue.conf import settings
+from django_pgqueue.doctor.finding import Finding, Limits, Severity
+from django_pgqueue.sql.call import call
+
+MISSING = """
+SELECT d.day::date::text
+FROM (SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS today) AS n
+CROSS JOIN generate_series(n.today + 2, n.today + %s, interval '1 day') AS d (day)
+WHERE NOT EXISTS (
+    SELECT FROM pg_inherits AS i
+    JOIN pg_class AS c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass('pgqueue_archived_message')
+        AND (c.relname = 'pgqueue_archived_message_' || to_char(d.day, 'YYYYMMDD')
+            OR pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'))
+ORDER BY d.day
+"""
+
+
+def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    # The last day is made by the first prune after midnight: that one may be late.
+    days = [day for (day,) in call(using, MISSING, (settings.PARTITIONS_AHEAD - 1,))]
+    if days:
+        yield Finding(
+            "partitions_behind",
+            Severity.WARNING,
+            f"The archive has no partition for {len(days)} of the next {settings.PARTITIONS_AHEAD} days, the first "
+            f"{days[0]}: nobody prunes, or a long transaction is in its way.",
+            "Is a worker running? manage.py sweepqueue makes them, or SELECT pgqueue_prune().",
+            {"missing": days},
+        )

@@ -1,0 +1,150 @@
+"""What the queue keeps beside its messages, against the messages themselves. ``mend`` repairs all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name
+from django_pgqueue.sql.call import call
+
+# Each channel with a count is counted by the indexes of the states, up to the limit for all of them together.
+SIZES = """
+WITH later AS MATERIALIZED (
+    SELECT s.channel_id, count(*) AS messages FROM (
+        SELECT m.channel_id FROM pgqueue_message AS m WHERE m.status = 3 ORDER BY m.dequeue_at LIMIT %(most)s + 1
+    ) AS s
+    GROUP BY s.channel_id
+),
+sized AS MATERIALIZED (
+    SELECT s.channel_id, s.live, sum(greatest(s.live, 1)) OVER (ORDER BY s.live, s.channel_id) AS so_far
+    FROM (SELECT z.* FROM pgqueue_channel_size AS z ORDER BY z.channel_id LIMIT %(most)s) AS s
+)
+SELECT c.queue::text, c.name::text,
+    s.live - (
+        SELECT coalesce(sum(d.messages), 0) FROM pgqueue_departure AS d WHERE d.channel_id = s.channel_id) AS counted,
+    (SELECT count(*) FROM (
+        SELECT FROM pgqueue_message AS m WHERE m.channel_id = s.channel_id AND m.status = 1 LIMIT %(most)s) AS r)
+    + (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = s.channel_id AND m.status = 2)
+    + coalesce((SELECT l.messages FROM later AS l WHERE l.channel_id = s.channel_id), 0) AS live
+FROM sized AS s
+JOIN pgqueue_channel AS c ON c.id = s.channel_id AND c.max_size IS NOT NULL
+WHERE s.so_far <= %(most)s AND (SELECT coalesce(sum(l.messages), 0) FROM later AS l) <= %(most)s
+"""
+FLOORS = """
+SELECT c.queue::text, c.name::text
+FROM (SELECT n.channel_id, n.lease_floor FROM pgqueue_lane AS n WHERE n.lease_floor > '-infinity' LIMIT %s) AS l
+JOIN pgqueue_channel AS c ON c.id = l.channel_id
+WHERE c.max_concurrency IS NOT NULL AND EXISTS (
+    SELECT FROM pgqueue_message AS m WHERE m.channel_id = l.channel_id AND m.status = 2 AND m.leased_at < l.lease_floor)
+"""
+# What was leased before the limit was set, or while transactions that do not know it may be open, does not count.
+CROWDED = """
+SELECT c.queue::text, c.name::text, c.max_concurrency, r.running
+FROM (
+    SELECT m.channel_id, count(*) AS running
+    FROM (
+        SELECT l.channel_id FROM pgqueue_message AS l WHERE l.status = 2 ORDER BY l.channel_id, l.leased_at LIMIT %s
+    ) AS m
+    GROUP BY m.channel_id
+) AS r
+JOIN pgqueue_channel AS c ON c.id = r.channel_id AND c.released_at IS NULL AND c.max_concurrency < r.running
+WHERE c.max_concurrency < (
+    SELECT count(*) FROM pgqueue_message AS m
+    WHERE m.channel_id = c.id AND m.status = 2
+        AND m.leased_at > coalesce(c.changed_at + interval '10 minutes', '-infinity'))
+"""
+MISPLACED = """
+SELECT p.queue, p.channel, p.problem, clock_timestamp() - p.oldest_at
+FROM pgqueue_misplaced(%s) AS p
+WHERE p.oldest_at < clock_timestamp() - interval '10 seconds'
+ORDER BY p.oldest_at
+"""
+MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_mend()."
+
+
+def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    wrong = [row for row in call(using, SIZES, {"most": limits.most}) if row[2] != row[3]]
+    if wrong:
+        yield wrong_counts(wrong)
+    if floors := call(using, FLOORS, (limits.most,)):
+        yield lost_leases(floors)
+    if crowded := call(using, CROWDED, (limits.most,)):
+        yield over_limit(crowded)
+    found = call(using, MISPLACED, (limits.most,))
+    if hidden := [row for row in found if row[2] == "hidden"]:
+        yield out_of_line(hidden)
+    if parked := [row for row in found if row[2] == "parked"]:
+        yield parked_for_nothing(parked)
+
+
+def places(rows: list[tuple[Any, ...]]) -> list[str]:
+    return [f"{queue}/{channel}" for queue, channel, *_ in rows]
+
+
+def wrong_counts(rows: list[tuple[Any, ...]]) -> Finding:
+    _, channel, counted, live = rows[0]
+    return Finding(
+        "count_wrong",
+        Severity.WARNING,
+        f"The count of live messages is wrong on {listed(places(rows))} (max_size): {name(channel)} is said to have "
+        f"{counted} and has {live}. It is full too early or too late.",
+        MEND,
+        {
+            "channels": len(rows),
+            "shown": [
+                {"queue": queue, "channel": channel, "counted": int(counted), "live": int(live)}
+                for queue, channel, counted, live in rows[:SHOWN]
+            ],
+        },
+    )
+
+
+def lost_leases(rows: list[tuple[Any, ...]]) -> Finding:
+    return Finding(
+        "lease_floor_wrong",
+        Severity.CRITICAL,
+        f"Not all leases are counted on {listed(places(rows))}: more than max_concurrency may run.",
+        MEND,
+        {"channels": len(rows), "shown": shown(rows)},
+    )
+
+
+def over_limit(rows: list[tuple[Any, ...]]) -> Finding:
+    texts = [f"{queue}/{channel} ({running} of {most})" for queue, channel, most, running in rows]
+    return Finding(
+        "over_limit",
+        Severity.CRITICAL,
+        f"More messages are leased than max_concurrency allows: {listed(texts)}.",
+        f"It goes by when they end. Look for rows that were changed by hand; then {MEND}",
+        {"channels": len(rows), "shown": shown(rows)},
+    )
+
+
+def out_of_line(rows: list[tuple[Any, ...]]) -> Finding:
+    return Finding(
+        "out_of_line",
+        Severity.CRITICAL,
+        f"Nothing leads to the ready messages of {listed(places(rows))}: they are in no line, and would wait for ever.",
+        MEND,
+        {"channels": len(rows), "shown": shown(rows), "seconds": longest(rows)},
+    )
+
+
+def parked_for_nothing(rows: list[tuple[Any, ...]]) -> Finding:
+    return Finding(
+        "parked",
+        Severity.WARNING,
+        f"A limit that is not reached holds up {listed(places(rows))}. The next prune mends it, within PRUNE_INTERVAL.",
+        MEND,
+        {"channels": len(rows), "shown": shown(rows), "seconds": longest(rows)},
+    )
+
+
+def shown(rows: list[tuple[Any, ...]]) -> list[dict[str, str]]:
+    return [{"queue": queue, "channel": channel} for queue, channel, *_ in rows[:SHOWN]]
+
+
+def longest(rows: list[tuple[Any, ...]]) -> float:
+    return max((age for *_, age in rows), default=timedelta(0)).total_seconds()

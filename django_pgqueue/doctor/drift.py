@@ -1,0 +1,37 @@
+"""What the system checks of the database find: server, functions, triggers, tables, and migrations that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from django.core.checks import ERROR, CheckMessage
+
+from django_pgqueue.checks import functions, server, tables, triggers
+from django_pgqueue.checks.migrated import is_migrated
+from django_pgqueue.doctor.finding import Finding, Limits, Severity
+
+# Warnings at the start of a project, where nobody enqueues yet. Here they stop the queue.
+CRITICAL = {"pgqueue.W014"}
+
+
+def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    yield from told(server.check(using))
+    if not is_migrated(using):
+        yield Finding(
+            "not_migrated",
+            Severity.CRITICAL,
+            "The migrations of the queue that are applied are not those of this release.",
+            f"manage.py migrate pgqueue --database {using}; if the database is newer, upgrade this package.",
+        )
+        return
+    for check in (functions.check, triggers.check, tables.check):
+        yield from told(check(using))
+
+
+def told(messages: Iterable[CheckMessage]) -> Iterator[Finding]:
+    for message in messages:
+        # What the project has silenced, it has accepted.
+        if not message.is_silenced():
+            is_critical = message.level >= ERROR or message.id in CRITICAL
+            severity = Severity.CRITICAL if is_critical else Severity.WARNING
+            yield Finding(message.id or "", severity, str(message.msg), str(message.hint))

@@ -1,0 +1,146 @@
+"""Who keeps dead rows from being cleaned up: old transactions, prepared ones, replication slots, standbys.
+
+Never the query of a session: it may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django_pgqueue.doctor.finding import Finding, Limits, Severity, name, size, words
+from django_pgqueue.sql.call import call
+
+# VACUUM holds nobody up, though it has a snapshot.
+SESSIONS = """
+SELECT a.pid, a.usename::text, a.application_name, a.state, a.xact_start, clock_timestamp() - a.xact_start,
+    greatest(age(a.backend_xmin), age(a.backend_xid))
+FROM pg_stat_activity AS a
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+    AND coalesce(a.backend_type, '') NOT IN ('autovacuum worker', 'walsender', 'parallel worker')
+    AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+    AND a.pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum AS v)
+    AND (a.xact_start IS NULL OR a.xact_start < clock_timestamp() - %s::interval)
+ORDER BY a.xact_start NULLS LAST
+LIMIT %s
+"""
+PREPARED = """
+SELECT p.gid, p.owner::text, p.prepared, clock_timestamp() - p.prepared, age(p.transaction)
+FROM pg_prepared_xacts AS p
+WHERE p.database = current_database() AND p.prepared < clock_timestamp() - %s::interval
+ORDER BY p.prepared
+LIMIT %s
+"""
+SLOTS = """
+SELECT s.slot_name::text, s.active, age(s.xmin), pg_wal_lsn_diff(
+    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint
+FROM pg_replication_slots AS s
+ORDER BY s.slot_name
+LIMIT %s
+"""
+STANDBYS = """
+SELECT a.pid, a.usename::text, a.application_name, age(a.backend_xmin)
+FROM pg_stat_activity AS a
+WHERE a.backend_type = 'walsender' AND age(a.backend_xmin) > %s
+ORDER BY age(a.backend_xmin) DESC
+LIMIT %s
+"""
+COST = "rows that died since then cannot be cleaned up"
+# Of a session of others, whoever may not see it gets no times: those are only counted.
+Session = tuple[int, str, str, str, datetime, timedelta, int]
+
+
+def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    hidden = 0
+    for session in call(using, SESSIONS, (limits.old_transaction, limits.most)):
+        if session[4] is None:
+            hidden += 1
+        else:
+            yield old_transaction(session, limits)
+    if hidden:
+        yield unseen(hidden)
+    for row in call(using, PREPARED, (limits.old_transaction, limits.most)):
+        yield prepared(*row, limits=limits)
+    for slot, active, xids, kept in call(using, SLOTS, (limits.most,)):
+        if xids is not None and xids > limits.old_xids:
+            yield slot_behind(slot, xids, active=active)
+        if not active and kept is not None and kept > limits.slot_bytes:
+            yield slot_left(slot, kept)
+    for row in call(using, STANDBYS, (limits.old_xids, limits.most)):
+        yield standby(*row)
+
+
+def severity(age: timedelta, limits: Limits) -> Severity:
+    return Severity.CRITICAL if age > limits.very_old_transaction else Severity.WARNING
+
+
+def old_transaction(session: Session, limits: Limits) -> Finding:
+    pid, user, application, state, since, age, xids = session
+    facts = {
+        "pid": pid, "user": user, "application_name": name(application), "state": state, "since": since.isoformat(),
+        "seconds": age.total_seconds(), "transactions": xids,
+    }  # fmt: skip
+    return Finding(
+        "old_transaction",
+        severity(age, limits),
+        f"Session {pid} of {name(user)} (application {name(application)}, {state}) has a transaction open since "
+        f"{since:%Y-%m-%d %H:%M:%S %Z}, for {words(age)}: {COST}.",
+        f"If nobody needs it, end it: SELECT pg_terminate_backend({pid}). Dumps and exports end by themselves.",
+        facts,
+    )
+
+
+def unseen(count: int) -> Finding:
+    return Finding(
+        "sessions_hidden",
+        Severity.NOTE,
+        f"{count} session(s) of other roles have a transaction open; since when, this role may not see.",
+        "GRANT pg_read_all_stats TO the role that runs the doctor.",
+        {"sessions": count},
+    )
+
+
+def prepared(gid: str, owner: str, since: datetime, age: timedelta, xids: int, *, limits: Limits) -> Finding:
+    return Finding(
+        "prepared_transaction",
+        severity(age, limits),
+        f"The prepared transaction {name(gid)!r} of {name(owner)} waits since {since:%Y-%m-%d %H:%M:%S %Z}, for "
+        f"{words(age)}: {COST}, and it keeps its locks, also over a restart.",
+        "Ask its transaction manager. If that is gone: COMMIT PREPARED or ROLLBACK PREPARED, with the name.",
+        {
+            "gid": name(gid), "user": owner, "since": since.isoformat(), "seconds": age.total_seconds(),
+            "transactions": xids,
+        },
+    )  # fmt: skip
+
+
+def slot_behind(slot: str, xids: int, *, active: bool) -> Finding:
+    state = "is used" if active else "is used by nobody"
+    return Finding(
+        "slot_behind",
+        Severity.WARNING,
+        f"The replication slot {slot!r} {state} and is {xids} transactions behind: {COST}.",
+        f"End the long query on its standby; if nobody needs the slot: SELECT pg_drop_replication_slot('{slot}').",
+        {"slot": slot, "active": active, "transactions": xids},
+    )
+
+
+def slot_left(slot: str, kept: int) -> Finding:
+    return Finding(
+        "slot_left",
+        Severity.WARNING,
+        f"The replication slot {slot!r} is used by nobody and keeps {size(kept)} of write-ahead log: disks fill up.",
+        f"Start its consumer again; if nobody needs the slot: SELECT pg_drop_replication_slot('{slot}').",
+        {"slot": slot, "bytes": kept},
+    )
+
+
+def standby(pid: int, user: str, application: str, xids: int) -> Finding:
+    return Finding(
+        "standby_behind",
+        Severity.WARNING,
+        f"The standby {name(application)} (session {pid} of {name(user)}) asks to keep what died in the last {xids} "
+        "transactions: a query runs there, and hot_standby_feedback is on.",
+        "End the query on the standby, or set max_standby_streaming_delay and hot_standby_feedback there.",
+        {"pid": pid, "user": user, "application_name": name(application), "transactions": xids},
+    )

@@ -1,0 +1,121 @@
+"""Whether somebody keeps house: workers that are alive, leases that are swept, ticks, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django_pgqueue.conf import settings
+from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name, words
+from django_pgqueue.sql.call import call
+
+WORKERS = """
+SELECT w.name, w.hostname, w.pid, w.heartbeat_at, clock_timestamp() - w.heartbeat_at
+FROM pgqueue_worker AS w
+WHERE w.heartbeat_at < clock_timestamp() - %s::interval
+ORDER BY w.heartbeat_at
+LIMIT %s
+"""
+PAUSED = "SELECT w.name FROM pgqueue_worker AS w WHERE w.paused_at IS NOT NULL ORDER BY w.name LIMIT %s"
+UNSWEPT = """
+SELECT clock_timestamp() - min(m.lease_expires_at) FROM pgqueue_message AS m
+WHERE m.lease_expires_at < clock_timestamp() - %s::interval
+"""
+TICKED = """
+SELECT clock_timestamp() - f.ticked_at
+FROM (SELECT f.ticked_at FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS f
+WHERE f.ticked_at < clock_timestamp() - %s::interval AND EXISTS (SELECT FROM pgqueue_message)
+"""
+LATE = """
+SELECT s.name, clock_timestamp() - s.next_fire_at FROM pgqueue_schedule AS s
+WHERE s.enabled AND s.removed_at IS NULL AND s.next_fire_at < clock_timestamp() - %s::interval
+ORDER BY s.next_fire_at
+LIMIT %s
+"""
+FAILING = """
+SELECT s.name FROM pgqueue_schedule AS s
+WHERE s.enabled AND s.removed_at IS NULL AND s.last_error <> ''
+ORDER BY s.name
+LIMIT %s
+"""
+SWEEP = "Is a worker running? Without one, run manage.py sweepqueue by cron."
+
+
+def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    for row in call(using, WORKERS, (settings.LEASE, limits.most)):
+        yield silent(*row)
+    if names := [row[0] for row in call(using, PAUSED, (limits.most,))]:
+        yield paused(names)
+    [(age,)] = call(using, UNSWEPT, (limits.unattended,))
+    if age is not None:
+        yield unswept(age)
+    for (age,) in call(using, TICKED, (5 * limits.unattended,)):
+        yield unticked(age)
+    if late := call(using, LATE, (limits.unattended, limits.most)):
+        yield late_schedules([row[0] for row in late], late[0][1])
+    if names := [row[0] for row in call(using, FAILING, (limits.most,))]:
+        yield failing_schedules(names)
+
+
+def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta) -> Finding:
+    return Finding(
+        "worker_silent",
+        Severity.WARNING,
+        f"The worker {name(worker)} (process {pid} on {name(hostname)}) was heard of last {words(age)} ago: it died, "
+        "or cannot reach the database. Others have its messages.",
+        "Look at its host. Its row goes by itself after a day.",
+        {
+            "worker": worker, "hostname": hostname, "pid": pid, "since": since.isoformat(),
+            "seconds": age.total_seconds(),
+        },
+    )  # fmt: skip
+
+
+def paused(names: list[str]) -> Finding:
+    return Finding(
+        "worker_paused",
+        Severity.NOTE,
+        f"{len(names)} worker(s) are paused: {listed(names)}.",
+        "Resume them in the admin, or set paused_at in pgqueue_worker to NULL.",
+        {"workers": len(names), "shown": names[:SHOWN]},
+    )
+
+
+def unswept(age: timedelta) -> Finding:
+    return Finding(
+        "lease_expired",
+        Severity.CRITICAL,
+        f"A lease has expired {words(age)} ago and was not swept: messages of dead workers do not come back.",
+        SWEEP,
+        {"seconds": age.total_seconds()},
+    )
+
+
+def unticked(age: timedelta) -> Finding:
+    return Finding(
+        "no_tick",
+        Severity.WARNING,
+        f"Nobody has kept house for {words(age)}: scheduled messages are late, and dequeues get slower.",
+        SWEEP,
+        {"seconds": age.total_seconds()},
+    )
+
+
+def late_schedules(names: list[str], age: timedelta) -> Finding:
+    return Finding(
+        "schedule_late",
+        Severity.WARNING,
+        f"{len(names)} schedule(s) should have fired, the first {words(age)} ago: {listed(names)}.",
+        "Workers fire them. Is one running, and what does its log say (schedule_failed)?",
+        {"schedules": len(names), "shown": names[:SHOWN], "seconds": age.total_seconds()},
+    )
+
+
+def failing_schedules(names: list[str]) -> Finding:
+    return Finding(
+        "schedule_failing",
+        Severity.WARNING,
+        f"{len(names)} schedule(s) could not fire when they were due last: {listed(names)}.",
+        "The column last_error says why, in the admin or in pgqueue_schedule.",
+        {"schedules": len(names), "shown": names[:SHOWN]},
+    )

@@ -1,0 +1,126 @@
+"""Indexes that are missing, or that PostgreSQL does not use: their build failed, or is not at its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django.apps import apps
+from django.db import connections, models
+
+from django_pgqueue.doctor.finding import Finding, Limits, Severity
+from django_pgqueue.sql import files, payload_index
+from django_pgqueue.sql.call import call
+
+# What is built CONCURRENTLY is invalid until it is done, and so is what is dropped that way. Who may not see the
+# progress of others sees the process and its locks: who builds holds the table, who rebuilds or drops the index itself.
+SQL = """
+SELECT i.relname::text, t.relname::text, x.indisvalid AND x.indisready AND x.indislive,
+    CASE
+        WHEN x.indisvalid AND x.indisready AND x.indislive THEN NULL
+        WHEN EXISTS (
+            SELECT FROM pg_stat_progress_create_index AS p
+            JOIN pg_locks AS l ON l.pid = p.pid
+            WHERE l.granted AND l.mode = 'ShareUpdateExclusiveLock' AND l.locktype = 'relation' AND l.database = p.datid
+                AND p.datid = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+                AND (
+                    p.index_relid = x.indexrelid OR l.relation = x.indexrelid
+                    OR l.relation = x.indrelid AND coalesce(p.index_relid, 0) = 0
+                    OR l.relation IN (SELECT h.inhrelid FROM pg_inherits AS h WHERE h.inhparent = x.indrelid)))
+            THEN 'built'
+        WHEN EXISTS (
+            SELECT FROM pg_locks AS l
+            WHERE l.granted AND l.mode = 'ShareUpdateExclusiveLock' AND l.locktype = 'relation'
+                AND l.relation = x.indexrelid
+                AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
+            THEN 'dropped'
+    END
+FROM pg_index AS x
+JOIN pg_class AS i ON i.oid = x.indexrelid
+JOIN pg_class AS t ON t.oid = x.indrelid
+WHERE t.relname LIKE 'pgqueue%%' AND pg_table_is_visible(t.oid)
+ORDER BY i.relname
+"""
+CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+) .*?;$", re.MULTILINE | re.DOTALL)
+UNIQUE = re.compile(r"^ALTER TABLE (\w+)\s+ADD CONSTRAINT (\w+) UNIQUE .*?;$", re.MULTILINE | re.DOTALL)
+
+
+class Wanted(NamedTuple):
+    """``statement``: what makes it."""
+
+    table: str
+    statement: str
+
+
+def expected(using: str) -> dict[str, Wanted]:
+    """The indexes of this release by their names: those of the models and of the SQL files, and the primary keys."""
+    editor = connections[using].schema_editor()
+    found: dict[str, Wanted] = {}
+    for model in apps.get_app_config("pgqueue").get_models():
+        table = model._meta.db_table
+        if model._meta.managed:
+            found[f"{table}_pkey"] = Wanted(table, f"ALTER TABLE {table} ADD PRIMARY KEY ({model._meta.pk.column})")
+            for index in model._meta.indexes:
+                found[index.name] = Wanted(table, str(index.create_sql(model, editor, concurrently=True)))
+            for constraint in model._meta.constraints:
+                if isinstance(constraint, models.UniqueConstraint):
+                    found[constraint.name] = Wanted(table, str(constraint.create_sql(model, editor)))
+    for path in sorted((files.HERE / "tables").glob("*.sql")):
+        text = path.read_text(encoding="utf-8")
+        for match in CREATE_INDEX.finditer(text):
+            found[match[1]] = Wanted(match[2], match[0].rstrip(";").replace(" INDEX ", " INDEX CONCURRENTLY ", 1))
+        for match in UNIQUE.finditer(text):
+            found[match[2]] = Wanted(match[1], " ".join(match[0].rstrip(";").split()))
+    return found
+
+
+def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    wanted = expected(using)
+    there = {index: (table, is_valid, work) for index, table, is_valid, work in call(using, SQL)}
+    for index, (table, statement) in sorted(wanted.items()):
+        if index not in there:
+            yield Finding(
+                "index_missing",
+                Severity.CRITICAL,
+                f"The index {index} of {table} is missing: statements that need it read the whole table.",
+                f"Make it, as the owner and outside of a transaction: {statement}",
+                {"index": index, "table": table, "statement": statement},
+            )
+    for index, (table, is_valid, work) in there.items():
+        if work:
+            yield in_progress(index, table, work)
+        elif not is_valid:
+            yield invalid(index, table, is_ours=index in wanted)
+
+
+def in_progress(index: str, table: str, work: str) -> Finding:
+    return Finding(
+        "index_in_progress",
+        Severity.NOTE,
+        f"The index {index} of {table} is being {work} right now: no statement uses it.",
+        "Leave it alone. It waits for transactions that are older: --only horizon shows them.",
+        {"index": index, "table": table, "work": work},
+    )
+
+
+def invalid(index: str, table: str, *, is_ours: bool) -> Finding:
+    statement = f"{'REINDEX' if is_ours else 'DROP'} INDEX CONCURRENTLY {index}"
+    action = f"As the owner and outside of a transaction: {statement}"
+    facts = {"index": index, "table": table, "statement": statement}
+    if of_payloads := payloads(index):
+        again = f"manage.py queuepayloadindex {of_payloads}"
+        action, facts = f"{again} makes it anew, {again} --drop removes it.", {"index": index, "table": table}
+    return Finding(
+        "index_invalid",
+        Severity.CRITICAL if is_ours else Severity.WARNING,
+        f"The index {index} of {table} is invalid: its build failed. Writes pay for it, and no statement uses it.",
+        action,
+        facts,
+    )
+
+
+def payloads(index: str) -> str | None:
+    """Whose payloads it is for, if ``queuepayloadindex`` has made it; of the archive also that of a partition."""
+    match = re.fullmatch(rf"pgqueue_({'|'.join(payload_index.TABLES)})(?:_\d+)?_payload", index)
+    return match[1] if match else None

@@ -1,0 +1,90 @@
+"""The move: a batch of jobs leaves the old table and becomes messages in one transaction, so each is there once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import NewMessage
+from django_pgqueue.exceptions import ChannelFull
+from django_pgqueue.importing.source import Source, Waiting
+from django_pgqueue.lifecycle.channel_set import channel_set
+from django_pgqueue.lifecycle.enqueue import enqueue_many
+from django_pgqueue.sql.call import call
+
+# A transaction each: short locks, and what is done stays done.
+BATCH = 500
+KNOWN_CHANNELS = """
+SELECT c.queue, c.name
+FROM pgqueue_channel AS c
+JOIN unnest(%s::text[], %s::text[]) AS wanted (queue, name) ON c.queue = wanted.queue AND c.name = wanted.name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What goes where. ``handlers``, ``queues``: new names by old ones; others stay. ``channel``: of jobs without a
+    lock. ``unknown``: also jobs that no handler of the project is for. ``stuck``: also those that a dead worker had."""
+
+    handlers: Mapping[str, str] = field(default_factory=dict)
+    queues: Mapping[str, str] = field(default_factory=dict)
+    channel: str = "default"
+    unknown: bool = False
+    stuck: bool = False
+
+    def handler(self, name: str) -> str:
+        return self.handlers.get(name, name)
+
+    def takes(self, name: str) -> bool:
+        return self.unknown or handlers.find(self.handler(name)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """``duplicates``: jobs whose dedupe key a live message has already; they are settled, too."""
+
+    created: int = 0
+    duplicates: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(self.created + other.created, self.duplicates + other.duplicates)
+
+
+def move_batch(source: Source, plan: Plan, names: Collection[str], using: str) -> Moved | None:
+    """Moves up to BATCH jobs; None if there was none. Raises what ``enqueue`` raises; then the batch stays."""
+    with transaction.atomic(using=using):
+        jobs = source.lock(list(names), BATCH, using, stuck=plan.stuck)
+        if not jobs:
+            return None
+        messages = [source.message(job, plan.handlers, plan.queues, plan.channel) for job in jobs]
+        locks = {(message.queue, job.lock) for message, job in zip(messages, jobs, strict=True) if job.lock}
+        make_channels(messages, locks, using)
+        answers = enqueue_many(messages, using=using)
+        if any(answer.outcome == "dropped" for answer in answers):
+            raise ChannelFull(
+                "a channel is full and drops what does not fit; nothing of this batch was moved",
+                hint="Lift its max_size, then import again.",
+            )
+        source.close(jobs, using)
+    created = sum(answer.created for answer in answers)
+    return Moved(created, len(answers) - created)
+
+
+def make_channels(messages: list[NewMessage], locks: Collection[tuple[Any, ...]], using: str) -> None:
+    """The channels that are not there yet. One that stands for a lock runs one message at a time."""
+    # Each says its queue.
+    wanted = sorted({(message.queue or "default", message.channel) for message in messages})
+    known = set(call(using, KNOWN_CHANNELS, ([queue for queue, _ in wanted], [name for _, name in wanted])))
+    for queue, name in wanted:
+        if (queue, name) not in known:
+            limits = {"max_concurrency": 1} if (queue, name) in locks else {}
+            channel_set(name, queue, using=using, **limits)
+
+
+def left(jobs: list[Waiting], plan: Plan) -> int:
+    """How many waiting jobs stay where they are, because no handler is for them."""
+    return sum(job.waiting for job in jobs if not plan.takes(job.name))

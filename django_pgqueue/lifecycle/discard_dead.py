@@ -1,0 +1,24 @@
+"""discard_dead: delete dead letters that nobody wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT id, outcome FROM pgqueue_discard_dead(%s::bigint[], %s::boolean)"
+
+
+def discard_dead(
+    ids: int | Iterable[int], *, using: str | None = None
+) -> dict[int, Literal["discarded", "redriven", "unexported", "busy", "not_found"]]:
+    """Delete dead letters for good: no redrive brings them back. Returns what became of each.
+
+    ``redriven``: it has a new life, and stays. ``unexported``: a lake lacks it, and KEEP_UNTIL_EXPORTED is set.
+    ``busy``: somebody redrives it, discards or prunes at this moment.
+    """
+    asked = [ids] if isinstance(ids, int) else list(ids)
+    return dict(call(alias(using), SQL, (asked, settings.KEEP_UNTIL_EXPORTED))) if asked else {}

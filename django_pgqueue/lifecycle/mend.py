@@ -1,0 +1,23 @@
+"""mend: counts, floors and places in the line that disagree with the messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+
+@dataclass(frozen=True, slots=True)
+class MendCounts:
+    """Counts of live messages, floors of leases, and places in the line that were wrong."""
+
+    counts: int
+    lease_floors: int
+    places: int
+
+
+def mend(most: int = 10_000, *, using: str | None = None) -> MendCounts:
+    """Mend up to ``most`` channels of each kind. Safe while the queue works, and from many places at once."""
+    sql = "SELECT counts, lease_floors, places FROM pgqueue_mend(%s::integer)"
+    return MendCounts(*call(alias(using), sql, (most,))[0])

@@ -1,0 +1,25 @@
+"""reschedule: another time for messages that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
+
+from django_pgqueue.lifecycle.binding import aware
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import call
+
+SQL = "SELECT id, outcome FROM pgqueue_reschedule(%s::bigint[], %s::timestamptz)"
+
+
+def reschedule(
+    ids: int | Iterable[int], *, at: datetime | None = None, using: str | None = None
+) -> dict[int, Literal["rescheduled", "ready", "leased", "busy", "settled", "not_found"]]:
+    """Let ready and scheduled messages be due ``at`` (aware); at once without it. Returns what became of each.
+
+    ``ready``: it was already, and keeps its place. ``leased``: its worker has it. ``busy``: somebody takes or settles
+    it at this moment. ``settled``: the archive or the dead letters have it. Attempts stay. Raises InvalidMessage.
+    """
+    asked = [ids] if isinstance(ids, int) else list(ids)
+    return dict(call(alias(using), SQL, (asked, aware(at, "at")))) if asked else {}

@@ -1,0 +1,9 @@
+"""The measurer: keeps the figures of the dashboard."""
+
+from __future__ import annotations
+
+from django_pgqueue.lifecycle.measure import MeasureCounts, measure
+
+
+def run_once(using: str) -> MeasureCounts:
+    return measure(using=using)

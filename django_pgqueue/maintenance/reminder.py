@@ -1,0 +1,26 @@
+"""Says that the live messages would not survive a crash of the server: nobody shall have forgotten that choice."""
+
+from __future__ import annotations
+
+import logging
+
+from django_pgqueue.sql import durability
+
+logger = logging.getLogger("django_pgqueue.maintenance")
+
+
+class Reminder:
+    """``run_once`` warns when they have become UNLOGGED since it looked last, and when it looks for the first time."""
+
+    def __init__(self) -> None:
+        self._unlogged = False
+
+    def run_once(self, using: str) -> None:
+        unlogged = durability.find(using).get(durability.MESSAGE, False)
+        if unlogged and not self._unlogged:
+            logger.warning(
+                "the tables of the live messages are UNLOGGED: a crash of the server loses every message that is "
+                "ready, leased or scheduled",
+                extra={"event": "unlogged"},
+            )
+        self._unlogged = unlogged

@@ -1,0 +1,114 @@
+"""What the commands that change something share: what they may be told, and how they answer."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error, connections
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from django_pgqueue.exceptions import PgQueueError
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.models import Channel, Queue
+from django_pgqueue.redaction import printable
+from django_pgqueue.sql.call import call, primary
+
+
+class ActingCommand(BaseCommand):
+    """With ``--dry-run``, ``--format`` and ``--database``. Status 0: done; 1: not, or not all of it."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        self.add_own(parser)
+        parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        parser.add_argument(
+            "--format", dest="form", choices=["text", "json"], default="text", help="json: an object in one line"
+        )
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+
+    def add_own(self, parser: CommandParser) -> None:
+        raise NotImplementedError
+
+    def answer(self, form: str, text: str, facts: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps({"version": 1, **facts}, default=str) if form == "json" else printable(text))
+
+
+def known_database(name: str | None) -> str:
+    using = alias(name)
+    if using not in connections:
+        raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+    return using
+
+
+@contextmanager
+def refusals(using: str, *, done: str = "") -> Iterator[None]:
+    """What the queue or the database refuses, as an error of a command. ``done``: what was done before."""
+    try:
+        yield
+    except PgQueueError as error:
+        raise CommandError(printable(f"{error}{done}")) from error
+    except Error as error:
+        raise CommandError(f"The database {using!r} refuses: {primary(error)}{done}") from error
+
+
+def has_queue(name: str, using: str) -> bool:
+    """It has a channel, or a row of its own."""
+    channels, queues = Channel.objects.using(using), Queue.objects.using(using)
+    return channels.filter(queue=name).exists() or queues.filter(name=name).exists()
+
+
+def clock(using: str) -> datetime:
+    """The database's: this machine's may be wrong."""
+    now: datetime = call(using, "SELECT clock_timestamp()")[0][0]
+    return now
+
+
+def at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def seconds(text: str) -> timedelta:
+    value = float(text)
+    if not 0 < value <= 3660 * 86_400:
+        raise ArgumentTypeError(f"{text} seconds are not between 0 and ten years")
+    return timedelta(seconds=value)
+
+
+def rate(text: str) -> float:
+    value = float(text)
+    if not 0.001 <= value <= 100_000:
+        raise ArgumentTypeError(f"{text} a second is not between 0.001 and 100000")
+    return value
+
+
+def moment(text: str) -> datetime:
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        found = None
+    if found is None or timezone.is_naive(found):
+        raise ArgumentTypeError(f"{text} is no time with an offset, as 2030-01-31T06:00+01:00")
+    return found
+
+
+def payload(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentTypeError(f"the payload is not JSON: {error}") from error
+
+
+def headers(text: str) -> dict[str, Any] | None:
+    found = payload(text)
+    if found is not None and not isinstance(found, dict):
+        raise ArgumentTypeError("headers are a JSON object")
+    return found

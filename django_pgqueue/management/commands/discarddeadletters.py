@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_pgqueue.lifecycle.discard_dead import discard_dead
+from django_pgqueue.management.acting import clock, known_database, refusals
+from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, parts
+
+# A transaction each: short locks, and what is done stays done.
+BATCH = 1_000
+
+
+class Command(DeadLettersCommand):
+    help = "Deletes dead letters that nobody wants and that were not redriven, for good."
+
+    def add_own(self, parser: CommandParser) -> None:
+        super().add_own(parser)
+        parser.add_argument("--all", action="store_true", help="all there are: in place of ids and filters")
+
+    def handle(self, *, database: str | None, limit: int | None, dry_run: bool, form: str, **given: Any) -> None:
+        using = known_database(database)
+        is_filtered = any(given[name] is not None for name in FILTERS)
+        if (is_filtered or bool(given["ids"])) == given["all"]:
+            raise CommandError("Say which dead letters: ids or filters, or --all.")
+        found = self.chosen(given, using)
+        if dry_run:
+            self.describe(found, limit, form, "discarded")
+            return
+        became: Counter[str] = Counter()
+        with refusals(using):
+            # What dies from now on is not what was meant.
+            found = found.filter(dead_at__lte=clock(using))
+            named = given["ids"] and not is_filtered and limit is None
+            for ids in in_parts(given["ids"]) if named else parts(found, limit, BATCH):
+                became += Counter(discard_dead(ids, using=using).values())
+        left = {outcome: count for outcome, count in sorted(became.items()) if outcome != "discarded"}
+        text = "".join(f", {count} {outcome}" for outcome, count in left.items())
+        facts = {"dry_run": False, "discarded": became["discarded"], "left": left}
+        self.answer(form, f"{became['discarded']} discarded{text}", facts)
+        if left:
+            raise CommandError("Not all of them: see above.")
+
+
+def in_parts(ids: list[int]) -> Iterator[list[int]]:
+    """Also those that are not there, or redriven: of each that was named it is told what became of it."""
+    unique = sorted(set(ids))
+    return (unique[start : start + BATCH] for start in range(0, len(unique), BATCH))

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_pgqueue.lifecycle.channel_release import channel_release
+from django_pgqueue.lifecycle.channel_set import channel_set
+from django_pgqueue.lifecycle.purge import purge
+from django_pgqueue.management.acting import ActingCommand, at_least_one, known_database, refusals, seconds
+from django_pgqueue.models import Channel, Message
+
+LIMITS = ("max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight")
+BATCH = 10_000
+
+
+def count_or_none(text: str) -> int | str:
+    return "none" if text == "none" else at_least_one(text)
+
+
+def seconds_or_none(text: str) -> Any:
+    return "none" if text == "none" else seconds(text)
+
+
+class Command(ActingCommand):
+    help = "Sets the limits of a channel while everything runs, purges what waits in it, or releases it."
+
+    def add_own(self, parser: CommandParser) -> None:
+        parser.add_argument("action", choices=["set", "purge", "release"])
+        parser.add_argument("name", help="the channel; set creates it, unless it is there")
+        parser.add_argument("--queue", default="default", help="the queue of the channel (default: default)")
+        parser.add_argument("--max-concurrency", type=count_or_none, metavar="N", help="none lifts the limit")
+        parser.add_argument("--max-size", type=count_or_none, metavar="N", help="none lifts the limit")
+        parser.add_argument("--full-policy", choices=["error", "drop"])
+        parser.add_argument("--release-interval", type=seconds_or_none, metavar="SECONDS", help="none lifts the limit")
+        parser.add_argument("--release-burst", type=at_least_one, metavar="N")
+        parser.add_argument("--weight", type=at_least_one, metavar="N")
+
+    def handle(
+        self, *, action: str, name: str, queue: str, database: str | None, form: str, dry_run: bool, **given: Any
+    ) -> None:
+        using = known_database(database)
+        named = {limit: given[limit] for limit in LIMITS if given[limit] is not None}
+        limits = {limit: None if value == "none" else value for limit, value in named.items()}
+        if action == "set" and not limits:
+            raise CommandError("Say which limits.")
+        if action != "set" and limits:
+            raise CommandError(f"{action} takes no limits.")
+        facts: dict[str, Any] = {"action": action, "queue": queue, "channel": name, "dry_run": dry_run}
+        there = Channel.objects.using(using).filter(queue=queue, name=name)
+        if dry_run and action != "set" and not there.exists():
+            raise CommandError(f"There is no channel {name!r} in queue {queue!r}.")
+        with refusals(using):
+            if action == "set":
+                before = there.values(*limits).first()
+                text = f"{queue}/{name}: " + ", ".join(
+                    f"{limit} {before[limit] if before else '-'} → {value}" for limit, value in limits.items()
+                )
+                facts |= {"before": before, "after": limits}
+                if not dry_run:
+                    channel_set(name, queue, using=using, **limits)
+            elif action == "release":
+                text = f"{queue}/{name} {'would be' if dry_run else 'is'} released."
+                if not dry_run:
+                    channel_release(name, queue, using=using)
+            else:
+                facts["messages"] = waiting(name, queue, using) if dry_run else purged(name, queue, using)
+                text = f"{facts['messages']} {'would be purged' if dry_run else 'purged'}"
+        self.answer(form, text, facts)
+
+
+def waiting(name: str, queue: str, using: str) -> int:
+    found = Message.objects.using(using).filter(channel__queue=queue, channel__name=name)
+    return found.exclude(status=Message.Status.LEASED).count()
+
+
+def purged(name: str, queue: str, using: str) -> int:
+    """No more than wait when it begins: producers may be faster than a purge."""
+    left, count = waiting(name, queue, using), 0
+    while True:
+        batch = purge(name, queue, limit=min(BATCH, left - count) if count < left else 0, using=using)
+        count += batch
+        if batch == 0:
+            return count

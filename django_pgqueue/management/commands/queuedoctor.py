@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error, connections
+
+from django_pgqueue import doctor
+from django_pgqueue.doctor.finding import Finding, Limits
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.mend import MendCounts, mend
+from django_pgqueue.sql.call import primary
+
+UNKNOWN = 3
+"""The exit status when the database cannot be asked; monitors know it."""
+WIDTH = 10
+
+
+class Command(BaseCommand):
+    help = (
+        "Examines the queue and its database: who keeps dead rows, what is missing or changed, what waits, what "
+        "disagrees. Exit status 0: nothing but notes; 1: warnings; 2: critical; 3: the database cannot be asked."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--format", dest="form", choices=["text", "json"], default="text", help="json: for programs"
+        )
+        parser.add_argument("--fix", action="store_true", help="mend counts and places that disagree, then examine")
+        parser.add_argument(
+            "--only", action="append", choices=list(doctor.EXAMINATIONS), metavar="NAME", help="only this examination"
+        )
+        parser.add_argument(
+            "--old-transaction", type=float, metavar="SECONDS", help="from when on a transaction is old (default: 300)"
+        )
+        parser.add_argument(
+            "--max-wait", type=float, metavar="SECONDS", help="how long a channel may wait (default: WAITING_WARNING)"
+        )
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+
+    def handle(self, *, form: str, fix: bool, only: list[str] | None, database: str | None, **given: Any) -> None:
+        using = alias(database)
+        if using not in connections:
+            raise CommandError(
+                f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.",
+                returncode=UNKNOWN,
+            )
+        try:
+            connections[using].ensure_connection()
+            mended = mend(using=using) if fix else None
+        except Error as error:
+            raise CommandError(f"The database {using!r} refuses: {primary(error)}", returncode=UNKNOWN) from error
+        report = doctor.examine(using=using, limits=limits(**given), only=only)
+        self.stdout.write(as_json(report, mended) if form == "json" else as_text(report, mended))
+        if report.severity:
+            sys.exit(report.severity)
+
+
+def limits(*, old_transaction: float | None, max_wait: float | None, **options: Any) -> Limits:
+    given: dict[str, Any] = {}
+    if old_transaction is not None:
+        given["old_transaction"] = timedelta(seconds=old_transaction)
+    if max_wait is not None:
+        given["waiting"] = timedelta(seconds=max_wait)
+    return Limits(**given)
+
+
+def as_json(report: doctor.Report, mended: MendCounts | None) -> str:
+    document = {
+        "version": 1,
+        "severity": report.severity.word,
+        "status": int(report.severity),
+        "mended": mended and asdict(mended),
+        "findings": [{**asdict(finding), "severity": finding.severity.word} for finding in report.findings],
+    }
+    return json.dumps(document, indent=2)
+
+
+def as_text(report: doctor.Report, mended: MendCounts | None) -> str:
+    lines = []
+    if mended is not None:
+        lines.append(f"mended: {mended.counts} counts, {mended.lease_floors} lease floors, {mended.places} places\n")
+    lines += [paragraph(finding) for finding in report.findings]
+    counts = ", ".join(
+        f"{sum(finding.severity == severity for finding in report.findings)} {severity.word}"
+        for severity in reversed(doctor.Severity)
+    )
+    return "\n".join([*lines, counts])
+
+
+def paragraph(finding: Finding) -> str:
+    indent = " " * WIDTH
+    head = f"{finding.severity.word.upper():{WIDTH}}{finding.code}"
+    return f"{head}\n{indent}{finding.problem}\n{indent}> {finding.action}\n"

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error, connections
+from psycopg.errors import LockNotAvailable
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.redaction import printable
+from django_pgqueue.sql import durability
+from django_pgqueue.sql.call import primary
+
+LOST = """\
+WHAT A CRASH OF THE SERVER LOSES WITH UNLOGGED TABLES: everything that is live.
+Each message that is ready, leased, scheduled or waits for a retry is gone without a trace, although its enqueue was
+committed. Archive, dead letters, channels, queues, schedules and workers are kept.
+A crash is also: one server process that is killed (kill -9, out of memory), a loss of power, an immediate shutdown.
+A failover to a standby and a restore from a base backup lose the same. A clean restart loses nothing.
+"""
+COST = """\
+Each table is locked while it is written anew: nobody can enqueue, dequeue or settle meanwhile. If that takes longer
+than a lease lasts, leases expire and messages are delivered again.
+"""
+
+
+def seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 3600:
+        raise ArgumentTypeError(f"{text} is not a number of seconds between 0 and 3600")
+    return number
+
+
+class Command(BaseCommand):
+    help = (
+        "Says whether a crash of the server loses the live messages, or chooses it: --unlogged makes their tables "
+        "UNLOGGED, which is faster and which a crash empties; --logged takes that back. Run it as the owner of the "
+        "tables."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--unlogged", action="store_true", help="a crash may lose all live messages")
+        what.add_argument("--logged", action="store_true", help="a crash loses nothing that was committed")
+        parser.add_argument("--yes", action="store_true", help="do it; without it, only what would be done is said")
+        parser.add_argument(
+            "--lock-timeout", type=seconds, default=5.0, metavar="SECONDS",
+            help="how long it waits for others to let go of a table (default: %(default)g)",
+        )  # fmt: skip
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+
+    def handle(
+        self, *, unlogged: bool, logged: bool, yes: bool, lock_timeout: float, database: str | None, **options: Any
+    ) -> None:
+        using = alias(database)
+        if using not in connections:
+            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        if yes and not (unlogged or logged):
+            raise CommandError("--yes to what? Give --unlogged or --logged, too.")
+        try:
+            found = durability.find(using)
+            if durability.MESSAGE not in found:
+                raise CommandError(f"The tables of the queue are not in the database {using!r}: run migrate first.")
+            if not (unlogged or logged):
+                self.describe(found)
+            elif not (tables := durability.pending(found, unlogged=unlogged)):
+                self.stdout.write(f"Nothing to do: the live tables are {word(unlogged=unlogged)}.")
+            elif not yes:
+                self.propose(using, tables, unlogged=unlogged)
+            else:
+                self.change(using, tables, unlogged=unlogged, lock_timeout=lock_timeout)
+        except Error as error:
+            raise CommandError(f"The database {using!r} refuses: {primary(error)}") from error
+
+    def describe(self, found: dict[str, bool]) -> None:
+        for table in durability.LIVE:
+            self.stdout.write(f"{table}: {word(unlogged=found[table])}")
+        if found[durability.MESSAGE]:
+            self.stdout.write("\n" + self.style.WARNING(LOST.rstrip()))
+        elif durability.pending(found, unlogged=False):
+            raise CommandError(
+                "Messages that survive a crash would wait for ever, because what leads to them does not survive. Run: "
+                "manage.py queuedurability --logged --yes"
+            )
+        else:
+            self.stdout.write("\nA crash of the server loses nothing that was committed.")
+
+    def propose(self, using: str, tables: list[str], *, unlogged: bool) -> None:
+        sizes = durability.sizes(using, tables)
+        self.stdout.write(f"These tables would become {word(unlogged=unlogged)}, one after the other:\n")
+        for table in tables:
+            self.stdout.write(f"  {table}: {megabytes(sizes[table])}")
+        self.stdout.write("\n" + COST, ending="")
+        if unlogged:
+            self.stdout.write("\n" + self.style.WARNING(LOST.rstrip()))
+        option = "--unlogged" if unlogged else "--logged"
+        self.stdout.write(f"\nNothing was changed. To do it: manage.py queuedurability {option} --yes")
+
+    def change(self, using: str, tables: list[str], *, unlogged: bool, lock_timeout: float) -> None:
+        for table in tables:
+            try:
+                held = durability.change(using, table, unlogged=unlogged, lock_timeout=lock_timeout)
+            except Error as error:
+                raise CommandError(self.stopped(using, table, error)) from error
+            self.stdout.write(f"{table}: {word(unlogged=unlogged)}, locked for {held:.2f} s")
+        if unlogged:
+            self.stdout.write("\n" + self.style.WARNING(LOST.rstrip()))
+
+    def stopped(self, using: str, table: str, error: Error) -> str:
+        text = f"{table} is not changed: {primary(error)}."
+        if isinstance(error.__cause__, LockNotAvailable):
+            for holder in durability.holders(using, table):
+                text += (
+                    f"\nIt is used by process {holder.pid} ({printable(holder.application)}, user "
+                    f"{printable(holder.user)}), whose transaction is open for {holder.seconds:.0f} s."
+                )
+        return text + "\nThe lines above say what is done. Run the command again to go on."
+
+
+def word(*, unlogged: bool) -> str:
+    return "UNLOGGED" if unlogged else "logged"
+
+
+def megabytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MB"

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error, connections
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.health import MOST, QueueHealth, health
+from django_pgqueue.redaction import printable
+from django_pgqueue.sql.call import looking, primary
+
+CRITICAL, UNKNOWN = 2, 3
+LONGEST = 30.0
+
+
+def seconds(text: str) -> timedelta:
+    duration = timedelta(seconds=float(text))
+    if duration <= timedelta(0):
+        raise argparse.ArgumentTypeError(f"{text} is not more than zero")
+    return duration
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1,000,000")
+    return number
+
+
+class Command(BaseCommand):
+    help = (
+        "Says in one line whether the queues keep up, for monitors. Exit status 0: they do; 2: one does not; 3: the "
+        "database cannot be asked, or there is no such queue."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--max-age", type=seconds, metavar="SECONDS", help="a ready message may wait so long")
+        parser.add_argument("--max-backlog", type=count, metavar="N", help="so many messages may be ready in a queue")
+        parser.add_argument("--max-dead", type=count, metavar="N", help="so many dead letters may wait for a redrive")
+        parser.add_argument("--queue", action="append", metavar="NAME", help="only this queue; may be repeated")
+        parser.add_argument(
+            "--format", dest="form", choices=["text", "json"], default="text", help="json: for programs"
+        )
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+
+    def handle(self, *, queue: list[str] | None, form: str, database: str | None, **limits: Any) -> None:
+        using = alias(database)
+        if using not in connections:
+            raise CommandError(
+                f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.",
+                returncode=UNKNOWN,
+            )
+        counts = [limits[name] + 1 for name in ("max_backlog", "max_dead") if limits[name] is not None]
+        try:
+            with looking(using, seconds=LONGEST):
+                rows = health(most=max([MOST, *counts]), using=using)
+        except Error as error:
+            raise CommandError(f"The database {using!r} refuses: {primary(error)}", returncode=UNKNOWN) from error
+        if queue is not None:
+            if missing := set(queue) - {row.queue for row in rows}:
+                names = ", ".join(sorted(map(printable, missing)))
+                raise CommandError(f"There is no queue {names}: no channel is in it.", returncode=UNKNOWN)
+            rows = [row for row in rows if row.queue in queue]
+        problems = [problem for row in rows for problem in exceeded(row, **limits)]
+        self.stdout.write(as_json(rows, problems) if form == "json" else as_text(rows, problems))
+        if problems:
+            sys.exit(CRITICAL)
+
+
+def exceeded(
+    row: QueueHealth, *, max_age: timedelta | None, max_backlog: int | None, max_dead: int | None, **options: Any
+) -> Iterator[str]:
+    """What of the queue is over a limit, in words."""
+    queue, at_least = printable(row.queue), "" if row.complete else "at least "
+    if max_age is not None and row.oldest_age is not None and row.oldest_age > max_age:
+        channel = printable(row.oldest_channel or "")
+        yield f"{queue}: a message of channel {channel} waits for {row.oldest_age.total_seconds():.0f} s"
+    if max_backlog is not None and row.ready > max_backlog:
+        yield f"{queue}: {at_least}{row.ready} ready"
+    if max_dead is not None and row.dead > max_dead:
+        yield f"{queue}: {at_least}{row.dead} dead"
+
+
+def as_json(rows: list[QueueHealth], problems: list[str]) -> str:
+    queues = [row.as_json() for row in rows]
+    status = CRITICAL if problems else 0
+    return json.dumps({"version": 1, "status": status, "problems": problems, "queues": queues}, indent=2)
+
+
+def as_text(rows: list[QueueHealth], problems: list[str]) -> str:
+    if problems:
+        return f"CRITICAL: {'; '.join(problems)}"
+    ages = [row.oldest_age for row in rows if row.oldest_age is not None]
+    oldest = f"the oldest for {max(ages).total_seconds():.0f} s" if ages else "none waits"
+    at_least = "" if all(row.complete for row in rows) else "at least "
+    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}"

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db.models import QuerySet
+
+from django_pgqueue.lifecycle.cancel import cancel
+from django_pgqueue.lifecycle.discard import discard
+from django_pgqueue.lifecycle.edit import edit
+from django_pgqueue.lifecycle.lease_release import lease_release
+from django_pgqueue.lifecycle.reschedule import reschedule
+from django_pgqueue.management.acting import (
+    ActingCommand,
+    at_least_one,
+    clock,
+    known_database,
+    moment,
+    payload,
+    refusals,
+    seconds,
+)
+from django_pgqueue.models import Message
+from django_pgqueue.outcomes import KEEP
+
+# A transaction each: short locks, and what is done stays done.
+BATCH = 1_000
+STATUSES = {status.label: status for status in Message.Status}
+FILTERS = {"queue": "channel__queue", "channel": "channel__name", "handler": "handler", "worker": "worker"}
+# Which of them an act can have done anything to.
+CANDIDATES = {
+    "retry": (Message.Status.READY, Message.Status.SCHEDULED),
+    "reschedule": (Message.Status.READY, Message.Status.SCHEDULED),
+    "release": (Message.Status.LEASED,),
+}
+LEFT_ALONE = {"busy", "leased", "waiting", "settled", "not_found"}
+
+# What it does with messages; it says what became of each.
+Act = Callable[[list[int]], Mapping[int, str]]
+
+
+class Command(ActingCommand):
+    help = (
+        "Acts on live messages, by their ids or by filters: retry (now), reschedule, cancel, discard (to the dead "
+        "letters), release (the leases of a worker that hangs or is gone), edit (the payload of one)."
+    )
+
+    def add_own(self, parser: CommandParser) -> None:
+        parser.add_argument("action", choices=["retry", "reschedule", "cancel", "discard", "release", "edit"])
+        parser.add_argument("ids", nargs="*", type=at_least_one, metavar="ID", help="these messages")
+        parser.add_argument("--queue", metavar="NAME", help="only those of this queue")
+        parser.add_argument("--channel", metavar="NAME", help="only those of channels with this name")
+        parser.add_argument("--handler", metavar="NAME", help="only those of this handler")
+        parser.add_argument("--worker", metavar="NAME", help="only those that this worker has a lease on")
+        parser.add_argument("--status", choices=list(STATUSES), help="only those in this state")
+        parser.add_argument("--all", action="store_true", help="all there are: in place of ids and filters")
+        parser.add_argument("--limit", type=at_least_one, metavar="N", help="at most so many (default: all)")
+        parser.add_argument("--reason", default="", help="of cancel, discard, release: kept with the message")
+        when = parser.add_mutually_exclusive_group()
+        when.add_argument("--at", type=moment, metavar="TIME", help="of reschedule: 2030-01-31T06:00+01:00")
+        when.add_argument("--delay", type=seconds, metavar="SECONDS", help="of reschedule: from now")
+        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="of edit")
+
+    def handle(self, *, action: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
+        using = known_database(database)
+        check(action, given)
+        found = matching(action, given, using)
+        if dry_run:
+            self.describe(action, found, given["limit"], form)
+            return
+        became: Counter[str] = Counter()
+        with refusals(using):
+            act = acts(action, given, using)
+            if given["ids"] and action != "release":
+                became = run_all(sorted(set(given["ids"])), act)
+            else:
+                became = run_matching(found, given["limit"], act)
+        text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(became.items())) or "nothing matches"
+        self.answer(form, text, {"action": action, "dry_run": False, "outcomes": dict(became)})
+        if LEFT_ALONE & set(became):
+            raise CommandError("Not all of them: see above.")
+
+    def describe(self, action: str, found: QuerySet[Message], limit: int | None, form: str) -> None:
+        count = found.count()
+        count = count if limit is None else min(count, limit)
+        facts = {"action": action, "dry_run": True, "matching": count}
+        self.answer(form, f"{count} match", facts)
+
+
+def check(action: str, given: dict[str, Any]) -> None:
+    chosen = [name for name in (*FILTERS, "status") if given[name] is not None]
+    if not given["ids"] and not chosen and not given["all"]:
+        raise CommandError("Say which messages: ids, filters, or --all.")
+    if given["all"] and (given["ids"] or chosen):
+        raise CommandError("--all goes with neither ids nor filters.")
+    if action == "reschedule" and given["at"] is None and given["delay"] is None:
+        raise CommandError("Say when: --at or --delay. For now, there is retry.")
+    if action == "edit" and (len(given["ids"]) != 1 or given["payload"] is KEEP or chosen):
+        raise CommandError("edit takes one id and --payload.")
+
+
+def matching(action: str, given: dict[str, Any], using: str) -> QuerySet[Message]:
+    wanted = {lookup: given[name] for name, lookup in FILTERS.items() if given[name] is not None}
+    if given["worker"] is not None:
+        wanted["status"] = Message.Status.LEASED
+    if given["status"] is not None:
+        wanted["status"] = STATUSES[given["status"]]
+    if given["ids"]:
+        wanted["id__in"] = given["ids"]
+    found = Message.objects.using(using).filter(**wanted)
+    return found.filter(status__in=CANDIDATES[action]) if action in CANDIDATES else found
+
+
+def acts(action: str, given: dict[str, Any], using: str) -> Act:
+    reason = given["reason"]
+    at = clock(using) + given["delay"] if given["delay"] else given["at"]
+    found: dict[str, Act] = {
+        "retry": lambda ids: reschedule(ids, using=using),
+        "reschedule": lambda ids: reschedule(ids, at=at, using=using),
+        # Of a single one that is gone cancel would raise: here that is an answer.
+        "cancel": lambda ids: {pk: word for pk, word in cancel([*ids, 0], reason=reason, using=using).items() if pk},
+        "discard": lambda ids: discard(ids, reason=reason, using=using),
+        "release": lambda ids: lease_release(ids, reason=reason, using=using),
+        "edit": lambda ids: {ids[0]: edit(ids[0], given["payload"], using=using)},
+    }
+    return found[action]
+
+
+def run_all(ids: list[int], act: Act) -> Counter[str]:
+    became: Counter[str] = Counter()
+    for start in range(0, len(ids), BATCH):
+        became += Counter(act(ids[start : start + BATCH]).values())
+    return became
+
+
+def run_matching(found: QuerySet[Message], limit: int | None, act: Act) -> Counter[str]:
+    """By id from the last one on, and not beyond the newest of now: producers may be faster than this."""
+    became: Counter[str] = Counter()
+    newest = found.order_by("-id").values_list("id", flat=True).first() or 0
+    last, left = 0, limit
+    while left is None or left > 0:
+        size = BATCH if left is None else min(BATCH, left)
+        ids = list(found.filter(id__gt=last, id__lte=newest).order_by("id").values_list("id", flat=True)[:size])
+        if not ids:
+            break
+        became += Counter(act(ids).values())
+        last, left = ids[-1], None if left is None else left - len(ids)
+    return became

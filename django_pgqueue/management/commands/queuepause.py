@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db.models.functions import Coalesce
+
+from django_pgqueue.lifecycle.channel_pause import channel_pause
+from django_pgqueue.lifecycle.channel_resume import channel_resume
+from django_pgqueue.lifecycle.queue_pause import queue_pause
+from django_pgqueue.lifecycle.queue_resume import queue_resume
+from django_pgqueue.management.acting import ActingCommand, clock, has_queue, known_database, refusals, seconds
+from django_pgqueue.models import Channel, Worker
+from django_pgqueue.models.expressions import ClockTimestamp
+
+
+class Command(ActingCommand):
+    help = "Pauses a queue, a channel or a worker, or resumes it. Enqueue goes on, and what is leased may be settled."
+
+    def add_own(self, parser: CommandParser) -> None:
+        parser.add_argument("--queue", metavar="NAME", help="the whole queue; with --channel, the queue of the channel")
+        parser.add_argument("--channel", metavar="NAME", help="a channel (of the queue default, without --queue)")
+        parser.add_argument("--worker", metavar="NAME", help="a worker")
+        parser.add_argument("--reason", default="", help="shown to whoever wonders why nothing is delivered")
+        parser.add_argument(
+            "--for", dest="seconds", type=seconds, metavar="SECONDS", help="then the sweep resumes it (no worker)"
+        )
+        parser.add_argument("--resume", action="store_true", help="end the pause")
+
+    def handle(self, *, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
+        using = known_database(database)
+        what, text = target(given)
+        if given["resume"] and (given["reason"] or given["seconds"]):
+            raise CommandError("--resume goes with neither --reason nor --for.")
+        if given["worker"] and given["seconds"]:
+            raise CommandError("A worker is not resumed by itself: --for is for queues and channels.")
+        facts = {"action": "resume" if given["resume"] else "pause", **what, "dry_run": dry_run}
+        with refusals(using):
+            if dry_run:
+                missing(what, using)
+            else:
+                switch(what, given, using)
+        word = {True: "would be ", False: "is "}[dry_run] + ("resumed" if given["resume"] else "paused")
+        self.answer(form, f"{text} {word}.", facts)
+
+
+def target(given: dict[str, Any]) -> tuple[dict[str, str], str]:
+    queue, channel, worker = given["queue"], given["channel"], given["worker"]
+    if worker is not None and (queue is not None or channel is not None):
+        raise CommandError("--worker goes with neither --queue nor --channel.")
+    if worker is not None:
+        return {"worker": worker}, f"worker {worker}"
+    if channel is not None:
+        return {"queue": queue or "default", "channel": channel}, f"channel {queue or 'default'}/{channel}"
+    if queue is not None:
+        return {"queue": queue}, f"queue {queue}"
+    raise CommandError("Say what: --queue, --channel or --worker.")
+
+
+def missing(what: dict[str, str], using: str) -> None:
+    """Raises, as the act would, when there is none."""
+    if "worker" in what:
+        there = Worker.objects.using(using).filter(name=what["worker"]).exists()
+    elif "channel" in what:
+        there = Channel.objects.using(using).filter(queue=what["queue"], name=what["channel"]).exists()
+    else:
+        there = has_queue(what["queue"], using)
+    if not there:
+        raise CommandError(f"There is no such {'worker' if 'worker' in what else 'channel or queue'}: {what}.")
+
+
+def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
+    reason, length = given["reason"], given["seconds"]
+    until = clock(using) + length if isinstance(length, timedelta) else None
+    match what:
+        case {"worker": name}:
+            missing(what, using)
+            row = Worker.objects.using(using).filter(name=name)
+            if given["resume"]:
+                row.update(paused_at=None, pause_reason="")
+            else:
+                row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
+        case {"channel": name, "queue": queue}:
+            if given["resume"]:
+                channel_resume(name, queue, using=using)
+            else:
+                channel_pause(name, queue, reason=reason, until=until, using=using)
+        case {"queue": queue}:
+            if given["resume"]:
+                queue_resume(queue, using=using)
+            else:
+                queue_pause(queue, reason=reason, until=until, using=using)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error, connections
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql import payload_index
+
+
+class Command(BaseCommand):
+    help = (
+        "Makes or removes the indexes that the search of payloads in the admin needs (payload.customer=42), while the "
+        "queue works. Run it as the owner of the tables; when it was interrupted, run it again."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("table", nargs="+", choices=payload_index.TABLES, help="whose payloads; one or more")
+        parser.add_argument("--drop", action="store_true", help="remove the index")
+        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
+
+    def handle(self, *, table: list[str], drop: bool, database: str | None, **options: Any) -> None:
+        using = alias(database)
+        if using not in connections:
+            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        if connections[using].in_atomic_block:
+            raise CommandError("This works outside of transactions only.")
+        try:
+            for name in table:
+                # One by one: what comes next depends on what is there by then.
+                for statement in payload_index.drop(name) if drop else payload_index.create(name, using):
+                    self.stdout.write(f"{statement};")
+                    with connections[using].schema_editor(atomic=False) as editor:
+                        editor.execute(statement, params=None)
+                self.stdout.write(f"{name}: payloads can{'not' if drop else ''} be searched now.")
+        except Error as error:
+            text = f"The database {using!r} refuses: {str(error).strip()}\nNothing is lost: run the command again."
+            raise CommandError(text) from error

@@ -1,0 +1,57 @@
+"""The figures of the dashboard. pgqueue_measure alone writes them; sql/tables/activity_v01.sql has what models cannot
+say."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.models.counts import Counts
+
+
+class Activity(models.Model):
+    """What was settled in ``minutes`` from ``bucket_at`` on. ``channel`` NULL: in the whole queue.
+
+    Queues have minutes for two hours and ten minutes for a day, channels ten minutes for two hours and hours for a day.
+    ``waits``, ``runs``: histograms of pgqueue_histogram, from due to leased and from leased to settled.
+    """
+
+    queue = models.CharField(max_length=100, db_collation="C")
+    channel = models.CharField(max_length=200, null=True, db_collation="C")
+    minutes = models.SmallIntegerField()
+    bucket_at = models.DateTimeField()
+    completed = models.BigIntegerField(help_text=_("Completed or popped."))
+    cancelled = models.BigIntegerField(help_text=_("Cancelled or purged."))
+    dead = models.BigIntegerField(help_text=_("Dead-lettered."))
+    retries = models.BigIntegerField(help_text=_("Attempts before the last one, of all these messages."))
+    waits = Counts()
+    runs = Counts()
+
+    class Meta:
+        db_table = "pgqueue_activity"
+        default_permissions = ()
+        # Few rows among many each: whole queues for the charts, errors for the order of channels.
+        indexes = [
+            models.Index(fields=["minutes", "bucket_at"], name="pgqueue_activity_bucket"),
+            models.Index(fields=["minutes", "bucket_at"], name="pgqueue_activity_queues", condition=Q(channel=None)),
+            models.Index(
+                fields=["minutes", "bucket_at"],
+                name="pgqueue_activity_dead",
+                condition=Q(channel__isnull=False, dead__gt=0),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        place = "/".join(part for part in (self.queue, self.channel) if part is not None)
+        return f"{place} {self.bucket_at:%Y-%m-%d %H:%M}, {self.minutes} min"
+
+
+class Dashboard(Activity):
+    """Stands for the page of the admin: its permission is ``pgqueue.view_dashboard``."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ("view",)
+        verbose_name = _("dashboard")
+        verbose_name_plural = _("dashboard")

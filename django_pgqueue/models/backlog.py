@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from django.db import models
+
+
+class Backlog(models.Model):
+    """What was there at the last count: messages by state, dead letters that were not redriven. ``channel`` NULL: in
+    the whole queue. Where nothing is, there is no row.
+
+    ``oldest_at``: since when the oldest ready message has been due.
+    """
+
+    queue = models.CharField(max_length=100, db_collation="C")
+    channel = models.CharField(max_length=200, null=True, db_collation="C")
+    ready = models.BigIntegerField()
+    leased = models.BigIntegerField()
+    scheduled = models.BigIntegerField()
+    dead = models.BigIntegerField()
+    oldest_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "pgqueue_backlog"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.queue, self.channel) if part is not None)

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+class Counts(models.Field):  # type: ignore[type-arg]
+    """A column of type integer[]. With ArrayField, Django 6 refuses a project that has no django.contrib.postgres."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "integer[]"

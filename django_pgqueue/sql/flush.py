@@ -1,0 +1,35 @@
+"""What Django's flush leaves: it empties the tables that Django manages, and knows nothing of the others."""
+
+from __future__ import annotations
+
+from django_pgqueue.sql.call import call
+
+IS_FLUSHED = """
+SELECT NOT EXISTS (SELECT FROM pgqueue_channel) AND NOT EXISTS (SELECT FROM pgqueue_message)
+    AND NOT EXISTS (SELECT FROM pgqueue_dead_letter)
+"""
+# All but pgqueue_floor, whose last row counts, and the stages of bulk enqueues, which belong to jobs that may run.
+EMPTY = """
+WITH archive AS (DELETE FROM pgqueue_archived_message),
+    tally AS (DELETE FROM pgqueue_tally),
+    lanes AS (DELETE FROM pgqueue_lane),
+    arrivals AS (DELETE FROM pgqueue_arrival),
+    sizes AS (DELETE FROM pgqueue_channel_size),
+    departures AS (DELETE FROM pgqueue_departure),
+    waiters AS (DELETE FROM pgqueue_waiter),
+    ingests AS (DELETE FROM pgqueue_ingest),
+    streams AS (DELETE FROM pgqueue_stream),
+    claims AS (DELETE FROM pgqueue_stream_claim)
+SELECT 1
+"""
+
+
+def empty_rest(using: str) -> bool:
+    """Empty the archive and the tables of the line, if what they are about is gone. Returns whether it is.
+
+    Left as they are, the counts of channels that are gone would be those of new ones, whose ids begin again.
+    """
+    flushed = bool(call(using, IS_FLUSHED)[0][0])
+    if flushed:
+        call(using, EMPTY)
+    return flushed

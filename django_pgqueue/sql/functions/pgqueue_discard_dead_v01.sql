@@ -1,0 +1,51 @@
+-- Deletes dead letters that nobody wants. No redrive brings them back; a lake that has them keeps them. What was redriven is left alone:
+-- it says what became of the message.
+-- Caller: an operator. p_keep_unexported leaves what a lake lacks, as pgqueue_prune does.
+-- Returns what became of each: discarded | redriven | unexported | busy (somebody redrives it, discards or prunes right now) | not_found.
+-- Locks: pg_try_advisory_xact_lock, the one of pgqueue_prune, so that no two of them add to the tally; the dead letters, SKIP LOCKED.
+CREATE FUNCTION pgqueue_discard_dead(p_ids bigint[], p_keep_unexported boolean DEFAULT false)
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_exported_xid xid8 := (SELECT min(l.exported_xid) FROM pgqueue_lake AS l)::text::xid8;
+    v_gone bigint[] := '{}';
+BEGIN
+    IF pg_try_advisory_xact_lock(7205, 2) THEN
+        WITH free AS MATERIALIZED (
+            SELECT d.id FROM pgqueue_dead_letter AS d
+            WHERE d.id = ANY (p_ids) AND d.redriven_at IS NULL AND (d.xid < v_exported_xid OR p_keep_unexported IS NOT TRUE)
+            FOR UPDATE SKIP LOCKED
+        ),
+        gone AS (
+            DELETE FROM pgqueue_dead_letter AS d USING free AS f WHERE d.id = f.id RETURNING d.id, d.queue, d.channel
+        ),
+        -- So that the totals of a channel stay true.
+        tallied AS (
+            INSERT INTO pgqueue_tally AS t (queue, channel, messages)
+            SELECT g.queue, g.channel, count(*) FROM gone AS g GROUP BY g.queue, g.channel
+            ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
+        )
+        SELECT coalesce(array_agg(g.id), '{}') INTO v_gone FROM gone AS g;
+    END IF;
+    RETURN QUERY
+    SELECT u.id,
+        CASE
+            WHEN u.id = ANY (v_gone) THEN 'discarded'
+            WHEN d.id IS NULL THEN 'not_found'
+            WHEN d.redriven_at IS NOT NULL THEN 'redriven'
+            WHEN p_keep_unexported AND (d.xid < v_exported_xid) IS NOT TRUE THEN 'unexported'
+            ELSE 'busy'
+        END
+    FROM (SELECT DISTINCT n FROM unnest(p_ids) AS n) AS u (id)
+    LEFT JOIN pgqueue_dead_letter AS d ON d.id = u.id
+    ORDER BY u.id;
+END;
+$$;

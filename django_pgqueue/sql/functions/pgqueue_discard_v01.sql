@@ -1,0 +1,45 @@
+-- Gets messages out of the way: ready, scheduled and leased ones become dead letters with the reason discarded, from where a redrive
+-- brings them back. Who holds a lease has lost it: what it says later is refused.
+-- Caller: an operator. p_reason is kept as the message of the details.
+-- Returns what became of each: discarded | busy (somebody takes or settles it right now) | settled | not_found.
+-- Locks: messages, SKIP LOCKED.
+CREATE FUNCTION pgqueue_discard(p_ids bigint[], p_reason text DEFAULT '')
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_details jsonb := CASE WHEN p_reason <> '' THEN jsonb_build_object('message', p_reason) END;
+    v_free bigint[];
+    v_tokens uuid[];
+BEGIN
+    v_free := ARRAY(SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE SKIP LOCKED);
+    IF v_free <> '{}' THEN
+        -- A token of this moment: what waits has none, and whoever has one shall not find it again.
+        WITH taken AS (
+            UPDATE pgqueue_message AS m
+            SET lease_token = gen_random_uuid()
+            WHERE m.id = ANY (v_free)
+            RETURNING m.id, m.lease_token
+        )
+        SELECT array_agg(t.id), array_agg(t.lease_token) INTO v_free, v_tokens FROM taken AS t;
+        PERFORM pgqueue_dead_letter(v_free, v_tokens, array_fill('discarded'::text, ARRAY[cardinality(v_free)]),
+            array_fill(v_details, ARRAY[cardinality(v_free)]));
+    END IF;
+    RETURN QUERY
+    SELECT w.id,
+        CASE
+            WHEN w.id = ANY (v_free) THEN 'discarded'
+            WHEN w.place IN ('ready', 'leased', 'scheduled') THEN 'busy'
+            ELSE w.place
+        END
+    FROM pgqueue_where_is(p_ids) AS w
+    ORDER BY w.id;
+END;
+$$;

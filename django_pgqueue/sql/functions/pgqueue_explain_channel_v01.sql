@@ -1,0 +1,55 @@
+-- Says why the messages of a channel are not running: what holds them up, then its place in the line.
+-- Caller: anyone who looks. p_alive: a worker that was silent for longer is taken for dead.
+-- Returns as pgqueue_explain_message does. Its cost is bounded. Locks: none. Errors: PGQ03.
+CREATE FUNCTION pgqueue_explain_channel(p_channel text, p_queue text DEFAULT 'default', p_alive interval DEFAULT '15 seconds')
+RETURNS TABLE (code text, sentence text, facts jsonb)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_channel record;
+    v_blocked boolean;
+BEGIN
+    SELECT c.id, c.released_at INTO v_channel FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel;
+    IF NOT FOUND THEN
+        PERFORM pgqueue_missing_channel(p_channel, p_queue, false);
+    END IF;
+    RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
+    v_blocked := FOUND;
+    IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1) THEN
+        RETURN QUERY SELECT p.* FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;
+    ELSE
+        RETURN QUERY
+        SELECT 'empty',
+            format('Nothing of it is ready. Leased messages: %s%s.%s', CASE WHEN n.leased = 1000 THEN 'at least ' END, n.leased,
+                ' The next one is due at ' || date_trunc('second', n.due_at)::text || '.'),
+            jsonb_build_object('leased', n.leased, 'dequeue_at', n.due_at)
+        FROM (
+            SELECT (
+                    SELECT count(*) FROM (
+                        SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 2 LIMIT 1000) AS l
+                ) AS leased,
+                -- No index has the scheduled ones of a channel: it is looked for among those of all that are due first.
+                (
+                    SELECT min(s.dequeue_at) FROM (
+                        SELECT m.channel_id, m.dequeue_at FROM pgqueue_message AS m
+                        WHERE m.status = 3
+                        ORDER BY m.dequeue_at LIMIT 10000) AS s
+                    WHERE s.channel_id = v_channel.id
+                ) AS due_at
+        ) AS n;
+    END IF;
+    IF v_channel.released_at IS NOT NULL THEN
+        RETURN QUERY SELECT 'released',
+            format('It was released at %s: it takes nothing new, what is there is delivered without its limits, then it goes.',
+                date_trunc('second', v_channel.released_at)),
+            jsonb_build_object('released_at', v_channel.released_at);
+    END IF;
+END;
+$$;

@@ -1,0 +1,76 @@
+-- Says where a ready message, or the channel itself (p_id NULL), stands in the line.
+-- Caller: pgqueue_explain_channel, pgqueue_explain_message. p_blocked: something else is known to hold the channel up.
+-- The place is an estimate: it takes the weights of the other channels for 1, and counts to 1,000. Locks: none.
+CREATE FUNCTION pgqueue_explain_place(p_channel_id bigint, p_id bigint, p_blocked boolean)
+RETURNS TABLE (code text, sentence text, facts jsonb)
+LANGUAGE plpgsql
+STABLE
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_most CONSTANT integer := 1000;
+    v_from_seq bigint := coalesce((SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1), 0);
+    v_lane record;
+    v_until record;
+    v_messages integer;
+    v_channels integer;
+    v_others integer;
+    v_place integer;
+    v_some text;
+BEGIN
+    SELECT l.queue, l.seq, l.parked_until IS NULL AS in_line, l.floor_rank, l.floor_at, l.floor_id INTO v_lane
+    FROM pgqueue_lane AS l
+    WHERE l.channel_id = p_channel_id
+    ORDER BY l.seq DESC LIMIT 1;
+    IF NOT FOUND OR v_lane.floor_at = 'infinity' THEN
+        v_lane.floor_rank := -32768;
+        v_lane.floor_at := '-infinity';
+        v_lane.floor_id := 0;
+    END IF;
+    -- All that are ready, or those that go before the message. Both bounds are values, so that the index has them.
+    SELECT coalesce(max(-m.priority), 32767)::smallint AS rank, coalesce(max(m.dequeue_at), 'infinity') AS due_at,
+        coalesce(max(m.id), 9223372036854775807) AS id
+    INTO v_until
+    FROM pgqueue_message AS m
+    WHERE m.id = p_id;
+    SELECT count(*) INTO v_messages
+    FROM (
+        SELECT FROM pgqueue_message AS m
+        WHERE m.channel_id = p_channel_id AND m.status = 1
+            AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            AND (-m.priority, m.dequeue_at, m.id) < (v_until.rank, v_until.due_at, v_until.id)
+        ORDER BY -m.priority, m.dequeue_at, m.id
+        LIMIT v_most
+    ) AS n;
+    SELECT count(*) FILTER (WHERE n.seq < v_lane.seq), count(*) FILTER (WHERE n.seq <> v_lane.seq) INTO v_channels, v_others
+    FROM (
+        SELECT l.seq FROM pgqueue_lane AS l
+        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND l.seq >= v_from_seq
+        ORDER BY l.seq
+        LIMIT v_most
+    ) AS n;
+    v_some := CASE WHEN v_messages = v_most THEN 'at least ' ELSE '' END || v_messages;
+    IF v_lane.in_line THEN
+        SELECT v_messages + v_channels + v_messages / c.weight * v_others + 1 INTO v_place
+        FROM pgqueue_channel AS c
+        WHERE c.id = p_channel_id;
+    ELSIF NOT p_blocked THEN
+        RETURN QUERY SELECT 'arriving', 'The line does not know of it yet: the next dequeue or tick takes it in.', '{}'::jsonb;
+        RETURN QUERY SELECT n.* FROM pgqueue_explain_maintenance() AS n;
+    END IF;
+    RETURN QUERY SELECT CASE WHEN v_lane.in_line THEN 'in_line' ELSE 'in_channel' END,
+        CASE
+            WHEN p_id IS NULL THEN format('Ready messages: %s.', v_some)
+            WHEN v_place = 1 THEN 'It is next in line.'
+            WHEN v_lane.in_line THEN format('It waits in line, about at place %s: %s messages of its channel go before it.', v_place, v_some)
+            ELSE format('Messages of its channel that go before it: %s.', v_some)
+        END || CASE
+            WHEN v_lane.in_line AND v_place > 1 THEN format(' Channels that stand before this one: %s%s.',
+                CASE WHEN v_channels = v_most THEN 'at least ' END, v_channels)
+            ELSE ''
+        END,
+        jsonb_build_object('messages_before', CASE WHEN p_id IS NOT NULL THEN v_messages END,
+            'ready', CASE WHEN p_id IS NULL THEN v_messages END, 'channels_before', v_channels,
+            'place', CASE WHEN p_id IS NOT NULL THEN v_place END);
+END;
+$$;

@@ -1,0 +1,39 @@
+-- Mends what the queue keeps beside its messages, where it disagrees with them: counts of live messages (max_size), floors of leases
+-- (max_concurrency), places in the line. None of it should ever be needed; after it, nothing disagrees.
+-- Caller: queuedoctor --fix. Safe while the queue works, and when it is repeated. Looks at p_most channels of each kind at most.
+-- Returns how many of each were mended. Locks: rows of pgqueue_channel_size and lanes, SKIP LOCKED: who is at work is left alone.
+CREATE FUNCTION pgqueue_mend(p_most integer DEFAULT 10000, OUT counts integer, OUT lease_floors integer, OUT places integer)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+    v_next_ids bigint[];
+    v_stuck bigint[];
+BEGIN
+    counts := pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s ORDER BY s.channel_id LIMIT p_most));
+
+    -- A lease below the floor is not counted: the channel would run more than its limit.
+    UPDATE pgqueue_lane AS l
+    SET lease_floor = '-infinity'
+    WHERE l.ctid = ANY (ARRAY(
+        SELECT s.ctid FROM pgqueue_lane AS s
+        WHERE s.lease_floor > '-infinity' AND EXISTS (
+            SELECT FROM pgqueue_message AS m WHERE m.channel_id = s.channel_id AND m.status = 2 AND m.leased_at < s.lease_floor)
+        LIMIT p_most
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS lease_floors = ROW_COUNT;
+
+    -- A message below the floor of its lane, or of a channel that has no lane, would never be found. The news lowers the floor.
+    SELECT array_agg(s.next_id) FILTER (WHERE s.problem = 'hidden'), array_agg(s.channel_id) FILTER (WHERE s.problem = 'parked')
+    INTO v_next_ids, v_stuck
+    FROM pgqueue_misplaced(p_most) AS s;
+    PERFORM pgqueue_announce(v_next_ids);
+    INSERT INTO pgqueue_arrival (queue, channel_id, kind)
+    SELECT c.queue, c.id, 0 FROM pgqueue_channel AS c WHERE c.id = ANY (v_stuck);
+    places := coalesce(cardinality(v_next_ids), 0) + coalesce(cardinality(v_stuck), 0);
+END;
+$$;

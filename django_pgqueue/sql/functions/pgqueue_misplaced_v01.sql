@@ -1,0 +1,40 @@
+-- Channels that have ready messages and would not be served: nothing in the line leads to them.
+-- problem: hidden (no lane, or one whose floor is above the message, and no news that would change it) or parked (at max_concurrency,
+--   as its lane says, while places are free). None of that should ever be.
+-- Caller: pgqueue_mend, queuedoctor. Looks at p_most channels at most, and says nothing while more than p_most news are not folded: nobody
+--   dequeues or ticks then. Locks: none; in one snapshot, a message comes with its news.
+CREATE FUNCTION pgqueue_misplaced(p_most integer DEFAULT 10000)
+RETURNS TABLE (
+    channel_id bigint,
+    queue text,
+    channel text,
+    oldest_at timestamptz,
+    next_id bigint,
+    problem text
+)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+WITH news AS MATERIALIZED (
+    SELECT a.channel_id FROM pgqueue_arrival AS a LIMIT p_most + 1
+)
+SELECT w.channel_id, w.queue, w.channel, w.oldest_at, w.next_id, CASE WHEN l.reached THEN 'parked' ELSE 'hidden' END
+FROM pgqueue_waiting(p_most) AS w
+JOIN pgqueue_message AS m ON m.id = w.next_id
+JOIN pgqueue_channel AS c ON c.id = w.channel_id
+LEFT JOIN LATERAL (
+    SELECT bool_or((l.floor_rank, l.floor_at, l.floor_id) <= (-m.priority, m.dequeue_at, m.id)) AS reached,
+        coalesce(bool_and(l.parked_until = 'infinity'), false) AS parked
+    FROM pgqueue_lane AS l
+    WHERE l.channel_id = w.channel_id
+) AS l ON true
+WHERE (SELECT count(*) FROM news) <= p_most AND w.channel_id NOT IN (SELECT n.channel_id FROM news AS n)
+    AND (l.reached IS NOT TRUE
+        OR l.parked AND c.paused_at IS NULL AND (c.max_concurrency IS NULL OR c.released_at IS NOT NULL OR c.max_concurrency > (
+            SELECT count(*) FROM pgqueue_message AS r WHERE r.channel_id = c.id AND r.status = 2)));
+$$;

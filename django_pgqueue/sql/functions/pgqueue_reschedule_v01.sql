@@ -1,0 +1,56 @@
+-- Gives waiting messages another time: ready or scheduled ones are due at p_at; at once without it, or when it has passed.
+-- Caller: an operator ("retry now"). Attempts and errors stay. One that is ready and shall be due now keeps its place in the line.
+-- Returns what became of each: rescheduled | ready (it was already) | leased | busy (somebody takes or settles it right now) | settled |
+--   not_found. Locks: messages, SKIP LOCKED. Errors: PGQ07, an infinite time.
+CREATE FUNCTION pgqueue_reschedule(p_ids bigint[], p_at timestamptz DEFAULT NULL)
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_at timestamptz := greatest(v_now, p_at);
+    v_free bigint[];
+    v_moved bigint[];
+BEGIN
+    IF NOT isfinite(p_at) THEN
+        RAISE EXCEPTION 'cannot reschedule to an infinite time'
+            USING ERRCODE = 'PGQ07', HINT = 'Cancel or discard the messages, or pause their channel.';
+    END IF;
+    v_free := ARRAY(
+        SELECT m.id FROM pgqueue_message AS m
+        WHERE m.id = ANY (p_ids) AND m.status IN (1, 3)
+        ORDER BY m.id
+        FOR UPDATE SKIP LOCKED);
+    WITH moved AS (
+        UPDATE pgqueue_message AS m
+        SET dequeue_at = v_at,
+            status = CASE WHEN v_at > v_now THEN 3 ELSE 1 END
+        WHERE m.id = ANY (v_free) AND (m.status = 3 OR v_at > v_now)
+        RETURNING m.id
+    )
+    SELECT array_agg(n.id) INTO v_moved FROM moved AS n;
+    IF v_at = v_now THEN
+        PERFORM pgqueue_announce(v_moved);
+    END IF;
+    IF v_moved IS NOT NULL AND EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
+        PERFORM pgqueue_publish('rescheduled', v_moved);
+    END IF;
+    RETURN QUERY
+    SELECT w.id,
+        CASE
+            WHEN w.id = ANY (v_moved) THEN 'rescheduled'
+            WHEN w.id = ANY (v_free) THEN 'ready'
+            WHEN w.place IN ('ready', 'scheduled') THEN 'busy'
+            ELSE w.place
+        END
+    FROM pgqueue_where_is(p_ids) AS w
+    ORDER BY w.id;
+END;
+$$;

@@ -1,0 +1,29 @@
+-- Resumes the channels and queues whose pause has an end that has come, at most p_limit channels a call.
+-- Caller: pgqueue_sweep. Returns how many. Locks: the rows of those channels and queues, SKIP LOCKED.
+CREATE FUNCTION pgqueue_resume_due(p_limit integer DEFAULT 1000)
+RETURNS integer
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_due record;
+    v_count integer := 0;
+BEGIN
+    FOR v_due IN
+        SELECT q.name FROM pgqueue_queue AS q WHERE q.paused_until <= v_now ORDER BY q.name FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM pgqueue_queue_resume(v_due.name);
+        v_count := v_count + 1;
+    END LOOP;
+    FOR v_due IN
+        SELECT c.name, c.queue FROM pgqueue_channel AS c WHERE c.paused_until <= v_now ORDER BY c.paused_until LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM pgqueue_channel_resume(v_due.name, v_due.queue);
+        v_count := v_count + 1;
+    END LOOP;
+    RETURN v_count;
+END;
+$$;

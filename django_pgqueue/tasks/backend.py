@@ -1,0 +1,123 @@
+"""The backend for Django's Tasks framework: a task is a message, in the same tables as all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+from uuid import uuid4
+
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.checks import CheckMessage
+from django.core.exceptions import ImproperlyConfigured
+
+from django_pgqueue.delivery import Enqueued, NewMessage
+from django_pgqueue.lifecycle.enqueue import enqueue, enqueue_many
+from django_pgqueue.tasks import aliases, registry
+from django_pgqueue.tasks.compat import BaseTaskBackend, InvalidTask, Task, TaskResult, task_enqueued
+from django_pgqueue.tasks.message import Call, message_of
+from django_pgqueue.tasks.task import PgQueueTask, validate
+
+FIELDS = [item.name for item in fields(NewMessage)]
+
+
+class PgQueueBackend(BaseTaskBackend):
+    """``TASKS = {"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend", "QUEUES": […], "OPTIONS": {…}}}``.
+
+    Enqueues in the caller's transaction: no ``on_commit`` is needed. OPTIONS: ``MODULES`` that define tasks, beside
+    ``tasks.py`` of the installed apps; ``CHANNEL``, ``MAX_ATTEMPTS``, ``BACKOFF`` of tasks that say nothing else.
+    """
+
+    # Made while modules are imported, before the apps are ready: nothing in here may ask for models or a database.
+    task_class = PgQueueTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+    keeps_tasks_in_pgqueue = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.params = params
+
+    def validate_task(self, task: Task) -> None:
+        super().validate_task(task)
+        validate(task)
+
+    def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+        """Enqueue a call in the transaction of the caller.
+
+        With a ``dedupe_key`` that is live already, the id is that of the task that is there, and ``enqueued_at`` is
+        None. A call that a full channel drops has failed at once. Raises InvalidTask, ChannelFull, ChannelNotFound and
+        what else :func:`django_pgqueue.enqueue` does.
+        """
+        call = Call(task, args, kwargs)
+        message = self._message(call)
+        return self._answer(call, enqueue(**{name: getattr(message, name) for name in FIELDS}))
+
+    def enqueue_many(self, calls: Iterable[Call]) -> list[TaskResult]:
+        """Enqueue many calls in one statement: all or none. Results come in the order of the calls."""
+        listed = list(calls)
+        answers = enqueue_many([self._message(call) for call in listed])
+        return [self._answer(call, answer) for call, answer in zip(listed, answers, strict=True)]
+
+    async def aenqueue_many(self, calls: Iterable[Call]) -> list[TaskResult]:
+        return await sync_to_async(self.enqueue_many)(calls)
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """What became of a task, for as long as the archive and the dead letters keep it.
+
+        Raises TaskResultDoesNotExist, also for a message that is no task of this process.
+        """
+        from django_pgqueue.tasks import lives  # models: not before the apps are ready
+
+        return lives.result_of(result_id)
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        from django_pgqueue.tasks import checks
+
+        return list(checks.check(self))
+
+    def home_of(self, task: Task) -> str:
+        return aliases.home_of(registry.find(task.module_path) or task)
+
+    def _message(self, call: Call) -> NewMessage:
+        self.validate_task(call.task)
+        require_known(call.task)
+        return message_of(self, call)
+
+    def _answer(self, call: Call, enqueued: Enqueued) -> TaskResult:
+        from django_pgqueue.tasks import result
+
+        if enqueued.outcome == "dropped":
+            return result.dropped(call, self.alias, f"dropped-{uuid4().hex}")
+        answer = result.new(call, self.alias, str(enqueued.id), created=enqueued.created)
+        if enqueued.created:
+            task_enqueued.send_robust(sender=type(self), task_result=answer)
+        return answer
+
+
+def require_known(task: Task) -> None:
+    """Raises InvalidTask for a task that no worker would find."""
+    if is_known(task):
+        return
+    if not apps.is_installed("django_pgqueue"):
+        raise ImproperlyConfigured(
+            'django_pgqueue is not installed: add "pgtrigger" and "django_pgqueue" to INSTALLED_APPS.'
+        )
+    from django_pgqueue.tasks import discovery
+
+    # The settings may have changed since the start, or another app's start asks before ours.
+    discovery.autodiscover()
+    if not is_known(task):
+        module = task.func.__module__
+        raise InvalidTask(
+            f"No worker knows the task {task.module_path}: they look for tasks in tasks.py of the installed apps, and "
+            f'in OPTIONS["MODULES"] of the backend. Define or import it in a tasks.py, or add {module!r} to MODULES.'
+        )
+
+
+def is_known(task: Task) -> bool:
+    known = registry.find(task.module_path)
+    return known is not None and known.func is task.func

@@ -1,0 +1,64 @@
+"""How a worker runs a task: as a handler, whose message has the arguments, and whose outcome has the return value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.outcomes import Complete, DeadLetter, Outcome
+from django_pgqueue.tasks import result
+from django_pgqueue.tasks.compat import Task, TaskContext, TaskResult, normalize_json, task_started
+from django_pgqueue.tasks.message import arguments_of
+from django_pgqueue.worker.failure import describe
+
+
+def function_of(task: Task) -> Callable[[Delivery], Any]:
+    """The function of the handler. What the task raises or returns as an outcome of ours, is the outcome."""
+
+    def run(delivery: Delivery) -> Outcome:
+        arguments = readable(delivery)
+        started = result.running(delivery, task)
+        task_started.send_robust(sender=result.sender_of(started), task_result=started)
+        return outcome_of(task.call(*positional(task, started, arguments), **arguments[1]))
+
+    async def run_async(delivery: Delivery) -> Outcome:
+        arguments = readable(delivery)
+        # Only a repeated one asks the database what happened before.
+        look = sync_to_async(result.running) if delivery.attempt > 1 else None
+        started = result.running(delivery, task) if look is None else await look(delivery, task)
+        await task_started.asend_robust(sender=result.sender_of(started), task_result=started)
+        return outcome_of(await task.acall(*positional(task, started, arguments), **arguments[1]))
+
+    chosen: Any = run_async if iscoroutinefunction(task.func) else run
+    chosen.__wrapped__ = task.func
+    return chosen  # type: ignore[no-any-return]
+
+
+def readable(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
+    found = arguments_of(delivery.payload)
+    if found is None:
+        raise DeadLetter(
+            "invalid_arguments", "The payload of a task is an object with the list args and the object kwargs."
+        )
+    return found
+
+
+def positional(task: Task, started: TaskResult, arguments: tuple[list[Any], dict[str, Any]]) -> list[Any]:
+    return [TaskContext(task_result=started), *arguments[0]] if task.takes_context else arguments[0]
+
+
+def outcome_of(value: Any) -> Outcome:
+    """What cannot be kept as a result would not be kept next time either: it is not tried again."""
+    if isinstance(value, Outcome):
+        return value
+    try:
+        value = normalize_json(value)
+        to_json(value, "return value")
+    except (TypeError, ValueError, RecursionError) as error:
+        return DeadLetter("not_json", describe(error))
+    return Complete(value)

@@ -1,0 +1,82 @@
+"""task_finished: sent when it is written down what became of a task, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import Error
+from django.utils import timezone
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.outcomes import Complete, DeadLetter
+from django_pgqueue.signals import message_cancelled, message_completed, message_dead_lettered
+from django_pgqueue.tasks import registry
+from django_pgqueue.tasks.compat import (
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_finished,
+)
+from django_pgqueue.tasks.errors import ending, error_of, refusal
+from django_pgqueue.tasks.result import of_delivery, sender_of
+
+EVENTS = (message_completed, message_dead_lettered, message_cancelled)
+
+
+class TaskFailed(Exception):
+    """What the framework's log shows of a task that failed: the text of its last error, in which secrets are hidden."""
+
+
+def connect() -> None:
+    for signal in EVENTS:
+        signal.connect(tell, dispatch_uid="django_pgqueue.tasks")
+
+
+def tell(signal: Any, delivery: Delivery, outcome: Any, error: Mapping[str, Any] | None, **kwargs: Any) -> None:
+    task = registry.find(delivery.handler)
+    if task is None or not task_finished.receivers:
+        return
+    failure = None if signal is message_completed else failure_of(signal, outcome, error)
+    result = as_written(delivery) or as_seen(delivery, task, outcome, failure)
+    if failure is None:
+        task_finished.send_robust(sender=sender_of(result), task_result=result)
+        return
+    # The receiver that logs looks for an exception that is being handled; the task's own one shows its secrets.
+    try:
+        raise TaskFailed(result.errors[-1].traceback.rstrip()) from None
+    except TaskFailed:
+        task_finished.send_robust(sender=sender_of(result), task_result=result)
+
+
+def failure_of(signal: Any, outcome: Any, error: Mapping[str, Any] | None) -> TaskError:
+    if signal is message_cancelled:
+        return ending("cancelled", {"reason": getattr(outcome, "reason", "")})
+    if isinstance(outcome, DeadLetter):
+        return refusal(outcome.reason, outcome.details)
+    return error_of(error or {})
+
+
+def as_written(delivery: Delivery) -> TaskResult | None:
+    """Of a task that was tried before: only the tables know what happened then. None if they may not be read."""
+    if delivery.attempt <= 1:
+        return None
+    from django_pgqueue.tasks import lives
+
+    try:
+        return lives.result_of(str(delivery.id))
+    except (Error, TaskResultDoesNotExist):
+        return None
+
+
+def as_seen(delivery: Delivery, task: Task, outcome: Any, failure: TaskError | None) -> TaskResult:
+    status = TaskResultStatus.SUCCESSFUL if failure is None else TaskResultStatus.FAILED
+    result = of_delivery(
+        delivery, task, status, finished_at=timezone.now(), errors=[] if failure is None else [failure],
+        worker_ids=[delivery.worker or ""] * delivery.attempt,
+    )  # fmt: skip
+    if isinstance(outcome, Complete):
+        object.__setattr__(result, "_return_value", outcome.result)
+    return result

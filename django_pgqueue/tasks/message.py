@@ -1,0 +1,77 @@
+"""From the call of a task to a message, and back to its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django_pgqueue.delivery import NewMessage
+from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
+from django_pgqueue.tasks.options import Said, options_of
+
+if TYPE_CHECKING:
+    from django_pgqueue.tasks.backend import PgQueueBackend
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A task and the arguments that it shall be called with."""
+
+    task: Task
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def message_of(backend: PgQueueBackend, call: Call) -> NewMessage:
+    """The message of a call. Raises InvalidTask, and TypeError or ValueError for arguments that are not JSON."""
+    task, of_task, of_backend = call.task, options_of(call.task), backend.options
+    args, kwargs = normalize_json(list(call.args)), normalize_json(dict(call.kwargs))
+    payload = {"args": args, "kwargs": kwargs}
+    if backend.alias != backend.home_of(task):
+        payload["backend"] = backend.alias
+
+    def said(name: str) -> Any:
+        given = getattr(task, name, None)
+        return text(name, getattr(of_task, name), call) if given is None else given
+
+    max_attempts, backoff = getattr(task, "max_attempts", None), getattr(task, "backoff", None)
+    if max_attempts is None:
+        max_attempts = of_task.max_attempts or of_backend.get("MAX_ATTEMPTS")
+    if backoff is None:
+        # The definition's own is found by its handler; a function is asked by the worker.
+        backoff = None if of_task.backoff is not None else of_backend.get("BACKOFF")
+    return NewMessage(
+        handler=task.module_path,
+        payload=payload,
+        channel=said("channel") or of_backend.get("CHANNEL", "default"),
+        queue=task.queue_name,
+        headers=getattr(task, "headers", None),
+        priority=int(task.priority),
+        dequeue_at=task.run_after,
+        max_attempts=max_attempts,
+        backoff=backoff,
+        dedupe_key=said("dedupe_key"),
+    )
+
+
+def text(name: str, said: Said, call: Call) -> str | None:
+    if said is None or isinstance(said, str):
+        return said
+    answer = said(*call.args, **call.kwargs)
+    if answer is None or (isinstance(answer, str) and 1 <= len(answer) <= 200):
+        return answer
+    raise InvalidTask(
+        f"The function for {name} of {call.task.module_path} returned {answer!r}: it takes a text of 1 to 200 "
+        "characters, or None."
+    )
+
+
+def arguments_of(payload: Any) -> tuple[list[Any], dict[str, Any]] | None:
+    """Of a message; none where it has none, as one that SQL or a schedule enqueued. None if they make no sense."""
+    if payload is None:
+        return [], {}
+    if not isinstance(payload, dict):
+        return None
+    args, kwargs = payload.get("args", []), payload.get("kwargs", {})
+    return (args, kwargs) if isinstance(args, list) and isinstance(kwargs, dict) else None

@@ -1,0 +1,89 @@
+"""What the definition of a task says to the queue. It only marks the function: other backends do not mind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
+
+from django_pgqueue import handlers
+from django_pgqueue.backoff import Policy
+from django_pgqueue.handlers import Pauses
+from django_pgqueue.tasks.compat import Task
+
+MARK = "pgqueue_options"
+Marked = TypeVar("Marked")
+# A text, or a function of the call's arguments.
+Said = str | Callable[..., str | None] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Of a task; see :func:`options`."""
+
+    channel: Said = None
+    dedupe_key: Said = None
+    max_attempts: int | None = None
+    backoff: Policy | Pauses | None = None
+    atomic: bool = False
+    timeout: timedelta | None = None
+    concurrency: int | None = None
+    process: bool = False
+
+    def policy(self) -> dict[str, Any]:
+        """The arguments of :func:`django_pgqueue.handlers.handler`."""
+        return {
+            "max_attempts": self.max_attempts, "backoff": self.backoff, "atomic": self.atomic, "timeout": self.timeout,
+            "concurrency": self.concurrency, "process": self.process,
+        }  # fmt: skip
+
+
+DEFAULTS = Options()
+
+
+def options(
+    *,
+    channel: Said = None,
+    dedupe_key: Said = None,
+    max_attempts: int | None = None,
+    backoff: Policy | Pauses | None = None,
+    atomic: bool = False,
+    timeout: timedelta | None = None,
+    concurrency: int | None = None,
+    process: bool = False,
+) -> Callable[[Marked], Marked]:
+    """Say how the decorated task is queued and run; above or below ``@task``.
+
+    ``channel``: the tenant's lane. ``dedupe_key``: while a task of the channel with this key is live, another one is
+    not enqueued. Both are texts, or functions that get the arguments of the call. ``max_attempts``, ``backoff``,
+    ``atomic``, ``timeout``, ``concurrency``, ``process``: as of :func:`django_pgqueue.handler`.
+
+    Raises ValueError for what does not fit together.
+    """
+    given = Options(
+        channel=channel, dedupe_key=dedupe_key, max_attempts=max_attempts, backoff=backoff, atomic=atomic,
+        timeout=timeout, concurrency=concurrency, process=process,
+    )  # fmt: skip
+    for name, value in (("channel", channel), ("dedupe_key", dedupe_key)):
+        if not (value is None or callable(value) or (isinstance(value, str) and 1 <= len(value) <= 200)):
+            raise ValueError(f"{name} is {value!r}: it takes a text of 1 to 200 characters, or a function.")
+    if max_attempts is not None and max_attempts < 1:
+        raise ValueError(f"max_attempts is {max_attempts}: it must be at least 1.")
+
+    def mark(marked: Marked) -> Marked:
+        function: Any = marked.func if isinstance(marked, Task) else marked
+        name = f"{function.__module__}.{function.__qualname__}"
+        handlers.handler(name, **given.policy())
+        if iscoroutinefunction(function):
+            handlers.refuse_async(name, atomic=atomic, process=process)
+        setattr(function, MARK, given)
+        return marked
+
+    return mark
+
+
+def options_of(task: Task | Callable[..., Any]) -> Options:
+    """Those of the task, or the defaults."""
+    return getattr(task.func if isinstance(task, Task) else task, MARK, DEFAULTS)

@@ -1,0 +1,106 @@
+"""Results as the process sees them that enqueues a task, or runs it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.tasks import aliases
+from django_pgqueue.tasks.compat import BaseTaskBackend, Task, TaskError, TaskResult, TaskResultStatus, task_backends
+from django_pgqueue.tasks.errors import error_of
+from django_pgqueue.tasks.message import Call, arguments_of
+from django_pgqueue.tasks.task import stored
+
+
+def new(call: Call, backend: str, result_id: str, *, created: bool) -> TaskResult:
+    return make(
+        call.task, result_id, backend, TaskResultStatus.READY, list(call.args), dict(call.kwargs),
+        enqueued_at=timezone.now() if created else None,
+    )  # fmt: skip
+
+
+def dropped(call: Call, backend: str, result_id: str) -> TaskResult:
+    """Of a call that was not enqueued, because its channel is full and drops what does not fit."""
+    error = TaskError(
+        exception_class_path="django_pgqueue.exceptions.ChannelFull",
+        traceback="The channel is full, and drops what does not fit: the task was not enqueued.\n",
+    )
+    return make(
+        call.task, result_id, backend, TaskResultStatus.FAILED, list(call.args), dict(call.kwargs),
+        finished_at=timezone.now(), errors=[error],
+    )  # fmt: skip
+
+
+def running(delivery: Delivery, task: Task) -> TaskResult:
+    """Of a task that a worker is about to call."""
+    now = timezone.now()
+    past = errors_before(delivery)
+    return of_delivery(
+        delivery, task, TaskResultStatus.RUNNING,
+        started_at=moment(past[0].get("leased_at")) if past else now,
+        last_attempted_at=now,
+        errors=[error_of(item) for item in past],
+        worker_ids=[*workers_of(past), delivery.worker or ""],
+    )  # fmt: skip
+
+
+def of_delivery(delivery: Delivery, task: Task, status: TaskResultStatus, **facts: Any) -> TaskResult:
+    args, kwargs = arguments_of(delivery.payload) or ([], {})
+    backend = aliases.of_message(delivery.payload, task)
+    found = stored(
+        task, priority=delivery.priority, queue_name=delivery.queue, backend=backend, channel=delivery.channel,
+        run_after=None,
+    )  # fmt: skip
+    return make(found, str(delivery.id), backend, status, args, kwargs, enqueued_at=delivery.created_at, **facts)
+
+
+def make(
+    task: Task,
+    result_id: str,
+    backend: str,
+    status: TaskResultStatus,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    **facts: Any,
+) -> TaskResult:
+    return TaskResult(
+        task=task, id=result_id, status=status, args=args, kwargs=kwargs, backend=backend,
+        enqueued_at=facts.get("enqueued_at"), started_at=facts.get("started_at"),
+        last_attempted_at=facts.get("last_attempted_at"), finished_at=facts.get("finished_at"),
+        errors=facts.get("errors", []), worker_ids=facts.get("worker_ids", []),
+    )  # fmt: skip
+
+
+def sender_of(result: TaskResult) -> type[BaseTaskBackend]:
+    """Of the signals."""
+    return type(task_backends[result.backend])
+
+
+def errors_before(delivery: Delivery) -> list[dict[str, Any]]:
+    """Of the attempts before this one."""
+    if delivery.attempt <= 1:
+        return []
+    from django_pgqueue.models import Message
+
+    found = Message.objects.using(alias(None)).filter(pk=delivery.id).values_list("errors", flat=True).first()
+    return entries(found)
+
+
+def entries(errors: Any) -> list[dict[str, Any]]:
+    return [item for item in errors if isinstance(item, dict)] if isinstance(errors, list) else []
+
+
+def workers_of(errors: list[dict[str, Any]]) -> list[str]:
+    return [item.get("worker") or "" for item in errors]
+
+
+def moment(text: Any) -> datetime | None:
+    """A time within JSON of the database."""
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None

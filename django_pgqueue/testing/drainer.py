@@ -1,0 +1,276 @@
+"""drain: what a worker would do with the messages that are ready, in the thread and on the connection of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import DatabaseError, connections, transaction
+
+from django_pgqueue import handlers
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerError, PgQueueError, UnknownHandler
+from django_pgqueue.handlers import Handler
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.dequeue import dequeue
+from django_pgqueue.lifecycle.give_back import give_back
+from django_pgqueue.lifecycle.make_partitions import make_partitions
+from django_pgqueue.models import Channel, Message
+from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.outcomes import Defer, Outcome
+from django_pgqueue.testing.drained import Drained, Handled
+from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
+from django_pgqueue.worker.atomic import Atomic
+from django_pgqueue.worker.executor import COMPLETE, Execution, failed
+from django_pgqueue.worker.ledger import Ledger
+from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.perform import Performer
+from django_pgqueue.worker.process_slot import ProcessSlots
+from django_pgqueue.worker.settle import batches, settle
+
+MOST = 1000
+"""Deliveries without a ``limit``: who enqueues or defers for ever must not hang the tests."""
+AT_ONCE = 100
+
+
+def drain(
+    queue: str | None = None,
+    *,
+    limit: int | None = None,
+    with_scheduled: bool = False,
+    raise_errors: bool = True,
+    using: str | None = None,
+) -> Drained:
+    """Run the handlers of all messages that are ready, and of those that they enqueue, until nothing is ready.
+
+    ``queue``: this one alone. ``limit``: at most so many deliveries. ``with_scheduled``: also what is for later, one
+    moment after the other, so that retries go on until the attempts are used up. What a handler raises, it raises, when
+    the message is settled as a worker would do it; with ``raise_errors=False`` it is in the result.
+
+    Raises RuntimeError after 1,000 deliveries without a ``limit``.
+    """
+    return Drain(alias(using), raise_errors=raise_errors).run(queue, limit, with_scheduled=with_scheduled)
+
+
+adrain = sync_to_async(drain)
+"""``drain`` for async tests."""
+
+
+class Recorder(Ledger):
+    """Counts, logs and sends signals as a worker does, and remembers what became of each message."""
+
+    def __init__(self, using: str) -> None:
+        super().__init__(using, "drain")
+        self.found: list[tuple[Execution, str]] = []
+
+    def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
+        found = [execution for execution in executions if execution.delivery.id in settled]
+        self.found += [(execution, settled[execution.delivery.id]) for execution in found]
+        super().record(executions, settled)
+
+    def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
+        lost = list(deliveries)
+        self.found += [(Execution(delivery, COMPLETE), "lost") for delivery in lost]
+        super().lost(lost, effects=effects)
+
+
+class Leases:
+    """In place of a lease keeper: a test holds its leases while the handler runs, and hears nothing of them."""
+
+    def hold(self, deliveries: Iterable[Delivery], since: float) -> None: ...
+
+    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None: ...
+
+    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        return list(deliveries)
+
+    def __len__(self) -> int:
+        return 0
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Drain:
+    def __init__(self, using: str, *, raise_errors: bool) -> None:
+        self._using = using
+        self._raise_errors = raise_errors
+        self._raised: dict[int, BaseException] = {}
+        self._for_later: set[int] = set()
+        self._held: list[Delivery] = []
+        self._recorder = Recorder(using)
+        self._middleware = Middleware.configured()
+        options = WorkerOptions(using=using, lease=settings.LEASE, name="drain")
+        atomic = Atomic(options, keeper=Leases(), ledger=self._recorder)
+        self._performer = Performer(atomic, ProcessSlots(options), find=self._find)
+
+    def run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
+        try:
+            return self._run(queue, limit, with_scheduled=with_scheduled)
+        finally:
+            if self._held and not connections[self._using].needs_rollback:
+                give_back(self._held, using=self._using)
+
+    def _run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
+        make_partitions(using=self._using)
+        handled: list[Handled] = []
+        most = MOST if limit is None else limit
+        while len(handled) < most:
+            deliveries = self._take(queue, min(AT_ONCE, most - len(handled)))
+            if not deliveries and not (with_scheduled and self._make_due(queue)):
+                return Drained(tuple(handled))
+            if not with_scheduled:
+                deliveries = self._without_retries(deliveries)
+            handled += self._handle(deliveries)
+        if limit is None and (self._take(queue, 1) or (with_scheduled and self._make_due(queue))):
+            raise RuntimeError(
+                f"drain() has run {MOST} deliveries, and there are more. Does a handler enqueue or defer for ever? "
+                "Say how many you expect: drain(limit=…)."
+            )
+        return Drained(tuple(handled))
+
+    def _take(self, queue: str | None, limit: int) -> list[Delivery]:
+        for name in [queue] if queue else queues(self._using):
+            if deliveries := dequeue(name, limit, worker="drain", using=self._using):
+                return deliveries
+        return []
+
+    def _without_retries(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """A pause with jitter may be over at once: what was put off in here is held until the end."""
+        self._held += [delivery for delivery in deliveries if delivery.id in self._for_later]
+        return [delivery for delivery in deliveries if delivery.id not in self._for_later]
+
+    def _make_due(self, queue: str | None) -> int:
+        """What is due next is due now. Returns how many messages that are."""
+        scheduled = Message.objects.using(self._using).filter(status=Message.Status.SCHEDULED)
+        if queue:
+            scheduled = scheduled.filter(channel__queue=queue)
+        soonest = scheduled.order_by("dequeue_at").values_list("dequeue_at", flat=True).first()
+        return scheduled.filter(dequeue_at=soonest).update(dequeue_at=ClockTimestamp()) if soonest else 0
+
+    def _handle(self, deliveries: list[Delivery]) -> Iterator[Handled]:
+        groups = self._groups(deliveries)
+        for group in groups:
+            handled = self._handle_group(group)
+            yield from handled
+            for item in handled:
+                if item.error is not None and self._is_raised(item.error):
+                    give_back([delivery for later in groups for delivery in later], using=self._using)
+                    item.error.add_note(story(item))
+                    raise item.error
+
+    def _groups(self, deliveries: list[Delivery]) -> Iterator[list[Delivery]]:
+        """What one call of a handler takes, as the buffer of a worker puts it together."""
+        alike = self._middleware.alike
+        group: list[Delivery] = []
+        for delivery in deliveries:
+            known = handlers.find(delivery.handler)
+            fits = group and known and delivery.handler == group[0].handler and len(group) < (known.batch or 1)
+            if group and not (fits and (alike is None or alike(group[0], delivery))):
+                yield group
+                group = []
+            group.append(delivery)
+        if group:
+            yield group
+
+    def _handle_group(self, deliveries: list[Delivery]) -> list[Handled]:
+        if handlers.find(deliveries[0].handler) is None:
+            self._raised[deliveries[0].id] = unknown(deliveries[0].handler)
+        self._recorder.found.clear()
+        before = hooks()
+        executions = self._performer.perform(deliveries, self._called, 0.0)
+        self._settle(executions)
+        run_hooks(before, robust=not self._raise_errors)
+        found = self._recorder.found
+        self._for_later |= {execution.delivery.id for execution, event in found if is_later(execution, event)}
+        return [
+            Handled(execution.delivery, event, execution.outcome, self._error(execution)) for execution, event in found
+        ]
+
+    def _find(self, name: str) -> Handler | None:
+        """The handler as this thread can run it: a process or a loop of its own would not see the transaction."""
+        handler = self._middleware.find(name)
+        if handler is None:
+            return None
+        function = async_to_sync(handler.function) if handler.asynchronous else handler.function
+        return replace(handler, function=function, asynchronous=False, process=False)
+
+    def _called(self, handler: Handler) -> Callable[[Any], Any]:
+        def call(argument: Any) -> Any:
+            ids = [delivery.id for delivery in (argument if isinstance(argument, list) else [argument])]
+            for number in ids:
+                self._raised.pop(number, None)
+            try:
+                return handler.function(argument) if handler.atomic else guarded(handler.function, argument)
+            except Outcome:
+                raise
+            except BaseException as error:
+                self._raised |= dict.fromkeys(ids, error)
+                raise
+
+        return call
+
+    def _settle(self, executions: list[Execution]) -> None:
+        for batch in batches(executions):
+            try:
+                # A savepoint, in a test: what the database refuses must not end the transaction.
+                with transaction.atomic(using=self._using):
+                    settled = settle(batch, skip_lost=True, using=self._using)
+            except (PgQueueError, DatabaseError) as error:
+                self._settle([self._refused(execution, error) for execution in batch])
+            else:
+                self._recorder.record(batch, settled)
+                lost = [execution.delivery for execution in batch if execution.delivery.id not in settled]
+                self._recorder.lost(lost, effects="its outcome is not written, somebody else settled it")
+
+    def _refused(self, execution: Execution, error: Exception) -> Execution:
+        """An outcome that cannot be stored is a failure of its handler, as in a worker."""
+        if isinstance(self._raised.get(execution.delivery.id), HandlerError):
+            raise error
+        kind = type(execution.outcome).__name__
+        problem = HandlerError(f"The outcome {kind} cannot be written down: {error}")
+        problem.__cause__ = error
+        self._raised[execution.delivery.id] = problem
+        return failed(execution.delivery, problem, seconds=execution.seconds)
+
+    def _error(self, execution: Execution) -> BaseException | None:
+        error = self._raised.pop(execution.delivery.id, None)
+        described = execution.error or {}
+        if error is None and described.get("type", "").endswith("HandlerError"):
+            # Its answer was no outcome: the executor said so, nobody raised it.
+            return HandlerError(described["message"])
+        return error
+
+    def _is_raised(self, error: BaseException) -> bool:
+        """Nothing may swallow what ends the test itself: Ctrl-C, pytest.fail()."""
+        return self._raise_errors or not isinstance(error, Exception | SystemExit)
+
+
+def is_later(execution: Execution, event: str) -> bool:
+    outcome = execution.outcome
+    return event == "retried" or (isinstance(outcome, Defer) and bool(outcome.until or outcome.delay))
+
+
+def queues(using: str) -> list[str]:
+    return sorted(set(Channel.objects.using(using).values_list("queue", flat=True)))
+
+
+def unknown(name: str) -> UnknownHandler:
+    try:
+        handlers.get(name)
+    except UnknownHandler as error:
+        for module, why in handlers.broken.items():
+            error.add_note(f"{module} cannot be imported: {why}")
+        return error
+    raise AssertionError(name)
+
+
+def story(item: Handled) -> str:
+    delivery = item.delivery
+    what = f"{delivery.handler} #{delivery.id} (attempt {delivery.attempt} of {delivery.max_attempts})"
+    return f"raised by {what}, which is {item.event.replace('_', '-')} now; drain(raise_errors=False) goes on"

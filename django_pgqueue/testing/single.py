@@ -1,0 +1,92 @@
+"""One handler in a unit test: without a database, a worker or a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.utils import timezone
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.binding import from_json, to_json
+from django_pgqueue.lifecycle.enqueue import retry_policy
+from django_pgqueue.outcomes import Complete, Outcome
+from django_pgqueue.worker.executor import nonsense
+
+LEASE = timedelta(hours=1)
+
+
+def make_delivery(handler: str | Callable[..., Any], payload: Any = None, **fields: Any) -> Delivery:
+    """A delivery as a worker would make it: its first attempt, on the channel ``default``, enqueued just now.
+
+    ``handler``: a name, or the registered function. ``payload``, and ``headers`` and ``state`` in ``fields``, are what
+    JSON makes of them. ``fields``: those of :class:`django_pgqueue.Delivery`. Raises UnknownHandler, InvalidMessage for
+    what is not JSON, and TypeError for a field that there is not.
+    """
+    known = handlers.get(name_of(handler))
+    now = timezone.now()
+    given = {
+        "id": 1,
+        "queue": known.queue,
+        "channel": "default",
+        "body": None,
+        "headers": {},
+        "priority": 0,
+        "attempt": 1,
+        "max_attempts": retry_policy(known.name)[0],
+        "token": None,
+        "lease_expires_at": now + LEASE,
+        "state": None,
+        "created_at": now,
+        "dequeue_at": now,
+        **fields,
+    }
+    for name in ("headers", "state", "channel_context"):
+        if name in given:
+            given[name] = as_json(given[name], name)
+    return Delivery(handler=known.name, payload=as_json(payload, "payload"), **given)
+
+
+def run_handler(handler: str | Callable[..., Any], payload: Any = None, **fields: Any) -> Outcome:
+    """Call a handler for one delivery, and return its outcome: Complete() if it answers with nothing.
+
+    The arguments are those of :func:`make_delivery`. What the handler raises, this raises, unless it is an outcome. The
+    function is called as it is: without HANDLER_MIDDLEWARE, time limit and transaction, also if it is ``atomic``. An
+    async one is awaited. One with ``batch`` gets a list of one. Raises HandlerError for an answer that is no outcome.
+    """
+    delivery = make_delivery(handler, payload, **fields)
+    known = handlers.get(delivery.handler)
+    function = async_to_sync(known.function) if known.asynchronous else known.function
+    try:
+        answer = function([delivery] if known.batch else delivery)
+    except Outcome as outcome:
+        return outcome
+    if known.batch and answer is not None:
+        if not isinstance(answer, dict) or not answer.keys() <= {delivery.id}:
+            raise nonsense(delivery, answer, batch=True)
+        answer = answer.get(delivery.id)
+    if answer is None:
+        return Complete()
+    if not isinstance(answer, Outcome):
+        raise nonsense(delivery, answer)
+    return answer
+
+
+def name_of(handler: str | Callable[..., Any]) -> str:
+    """The name of a registered function; a name stays as it is."""
+    if isinstance(handler, str):
+        return handler
+    names = handlers.names_of(handler)
+    if len(names) != 1:
+        found = f"has {len(names)} names: {', '.join(names)}" if names else "is not registered with @handler"
+        raise InvalidMessage(f"{getattr(handler, '__qualname__', handler)!r} {found}", hint="Say the name.")
+    return names[0]
+
+
+def as_json(value: Any, what: str) -> Any:
+    """What comes out of the database when this is written: lists for tuples, text for dates."""
+    return from_json(to_json(value, what))

@@ -1,0 +1,190 @@
+"""What a test has enqueued, and assertions about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.testing.single import as_json, name_of
+
+MOST_SHOWN = 10
+LONGEST_SHOWN = 200
+
+
+def enqueued(
+    handler: str | Callable[..., Any] | None = None,
+    *,
+    queue: str | None = None,
+    channel: str | None = None,
+    using: str | None = None,
+) -> list[Message]:
+    """The messages that wait, ready or for later, in the order in which they were enqueued; ``message.channel`` is
+    there. What was handled is in the archive or the dead letters."""
+    rows = Message.objects.using(alias(using)).select_related("channel").order_by("id")
+    given = {"handler": name_of(handler) if handler else None, "channel__queue": queue, "channel__name": channel}
+    return list(rows.filter(**{name: value for name, value in given.items() if value is not None}))
+
+
+def assert_enqueued(
+    handler: str | Callable[..., Any],
+    payload: Any = ...,
+    *,
+    exact: bool = False,
+    channel: str | None = None,
+    queue: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+    priority: int | None = None,
+    dequeue_at: datetime | None = None,
+    dedupe_key: str | None = None,
+    count: int | None = None,
+    using: str | None = None,
+) -> list[Message]:
+    """Fail unless a message waits that is as told, or ``count`` of them; return those that are.
+
+    ``payload``: each key and value that it has, the message has too, at any depth; with ``exact`` it is equal. So with
+    ``headers``. What is not given may be anything. The error shows what there is, nearly matching first.
+    """
+    __tracebackhide__ = True
+    wanted = Wanted(
+        name_of(handler), payload, exact, channel, queue, headers, priority, dequeue_at, dedupe_key
+    )  # fmt: skip
+    found = enqueued(using=using)
+    matching = [message for message in found if not wanted.differences(message)]
+    if (len(matching) != count) if count is not None else not matching:
+        number = "no message waits" if not matching else f"{len(matching)} messages wait, not {count},"
+        raise AssertionError(f"{number} for {wanted}.{there(wanted, found, using)}")
+    return matching
+
+
+def assert_not_enqueued(
+    handler: str | Callable[..., Any] | None = None, payload: Any = ..., *, using: str | None = None, **given: Any
+) -> None:
+    """Fail if a message waits that is as told; without arguments, if any message waits.
+
+    The arguments are those of :func:`assert_enqueued`.
+    """
+    __tracebackhide__ = True
+    wanted = Wanted(name_of(handler) if handler else None, payload, **given)
+    matching = [message for message in enqueued(using=using) if not wanted.differences(message)]
+    if matching:
+        raise AssertionError(f"for {wanted}, there should be nothing.{listed(wanted, matching)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    handler: str | None = None
+    payload: Any = ...
+    exact: bool = False
+    channel: str | None = None
+    queue: str | None = None
+    headers: Mapping[str, Any] | None = None
+    priority: int | None = None
+    dequeue_at: datetime | None = None
+    dedupe_key: str | None = None
+
+    def differences(self, message: Message) -> list[str]:
+        """Why the message is not as wanted, a line each; the handler is the first."""
+        plain = [
+            ("handler", self.handler, message.handler),
+            ("channel", self.channel, message.channel.name),
+            ("queue", self.queue, message.channel.queue),
+            ("priority", self.priority, message.priority),
+            ("dequeue_at", self.dequeue_at, message.dequeue_at),
+            ("dedupe_key", self.dedupe_key, message.dedupe_key),
+        ]
+        found = [f"{name} is {shown(is_)}" for name, wanted, is_ in plain if wanted is not None and wanted != is_]
+        if self.payload is not ...:
+            found += differ(as_json(self.payload, "payload"), message.payload, "payload", exact=self.exact)
+        if self.headers is not None:
+            found += differ(as_json(self.headers, "headers"), message.headers or {}, "headers", exact=self.exact)
+        return found
+
+    def __str__(self) -> str:
+        told = [f"{name} {shown(value)}" for name, value in self._plain() if value is not None]
+        if self.payload is not ...:
+            told.insert(0, f"payload {'=' if self.exact or not isinstance(self.payload, dict) else '⊇'} "
+                           f"{shown(self.payload)}")  # fmt: skip
+        return (
+            " with ".join([self.handler or "any handler", ", ".join(told)]) if told else self.handler or "any handler"
+        )
+
+    def _plain(self) -> list[tuple[str, Any]]:
+        names = ("channel", "queue", "headers", "priority", "dequeue_at", "dedupe_key")
+        return [(name, getattr(self, name)) for name in names]
+
+
+def differ(wanted: Any, found: Any, place: str, *, exact: bool) -> Iterator[str]:
+    """Where ``found`` is not as wanted: with the path of each place."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in wanted.items():
+            inner = f"{place}[{json.dumps(key, ensure_ascii=False)}]"
+            if key in found:
+                yield from differ(value, found[key], inner, exact=exact)
+            else:
+                yield f"{inner} is missing"
+        if exact:
+            yield from (
+                f"{place} has {json.dumps(key, ensure_ascii=False)} too" for key in found.keys() - wanted.keys()
+            )
+    elif wanted != found or isinstance(wanted, bool) != isinstance(found, bool):
+        yield f"{place} is {shown(found)}"
+
+
+def there(wanted: Wanted, found: list[Message], using: str | None) -> str:
+    """What is there instead."""
+    text = listed(wanted, found) if found else "\nNothing waits."
+    if settled := handled(wanted.handler, using):
+        text += f"\nHandled already: {', '.join(settled)}."
+    return text
+
+
+def listed(wanted: Wanted, found: list[Message]) -> str:
+    told = [(wanted.differences(message), message) for message in found]
+    # Another handler is the least like it, however little else differs.
+    told.sort(key=lambda pair: (pair[1].handler != wanted.handler, len(pair[0])))
+    lines = [f"\n{len(found)} {'waits' if len(found) == 1 else 'wait'}:"]
+    for differences, message in told[:MOST_SHOWN]:
+        lines.append(f"  {line(message)}")
+        if message.handler == wanted.handler:
+            lines += [f"      {difference}" for difference in differences]
+    if len(told) > MOST_SHOWN:
+        lines.append(f"  … and {len(told) - MOST_SHOWN} more")
+    return "\n".join(lines)
+
+
+def line(message: Message) -> str:
+    when = f"at {message.dequeue_at.isoformat()}" if message.status == Message.Status.SCHEDULED else ""
+    parts = [
+        f"#{message.pk} {message.handler} {shown(message.payload)} on {message.channel.queue}/{message.channel.name}",
+        f"{message.get_status_display()} {when}".strip(),
+    ]
+    if message.priority:
+        parts.append(f"priority {message.priority}")
+    if message.dedupe_key:
+        parts.append(f"dedupe_key {shown(message.dedupe_key)}")
+    if message.headers:
+        parts.append(f"headers {shown(message.headers)}")
+    return ", ".join(parts)
+
+
+def handled(handler: str | None, using: str | None) -> list[str]:
+    done = ArchivedMessage.objects.using(alias(using)).filter(handler=handler).order_by("-id")
+    dead = DeadLetter.objects.using(alias(using)).filter(handler=handler).order_by("-id")
+    return [
+        *(f"#{number} ({outcome})" for number, outcome in done.values_list("id", "outcome")[:MOST_SHOWN]),
+        *(f"#{number} (dead letter: {reason})" for number, reason in dead.values_list("id", "reason")[:MOST_SHOWN]),
+    ]
+
+
+def shown(value: Any) -> str:
+    text = value.isoformat() if isinstance(value, datetime) else json.dumps(
+        value, cls=DjangoJSONEncoder, ensure_ascii=False
+    )  # fmt: skip
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

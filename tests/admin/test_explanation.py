@@ -1,0 +1,71 @@
+"""Why is it not running? On the pages of a message and of a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from django_pgqueue import NewMessage, channel_pause, channel_set, dequeue, enqueue, enqueue_many, explain_message
+from django_pgqueue.admin import explanation
+from django_pgqueue.models import Channel, Message
+from django_pgqueue.sql import files
+from tests.admin.conftest import address
+
+Pages = Callable[..., str]
+
+
+def test_the_page_of_a_message_says_what_holds_it_up(page: Pages) -> None:
+    channel_set("default", max_concurrency=1)
+    pk = [enqueue("mail.send").id for _ in range(3)][2]
+    dequeue(worker="host-7")
+    text = page("message", pk)
+    assert "Why is it not running?" in text
+    assert "1 of 1 messages are leased, held by host-7 (1)." in text
+    assert "No worker serves queue default." in text
+    assert "Messages of its channel that go before it: 1." in text
+
+
+def test_the_page_of_a_channel_says_what_holds_it_up(page: Pages) -> None:
+    channel_pause("default", reason="their <server> is down")
+    text = page("channel", Channel.objects.get().pk)
+    assert "Reason: their &lt;server&gt; is down" in text
+    assert "Nothing of it is ready." in text
+
+
+def test_a_channel_is_explained_to_who_may_only_look(viewer: Client) -> None:
+    assert "No worker serves" in viewer.get(address("channel", Channel.objects.get().pk)).content.decode()
+
+
+def test_a_channel_that_is_new_has_nothing_to_explain(admin_client: Client) -> None:
+    assert "Why is it not running?" not in admin_client.get(f"{address('channel')}add/").content.decode()
+
+
+def queries(client: Client, model: str, pk: int) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(address(model, pk)).status_code == 200
+    return len(captured)
+
+
+@pytest.mark.parametrize("model", ["message", "channel"])
+def test_a_page_asks_no_more_when_there_is_more(admin_client: Client, model: str) -> None:
+    enqueue("mail.send")
+    few = queries(admin_client, model, {"message": Message, "channel": Channel}[model].objects.earliest("pk").pk)
+    for n in range(20):
+        channel_set(f"c{n}", max_concurrency=1)
+    enqueue_many(NewMessage(handler="mail.send", channel=f"c{n % 20}") for n in range(400))
+    dequeue(limit=50)
+    last = {"message": Message, "channel": Channel}[model].objects.latest("pk").pk
+    assert queries(admin_client, model, last) == few <= 10
+
+
+def test_every_code_that_is_coloured_exists() -> None:
+    bodies = "".join(files.body(name, version) for name, version in files.latest_functions().items())
+    outcomes = {"completed", "popped"}
+    for code in explanation.BAD | explanation.GOOD | explanation.TOLD:
+        assert f"'{code}'" in bodies or code in outcomes, code
+    assert explanation.kind(explain_message(123456789)[0].code) == "bad"
+    assert explanation.kind("rate") == "late"

@@ -1,0 +1,1 @@
+SELECT row_enqueue('c1', :payload);

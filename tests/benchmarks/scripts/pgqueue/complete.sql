@@ -1,0 +1,1 @@
+SELECT count(*) FROM pgqueue_complete(%(ids)s::bigint[], %(tokens)s::uuid[])

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue.management.commands import discarddeadletters
+from django_pgqueue.models import DeadLetter, Message
+from tests.commands.test_redrivedeadletters import letters  # noqa: F401  (a fixture, used by all)
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*arguments: object) -> str:
+    output = StringIO()
+    call_command("discarddeadletters", *map(str, arguments), stdout=output)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (["--all"], 6),
+        (["--reason", "refused"], 4),
+        (["--handler", "h1"], 3),
+        (["--channel", "blue", "--reason", "failed"], 1),
+        (["--queue", "other"], 0),
+        (["--all", "--limit", "2"], 2),
+    ],
+    ids=str,
+)
+def test_filters_choose(arguments: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discarddeadletters, "BATCH", 2)
+    oldest_first = list(DeadLetter.objects.order_by("id").values_list("id", flat=True))
+    assert run(*arguments, "--dry-run").splitlines()[-1] == f"{count} would be discarded"
+    assert run(*arguments) == f"{count} discarded\n"
+    left = list(DeadLetter.objects.order_by("id").values_list("id", flat=True))
+    assert len(left) == 6 - count
+    if "--limit" in arguments:
+        assert left == oldest_first[count:]
+
+
+def test_a_dry_run_counts_and_changes_nothing() -> None:
+    assert run("--reason", "refused", "--dry-run").splitlines() == [
+        "       2  refused  h0",
+        "       2  refused  h1",
+        "4 would be discarded",
+    ]
+    assert DeadLetter.objects.count() == 6
+
+
+@pytest.mark.parametrize("arguments", [[], ["--limit", "2"], ["--all", "--queue", "default"], ["--all", "7"]])
+def test_what_is_not_clear_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(CommandError, match="Say which"):
+        run(*arguments)
+    assert DeadLetter.objects.count() == 6
+
+
+def test_what_was_redriven_stays() -> None:
+    first, second = DeadLetter.objects.order_by("id")[:2]
+    call_command("redrivedeadletters", str(first.pk), stdout=StringIO())
+    assert run("--all") == "5 discarded\n"
+    assert DeadLetter.objects.get().pk == first.pk
+    assert Message.objects.count() == 1
+    output = StringIO()
+    with pytest.raises(CommandError, match="Not all of them"):
+        call_command("discarddeadletters", str(first.pk), str(second.pk), "--format", "json", stdout=output)
+    told = {"version": 1, "dry_run": False, "discarded": 0, "left": {"not_found": 1, "redriven": 1}}
+    assert json.loads(output.getvalue()) == told
+
+
+def test_the_answer_may_be_json() -> None:
+    told = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
+    assert (told["dry_run"], told["matching"], len(told["of"])) == (True, 2, 2)
+    done = {"version": 1, "dry_run": False, "discarded": 2, "left": {}}
+    assert json.loads(run("--reason", "failed", "--format", "json")) == done

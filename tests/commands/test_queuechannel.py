@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_set, dequeue, enqueue
+from django_pgqueue.management.commands import queuechannel
+from django_pgqueue.models import ArchivedMessage, Channel, Message
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _channel() -> None:
+    channel_set("acme", max_size=50)
+
+
+def run(*arguments: object) -> str:
+    out = StringIO()
+    call_command("queuechannel", *map(str, arguments), stdout=out)
+    return out.getvalue().strip()
+
+
+def test_limits_are_set_and_lifted_and_hold_at_once() -> None:
+    for _ in range(3):
+        enqueue("h", channel="acme")
+    text = run("set", "acme", "--max-concurrency", 2, "--max-size", "none", "--release-burst", 5)
+    assert text == "default/acme: max_concurrency None → 2, max_size 50 → None, release_burst 1 → 5"
+    assert len(dequeue(limit=5)) == 2
+    run("set", "acme", "--max-concurrency", "none", "--release-interval", "0.5", "--full-policy", "drop", "--weight", 3)
+    channel = Channel.objects.get(name="acme")
+    assert (channel.max_concurrency, channel.release_interval) == (None, timedelta(seconds=0.5))
+    assert (channel.full_policy, channel.weight, channel.max_size) == ("drop", 3, None)
+
+
+def test_a_channel_that_is_not_there_is_made() -> None:
+    assert run("set", "new", "--queue", "mails", "--weight", 2) == "mails/new: weight - → 2"
+    assert Channel.objects.get(queue="mails", name="new").weight == 2
+
+
+def test_what_waits_is_purged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queuechannel, "BATCH", 2)
+    for _ in range(4):
+        enqueue("h", channel="acme")
+    enqueue("h", channel="acme", delay=timedelta(hours=1))
+    dequeue()
+    assert run("purge", "acme", "--dry-run") == "4 would be purged"
+    assert Message.objects.count() == 5
+    told = {"version": 1, "action": "purge", "queue": "default", "channel": "acme", "dry_run": False, "messages": 4}
+    assert json.loads(run("purge", "acme", "--format", "json")) == told
+    assert ArchivedMessage.objects.filter(outcome="purged").count() == 4
+    assert run("purge", "acme") == "0 purged"
+
+
+def test_a_channel_is_released() -> None:
+    assert run("release", "acme", "--dry-run") == "default/acme would be released."
+    assert Channel.objects.get(name="acme").released_at is None
+    assert run("release", "acme") == "default/acme is released."
+    assert Channel.objects.get(name="acme").released_at
+
+
+def test_a_dry_run_says_what_would_change() -> None:
+    told = json.loads(run("set", "acme", "--max-size", 10, "--dry-run", "--format", "json"))
+    assert (told["before"], told["after"], told["dry_run"]) == ({"max_size": 50}, {"max_size": 10}, True)
+    assert Channel.objects.get(name="acme").max_size == 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["set", "acme"], "Say which limits"),
+        (["purge", "acme", "--weight", "2"], "takes no limits"),
+        (["purge", "nobody"], "nobody"),
+        (["release", "nobody", "--dry-run"], "nobody"),
+        (["set", "acme", "--weight", "1001"], "weight"),
+        (["set", "acme", "--max-size", "0"], "at least 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint):
+        run(*arguments)

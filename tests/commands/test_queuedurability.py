@@ -1,0 +1,167 @@
+"""The command that chooses what a crash may lose. What a crash then loses is tried in tests/chaos/test_unlogged.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from django_pgqueue import channel_set, complete, dequeue, enqueue
+from django_pgqueue.models import ArchivedMessage, Message
+from django_pgqueue.sql import durability
+from django_pgqueue.sql.roles import TABLES
+from tests.conftest import Connect
+from tests.docs.markdown import page
+
+LIVE = {f"pgqueue_{name}" for name in ("message", "arrival", "lane", "channel_size", "departure", "waiter")}
+
+
+def run(*arguments: str) -> str:
+    output = StringIO()
+    call_command("queuedurability", *arguments, stdout=output, skip_checks=True)
+    return output.getvalue()
+
+
+def sql(statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def unlogged() -> set[str]:
+    """All tables and sequences of the queue that a crash empties."""
+    found = sql(
+        "SELECT relname FROM pg_class"
+        " WHERE relname LIKE 'pgqueue%' AND relpersistence = 'u' AND relkind IN ('r', 'p', 'S')"
+    )
+    return {name for (name,) in found}
+
+
+@pytest.mark.django_db
+def test_without_an_option_it_says_what_is() -> None:
+    told = run()
+    assert "pgqueue_message: logged" in told.splitlines()
+    assert "loses nothing that was committed" in told
+
+
+@pytest.mark.parametrize("option", ["--unlogged", "--logged"])
+@pytest.mark.django_db
+def test_without_yes_it_only_says_what_it_would_do(option: str) -> None:
+    if option == "--logged":
+        run("--unlogged", "--yes")
+    before = unlogged()
+    told = run(option)
+    assert unlogged() == before
+    assert all(f"  {table}: " in told for table in LIVE)
+    assert f"Nothing was changed. To do it: manage.py queuedurability {option} --yes" in told
+    assert ("everything that is live" in told) == (option == "--unlogged")
+
+
+@pytest.mark.django_db
+def test_the_live_tables_and_nothing_else_become_unlogged_and_logged_again() -> None:
+    told = run("--unlogged", "--yes")
+    assert unlogged() == LIVE
+    assert told.startswith("pgqueue_message: UNLOGGED, locked for 0.")
+    assert told.count("locked for 0.") == 6
+    assert "everything that is live" in told
+    assert "everything that is live" in run()
+    assert run("--unlogged", "--yes") == "Nothing to do: the live tables are UNLOGGED.\n"
+    told = run("--logged", "--yes")
+    assert unlogged() == set()
+    # The messages last: while they may be lost, so may what leads to them.
+    assert told.splitlines()[-1].startswith("pgqueue_message: logged, locked for 0.")
+    assert told.count("locked for 0.") == 6
+    assert run("--logged", "--yes") == "Nothing to do: the live tables are logged.\n"
+
+
+@pytest.mark.django_db
+def test_what_is_live_goes_on_as_if_nothing_had_happened() -> None:
+    channel_set("small", max_size=2)
+    first = enqueue("h", channel="small")
+    [delivery] = dequeue()
+    run("--unlogged", "--yes")
+    second = enqueue("h", channel="small")
+    assert second.id == first.id + 1
+    complete([delivery])
+    run("--logged", "--yes")
+    assert enqueue("h", channel="small").id == first.id + 2
+    assert [ArchivedMessage.objects.get().id, *Message.objects.order_by("id").values_list("id", flat=True)] == [
+        first.id,
+        second.id,
+        first.id + 2,
+    ]
+    assert len(dequeue(limit=10)) == 2
+
+
+@pytest.mark.django_db
+def test_ids_that_would_be_given_twice_are_mended() -> None:
+    """A table that somebody made UNLOGGED by hand, or a dump that was restored, has taken its sequence along."""
+    sql("ALTER TABLE pgqueue_message SET UNLOGGED")
+    assert durability.IDS in unlogged()
+    run("--unlogged", "--yes")
+    assert unlogged() == LIVE
+
+
+@pytest.mark.django_db
+def test_what_somebody_left_half_done_is_told() -> None:
+    sql("ALTER TABLE pgqueue_arrival SET UNLOGGED")
+    with pytest.raises(CommandError, match=r"would wait for ever.*queuedurability --logged --yes"):
+        run()
+    assert run("--logged", "--yes").startswith("pgqueue_arrival: logged, locked for ")
+    assert unlogged() == set()
+
+
+@pytest.fixture
+def used(connect: Connect) -> Iterator[Any]:
+    """A transaction that has looked at the messages, and stays open."""
+    session = connect(application_name="a report")
+    session.execute("SELECT count(*) FROM pgqueue_message")
+    yield session
+    session.rollback()
+
+
+def test_a_table_in_use_is_waited_for_a_while_and_who_uses_it_is_named(used: Any) -> None:
+    with pytest.raises(CommandError) as caught:
+        run("--unlogged", "--yes", "--lock-timeout", "0.2")
+    told = str(caught.value)
+    assert told.startswith("pgqueue_message is not changed: canceling statement due to lock timeout.")
+    assert f"by process {used.info.backend_pid} (a report, user " in told
+    assert unlogged() == set()
+
+
+@pytest.mark.django_db
+def test_a_table_of_the_project_that_refers_to_messages_stops_it() -> None:
+    sql("CREATE TABLE shop_order (message bigint REFERENCES pgqueue_message)")
+    with pytest.raises(CommandError, match=r'^pgqueue_message is not changed: .*"shop_order"'):
+        run("--unlogged", "--yes")
+    assert unlogged() == set()
+
+
+@pytest.mark.django_db
+def test_who_does_not_own_the_tables_is_told() -> None:
+    sql("CREATE ROLE pgqueue_test_bystander; SET LOCAL ROLE pgqueue_test_bystander")
+    with pytest.raises(CommandError, match="permission denied for table pgqueue_message"):
+        run("--unlogged", "--yes")
+
+
+@pytest.mark.django_db
+def test_mistakes_are_one_clear_line() -> None:
+    with pytest.raises(CommandError, match="--yes to what"):
+        run("--yes")
+    with pytest.raises(CommandError, match="no database 'other'"):
+        run("--database", "other")
+    with pytest.raises(CommandError, match="0 is not a number of seconds"):
+        run("--unlogged", "--lock-timeout", "0")
+    sql("DROP TABLE pgqueue_message CASCADE")
+    with pytest.raises(CommandError, match="run migrate first"):
+        run()
+
+
+def test_it_is_decided_for_every_table() -> None:
+    """A new table needs a thought: is it about live messages, and what if a crash empties it?"""
+    decided = page("docs/explanation/decisions/unlogged-live-tables.md")
+    assert {name for name in TABLES if f"`{name}`" not in decided} == set()

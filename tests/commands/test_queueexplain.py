@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_pause, channel_set, enqueue
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _channel() -> None:
+    channel_set("acme", "mails")
+
+
+def run(*arguments: str) -> str:
+    output = StringIO()
+    call_command("queueexplain", *arguments, stdout=output)
+    return output.getvalue()
+
+
+def test_a_message_is_explained_line_by_line() -> None:
+    message = enqueue("h", channel="acme", queue="mails").id
+    channel_pause("acme", "mails", reason="down\n\x1b[31mERROR all is well")
+    lines = run("--message", str(message)).splitlines()
+    assert [line.split()[0] for line in lines] == ["channel_paused", "no_worker", "in_channel"]
+    assert lines[0].endswith(r"Reason: down\n\x1b[31mERROR all is well")
+
+
+def test_a_channel_is_explained_for_programs() -> None:
+    reasons = json.loads(run("--channel", "acme", "--queue", "mails", "--format", "json"))
+    assert [reason["code"] for reason in reasons] == ["no_worker", "empty"]
+    assert reasons[1]["facts"] == {"leased": 0, "dequeue_at": None}
+    assert reasons[1]["sentence"] == "Nothing of it is ready. Leased messages: 0."
+
+
+def test_a_message_that_nobody_knows_is_an_answer() -> None:
+    assert run("--message", "123456789").startswith("unknown ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--channel", "nobody"], 'channel "nobody" does not exist'),
+        (["--message", str(2**70)], "out of range|cannot be stored"),
+        (["--message", "1", "--channel", "acme"], "not allowed with argument"),
+        ([], "one of the arguments --message --channel is required"),
+        (["--message", "1", "--database", "elsewhere"], "There is no database 'elsewhere'"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_words(arguments: list[str], problem: str) -> None:
+    with pytest.raises(CommandError, match=problem):
+        run(*arguments)

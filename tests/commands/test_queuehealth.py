@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from tests.lifecycle.conftest import pass_time
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    output = StringIO()
+    try:
+        call_command("queuehealth", *arguments, stdout=output, skip_checks=True)
+    except SystemExit as end:
+        return end.code, output.getvalue()
+    return 0, output.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _queues() -> None:
+    """Three ready messages in one queue, the oldest for ten minutes; one in another."""
+    channel_set("default")
+    channel_set("acme", "mails")
+    enqueue("h")
+    pass_time(minutes=10)
+    enqueue("h")
+    enqueue("h")
+    enqueue("h", queue="mails", channel="acme")
+
+
+def test_all_is_well_without_limits() -> None:
+    status, printed = run()
+    assert status == 0
+    assert printed.startswith("OK: 4 ready in 2 queue(s), the oldest for 60")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "problem"),
+    [
+        (["--max-age", "3600"], 0, "OK"),
+        (["--max-age", "60"], 2, "CRITICAL: default: a message of channel default waits for 60"),
+        (["--max-age", "60", "--queue", "mails"], 0, "OK: 1 ready"),
+        (["--max-backlog", "3"], 0, "OK"),
+        (["--max-backlog", "2"], 2, "CRITICAL: default: 3 ready\n"),
+        (["--max-backlog", "0"], 2, "CRITICAL: default: 3 ready; mails: 1 ready\n"),
+        (["--max-backlog", "0", "--queue", "mails", "--queue", "default"], 2, "CRITICAL: default"),
+    ],
+    ids=str,
+)
+def test_limits(arguments: list[str], status: int, problem: str) -> None:
+    found, printed = run(*arguments)
+    assert (found, printed[: len(problem)]) == (status, problem)
+
+
+def test_dead_letters() -> None:
+    dead_letter(dequeue(limit=2), reason="refused")
+    assert run("--max-dead", "2")[0] == 0
+    assert run("--max-dead", "1") == (2, "CRITICAL: default: 2 dead\n")
+
+
+def test_for_programs() -> None:
+    status, printed = run("--max-backlog", "2", "--queue", "default", "--format", "json")
+    document = json.loads(printed)
+    [queue] = document.pop("queues")
+    assert status == 2
+    assert document == {"version": 1, "status": 2, "problems": ["default: 3 ready"]}
+    assert (queue["ready"], queue["complete"], queue["oldest_channel"]) == (3, True, "default")
+    assert 600 <= queue["oldest_seconds"] < 660
+
+
+def test_a_queue_that_does_not_exist_is_no_success() -> None:
+    with pytest.raises(CommandError, match="There is no queue nails") as raised:
+        run("--queue", "nails")
+    assert raised.value.returncode == 3
+
+
+@pytest.mark.parametrize("arguments", [["--max-age", "0"], ["--max-age", "x"], ["--max-backlog", "-1"]])
+def test_limits_that_make_no_sense_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(CommandError, match="argument --max"):
+        run(*arguments)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from django_pgqueue import channel_set, dequeue, enqueue
+from django_pgqueue.models import Channel, Queue, Worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _channel() -> None:
+    channel_set("default")
+
+
+def run(*arguments: object) -> str:
+    out = StringIO()
+    call_command("queuepause", *map(str, arguments), stdout=out)
+    return out.getvalue().strip()
+
+
+def test_a_queue_is_paused_for_a_time_and_resumed() -> None:
+    enqueue("h")
+    assert run("--queue", "default", "--reason", "the database moves", "--for", 3600) == "queue default is paused."
+    queue = Queue.objects.get()
+    assert queue.pause_reason == "the database moves"
+    assert abs(queue.paused_until - timezone.now() - timedelta(hours=1)) < timedelta(minutes=1)
+    assert dequeue() == []
+    assert run("--queue", "default", "--resume") == "queue default is resumed."
+    assert len(dequeue()) == 1
+
+
+def test_a_channel_is_paused_and_resumed() -> None:
+    channel_set("acme", "mails")
+    assert run("--channel", "acme", "--queue", "mails", "--reason", "flood") == "channel mails/acme is paused."
+    assert Channel.objects.get(name="acme").pause_reason == "flood"
+    assert Channel.objects.get(name="default").paused_at is None
+    run("--channel", "acme", "--queue", "mails", "--resume")
+    assert Channel.objects.get(name="acme").paused_at is None
+
+
+def test_a_worker_is_paused_and_resumed() -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=[], concurrency=1, version="1")
+    assert run("--worker", "w", "--reason", "looking at it") == "worker w is paused."
+    assert Worker.objects.get().pause_reason == "looking at it"
+    run("--worker", "w", "--resume")
+    assert Worker.objects.get().paused_at is None
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    told = {"version": 1, "action": "pause", "queue": "default", "channel": "default", "dry_run": True}
+    assert json.loads(run("--channel", "default", "--dry-run", "--format", "json")) == told
+    assert run("--queue", "default", "--resume", "--dry-run") == "queue default would be resumed."
+    assert Channel.objects.get().paused_at is None
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize("what", [["--queue", "emials"], ["--channel", "nobody"], ["--worker", "nobody"]])
+def test_what_is_not_there_is_refused(what: list[str], dry: list[str]) -> None:
+    with pytest.raises(CommandError, match=what[1]):
+        run(*what, *dry)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "Say what"),
+        (["--worker", "w", "--queue", "q"], "neither"),
+        (["--worker", "w", "--for", "5"], "not resumed by itself"),
+        (["--queue", "default", "--resume", "--reason", "x"], "neither"),
+        (["--queue", "default", "--for", "0"], "not between"),
+    ],
+)
+def test_what_is_not_clear_is_refused(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint):
+        run(*arguments)

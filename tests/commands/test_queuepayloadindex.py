@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from django_pgqueue.sql import payload_index
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LATER = "pgqueue_archived_message_20990101"
+
+
+@pytest.fixture(autouse=True)
+def _dropped_afterwards() -> Iterator[None]:
+    yield
+    run(*payload_index.TABLES, "--drop")
+    sql(f"DROP TABLE IF EXISTS {LATER}")
+
+
+def run(*arguments: str) -> str:
+    output = StringIO()
+    call_command("queuepayloadindex", *arguments, stdout=output)
+    return output.getvalue()
+
+
+def sql(statement: str) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.mark.parametrize("table", payload_index.TABLES)
+def test_an_index_is_made_and_removed(table: str) -> None:
+    assert not payload_index.is_usable(table, "default")
+    assert run(table).endswith(f"{table}: payloads can be searched now.\n")
+    assert payload_index.is_usable(table, "default")
+    run(table, "--drop")
+    assert not payload_index.is_usable(table, "default")
+    assert sql("SELECT indexname FROM pg_indexes WHERE indexname LIKE '%payload%'") == []
+
+
+def test_nothing_is_locked_for_long() -> None:
+    """What builds is CONCURRENTLY, what is not gives up soon."""
+    patient = True
+    for line in run(*payload_index.TABLES).splitlines():
+        patient = line.startswith("RESET") or (patient and not line.startswith("SET"))
+        if "INDEX" in line:
+            assert ("CONCURRENTLY" in line) == patient, line
+    assert sql("SHOW lock_timeout") == [("0",)]
+
+
+def test_what_was_left_half_done_is_done_anew() -> None:
+    run("message", "archived_message")
+    [[partition]] = sql("SELECT min(inhrelid::regclass::text) FROM pg_inherits"
+                        " WHERE inhparent = 'pgqueue_archived_message'::regclass")  # fmt: skip
+    sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgqueue_message_payload'::regclass")
+    run("archived_message", "--drop")
+    sql("CREATE INDEX pgqueue_archived_message_payload ON ONLY pgqueue_archived_message"
+        " USING gin (payload jsonb_path_ops)")  # fmt: skip
+    sql(f"CREATE INDEX {partition}_payload ON {partition} USING gin (payload jsonb_path_ops)")
+    sql(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{partition}_payload'::regclass")
+    assert not any(payload_index.is_usable(table, "default") for table in payload_index.TABLES)
+    run("message", "archived_message")
+    assert payload_index.is_usable("message", "default")
+    assert payload_index.is_usable("archived_message", "default")
+
+
+def test_a_second_time_there_is_nothing_to_do() -> None:
+    run("message", "archived_message")
+    assert "CONCURRENTLY" not in run("message", "archived_message")
+
+
+def test_partitions_that_come_later_bring_their_index_along() -> None:
+    run("archived_message")
+    sql(f"CREATE TABLE {LATER} (LIKE pgqueue_archived_message INCLUDING ALL)")
+    bounds = "FOR VALUES FROM ('2099-01-01') TO ('2099-01-02')"
+    sql(f"ALTER TABLE pgqueue_archived_message ATTACH PARTITION {LATER} {bounds}")
+    assert payload_index.is_usable("archived_message", "default")
+    assert "CONCURRENTLY" not in run("archived_message")
+
+
+def test_a_transaction_around_it_is_refused() -> None:
+    from django.db import transaction
+
+    with transaction.atomic(), pytest.raises(CommandError, match="outside of transactions"):
+        run("message")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["channel"], "invalid choice"),
+        ([], "required"),
+        (["message", "--database", "elsewhere"], "There is no database"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_words(arguments: list[str], problem: str) -> None:
+    with pytest.raises(CommandError, match=problem):
+        run(*arguments)

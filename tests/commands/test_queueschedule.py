@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_release, channel_set, handler, handlers
+from django_pgqueue.maintenance.scheduler import Scheduler
+from django_pgqueue.models import Message, Schedule
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _nightly() -> Iterator[None]:
+    channel_set("default")
+    handler("report")(lambda delivery: None)
+    Schedule.objects.create(name="nightly", handler="report", cron="@daily", overlap=False)
+    yield
+    handlers.unregister("report")
+
+
+def run(*arguments: object) -> str:
+    out = StringIO()
+    call_command("queueschedule", *map(str, arguments), stdout=out)
+    return out.getvalue().strip()
+
+
+def test_a_schedule_runs_now() -> None:
+    assert run("run", "nightly", "--dry-run") == "nightly: run, would be done"
+    assert not Message.objects.exists()
+    told = json.loads(run("run", "nightly", "--format", "json"))
+    assert (told["outcome"], told["message"]) == ("created", Message.objects.get().pk)
+    with pytest.raises(CommandError, match="No message was made"):
+        run("run", "nightly")
+
+
+def test_a_schedule_is_switched() -> None:
+    assert run("disable", "nightly") == "nightly: disabled"
+    assert not Schedule.objects.get(name="nightly").enabled
+    run("enable", "nightly", "--dry-run")
+    assert not Schedule.objects.get(name="nightly").enabled
+    run("enable", "nightly")
+    assert Schedule.objects.get(name="nightly").enabled
+
+
+def test_an_unknown_schedule_is_refused() -> None:
+    with pytest.raises(CommandError, match="weekly"):
+        run("run", "weekly")
+
+
+def test_a_schedule_is_made() -> None:
+    arguments = ("set", "hourly", "--handler", "report", "--every", 3600, "--payload", '{"all": true}')
+    assert run(*arguments, "--dry-run") == "hourly: every - → 1:00:00, handler - → report, another payload"
+    assert not Schedule.objects.filter(name="hourly").exists()
+    told = json.loads(run(*arguments, "--no-overlap", "--format", "json"))
+    assert (told["created"], told["before"], told["replaced"]) == (True, None, ["payload"])
+    assert told["after"] == {"handler": "report", "every": "1:00:00", "overlap": False}
+    schedule = Schedule.objects.get(name="hourly")
+    assert (schedule.every, schedule.payload, schedule.overlap) == (timedelta(hours=1), {"all": True}, False)
+    assert (schedule.enabled, schedule.declared_in) == (True, "")
+    Scheduler().run_once("default")
+    assert Schedule.objects.get(name="hourly").next_fire_at is not None
+
+
+def test_a_schedule_is_changed_and_nothing_else_of_it() -> None:
+    Schedule.objects.update(payload={"secret": 1}, enabled=False)
+    assert run("set", "nightly", "--every", 60) == "nightly: cron @daily → None, every None → 0:01:00"
+    schedule = Schedule.objects.get(name="nightly")
+    assert (schedule.cron, schedule.every, schedule.enabled) == (None, timedelta(minutes=1), False)
+    assert (schedule.payload, schedule.handler, schedule.overlap) == ({"secret": 1}, "report", False)
+    assert "secret" not in run("set", "nightly", "--payload", "null", "--headers", '{"a": 1}')
+    schedule.refresh_from_db()
+    assert (schedule.payload, schedule.headers) == (None, {"a": 1})
+    assert run("set", "nightly", "--every", 60) == "nightly: as it was"
+
+
+def test_it_is_planned_anew() -> None:
+    Scheduler().run_once("default")
+    before = Schedule.objects.get(name="nightly").next_fire_at
+    run("set", "nightly", "--cron", "17 3 * * *", "--time-zone", "UTC")
+    Scheduler().run_once("default")
+    after = Schedule.objects.get(name="nightly").next_fire_at
+    assert after != before
+    assert (after.hour, after.minute) == (3, 17)
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["set", "nightly"], "Say what"),
+        (["set", "nightly", "--cron", "61 * * * *"], "Bad minute"),
+        (["set", "nightly", "--every", "0.5"], "between a second and ten years"),
+        (["set", "nightly", "--time-zone", "Europe/Bonn"], "no time zone"),
+        (["set", "nightly", "--handler", "reprot"], "There are: .*report"),
+        (["set", "nightly", "--channel", "nowhere"], "no open channel 'nowhere'"),
+        (["set", "nightly", "--channel", "released"], "no open channel 'released'"),
+        (["set", "nightly", "--missed-limit", "1001"], "missed_limit"),
+        (["set", "nightly", "--headers", "[]"], "JSON object"),
+        (["set", "nightly", "--grace", "-1"], "not between"),
+        (["set", "weekly", "--handler", "report"], "cron expression or an interval"),
+        (["set", "weekly", "--cron", "@weekly"], "handler"),
+        (["set", "weekly", "--handler", "report", "--cron", "@weekly", "--queue", "mails"], "'mails' has no open"),
+        (["remove", "weekly"], "no schedule 'weekly'"),
+        (["remove", "nightly", "--cron", "@daily"], "takes the name alone"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str, dry: list[str]) -> None:
+    channel_set("released")
+    channel_release("released")
+    before = list(Schedule.objects.values())
+    with pytest.raises(CommandError, match=complaint):
+        run(*arguments, *dry)
+    assert list(Schedule.objects.values()) == before
+
+
+def test_what_code_declares_is_changed_there() -> None:
+    Schedule.objects.update(declared_in="shop.handlers")
+    with pytest.raises(CommandError, match=r"shop\.handlers declares 'nightly'"):
+        run("set", "nightly", "--every", 60)
+    assert run("remove", "nightly") == "nightly: removed; a worker that has shop.handlers makes it again"
+
+
+def test_a_schedule_is_removed() -> None:
+    assert run("remove", "nightly", "--dry-run") == "nightly: remove, would be done"
+    assert Schedule.objects.filter(name="nightly").exists()
+    assert run("remove", "nightly") == "nightly: removed"
+    assert not Schedule.objects.filter(name="nightly").exists()

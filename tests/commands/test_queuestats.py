@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_set, enqueue, queue_pause
+from tests.conftest import Connect
+from tests.docs.markdown import REPOSITORY
+from tests.lifecycle.conftest import _default_channel, pass_time  # noqa: F401  (a fixture, used by all)
+
+
+def run(*arguments: str) -> str:
+    output = StringIO()
+    call_command("queuestats", *arguments, stdout=output, skip_checks=True)
+    return output.getvalue()
+
+
+@pytest.mark.django_db
+def test_a_table_of_queues() -> None:
+    channel_set("default")
+    channel_set("acme", "mails")
+    enqueue("h")
+    pass_time(hours=1, minutes=2)
+    queue_pause("mails")
+    lines = run().splitlines()
+    assert lines[0].split() == ["queue", "ready", "leased", "scheduled", "dead", "oldest", "workers"]
+    assert lines[1].split()[:5] == ["default", "1", "0", "0", "0"]
+    assert lines[1].split()[5].startswith("1:02:0")
+    assert lines[2].split() == ["mails", "0", "0", "0", "0", "-", "0", "paused"]
+    assert len(lines) == 3
+
+
+@pytest.mark.django_db
+def test_one_queue() -> None:
+    channel_set("default")
+    channel_set("acme", "mails")
+    assert [line.split()[0] for line in run("--queue", "mails").splitlines()] == ["queue", "mails"]
+
+
+def test_what_comes_and_goes(connect: Connect) -> None:
+    channel_set("default")
+    session = connect(autocommit=True)
+    output = StringIO()
+
+    class Between(StringIO):
+        """Works between the first look and the second."""
+
+        def write(self, text: str) -> int:
+            if not output.getvalue():
+                for _ in range(20):
+                    session.execute("SELECT pgqueue_enqueue('h')")
+                session.execute(
+                    "SELECT pgqueue_complete(array_agg(id), array_agg(token)) FROM pgqueue_dequeue(p_limit => 10)"
+                )
+                session.execute("SELECT pg_stat_force_next_flush()")
+                session.execute("SELECT 1")
+            return output.write(text)
+
+    call_command("queuestats", "--watch", "0.2", "--times", "2", "--format", "json", stdout=Between(), skip_checks=True)
+    first, second = map(json.loads, output.getvalue().splitlines())
+    assert first["per_second"] is None
+    assert second["queues"][0]["ready"] == 10
+    assert second["per_second"]["enqueued"] > second["per_second"]["archived"] > 0
+    assert second["per_second"]["dead"] == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_is_watched_until_somebody_presses_ctrl_c(environment: dict[str, str]) -> None:
+    channel_set("default")
+    command = [sys.executable, "manage.py", "queuestats", "--watch", "0.1", "--skip-checks"]
+    with subprocess.Popen(
+        command,
+        cwd=REPOSITORY / "testproject",
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background job ignores SIGINT, and so would the command.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        seen = [process.stdout.readline() for _ in range(7)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert sum(line.startswith("queue ") for line in seen) >= 2
+    assert sum(line.startswith("per second: ") for line in seen) >= 1
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.django_db
+def test_mistakes_are_one_clear_line() -> None:
+    with pytest.raises(CommandError, match="There is no database 'elsewhere'"):
+        run("--database", "elsewhere")
+    with pytest.raises(CommandError, match="not between"):
+        run("--watch", "0")

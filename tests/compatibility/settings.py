@@ -1,0 +1,22 @@
+"""The demo's settings, changed as the variable COMPATIBILITY says."""
+
+import json
+import os
+
+from testproject.settings import *  # noqa: F403
+from testproject.settings import DATABASES, INSTALLED_APPS
+
+from django_pgqueue.embedded.settings import parse_url
+
+VARIANT = json.loads(os.environ.get("COMPATIBILITY", "{}"))
+
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "flights"] + ["tests.compatibility.shop"]
+ROOT_URLCONF = "tests.compatibility.shop.urls"
+DEBUG = False
+LOGGING_CONFIG = None
+ALLOWED_HOSTS = ["localhost"]
+DATABASES["default"]["OPTIONS"] = {**DATABASES["default"].get("OPTIONS", {}), **VARIANT.get("options", {})}
+DATABASES["default"]["ATOMIC_REQUESTS"] = VARIANT.get("atomic_requests", False)
+if "queue_url" in VARIANT:
+    DATABASES["queue"] = parse_url(VARIANT["queue_url"])
+    DATABASE_ROUTERS = ["tests.compatibility.shop.router.QueueRouter"]

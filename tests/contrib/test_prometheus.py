@@ -1,0 +1,153 @@
+"""Metrics: the text is what Prometheus reads, the collector says the same, and strangers see nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import path
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue.contrib.prometheus.collector import QueueCollector
+from django_pgqueue.contrib.prometheus.families import families
+from django_pgqueue.contrib.prometheus.text import CONTENT_TYPE, render
+from django_pgqueue.contrib.prometheus.views import metrics
+from django_pgqueue.models import Worker
+from tests.docs.markdown import REPOSITORY, page
+from tests.lifecycle.conftest import pass_time
+from tests.security.names import NAMES
+
+urlpatterns = [path("metrics", metrics)]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+TOKEN = "canary-of-the-metrics-7c31"
+
+
+@pytest.fixture(autouse=True)
+def _queue() -> None:
+    """Two ready, one leased, one dead; a worker."""
+    channel_set("default")
+    channel_set("acme", "mails")
+    for _ in range(4):
+        enqueue("h")
+    pass_time(minutes=10)
+    held, dead = dequeue(limit=2)
+    dead_letter(dead, reason="refused")
+    Worker.objects.create(
+        name="w1", hostname="h", pid=1, queues=["default"], concurrency=1, version="0",
+        running=[{"id": held.id}], totals={"completed": 7, "retried": 2},
+    )  # fmt: skip
+
+
+def values(name: str) -> dict[tuple[str, ...], float]:
+    """The samples of a family, as Prometheus reads them, by their labels."""
+    for family in text_string_to_metric_families(render(families())):
+        for sample in family.samples:
+            if sample.name == name:
+                return {tuple(sample.labels.values()): sample.value for sample in family.samples}
+    raise AssertionError(f"there is no {name}")
+
+
+def test_the_state_of_the_queues() -> None:
+    assert values("pgqueue_messages") == {
+        ("default", "ready"): 2, ("default", "leased"): 1, ("default", "scheduled"): 0,
+        ("mails", "ready"): 0, ("mails", "leased"): 0, ("mails", "scheduled"): 0,
+    }  # fmt: skip
+    assert values("pgqueue_dead_letters") == {("default",): 1, ("mails",): 0}
+    assert values("pgqueue_oldest_ready_age_seconds")["default",] >= 600
+    assert values("pgqueue_oldest_ready_age_seconds")["mails",] == 0
+    assert values("pgqueue_counts_complete") == {("default",): 1, ("mails",): 1}
+    assert values("pgqueue_workers") == {("default",): 1, ("mails",): 0}
+
+
+def test_workers_and_the_server() -> None:
+    assert values("pgqueue_worker_messages_total") == {("w1", "completed"): 7, ("w1", "retried"): 2}
+    assert values("pgqueue_worker_running") == {("w1",): 1}
+    assert 0 <= values("pgqueue_worker_silence_seconds")["w1",] < 60
+    assert values("pgqueue_maintenance_age_seconds")[()] > 0
+    assert ("pgqueue_message",) in values("pgqueue_dead_rows")
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+def test_hostile_names_come_through(name: str) -> None:
+    channel_set("default", name)
+    assert values("pgqueue_dead_letters")[(name,)] == 0
+
+
+def test_the_collector_says_the_same() -> None:
+    registry = CollectorRegistry()
+    registry.register(QueueCollector())
+    collected = {
+        (sample.name, tuple(sample.labels.items())): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+    }
+    told = {
+        (sample.name, tuple(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(render(families()))
+        for sample in family.samples
+    }
+    assert set(collected) == set(told)
+    counts = {key for key in told if not key[0].endswith("_seconds")}
+    assert {key: collected[key] for key in counts} == {key: told[key] for key in counts}
+
+
+def test_the_number_of_queries_does_not_grow(django_assert_num_queries: Any) -> None:
+    with CaptureQueriesContext(connection) as few:
+        families()
+    for place in range(20):
+        channel_set("default", f"q{place}")
+    with django_assert_num_queries(len(few)):
+        families()
+
+
+def test_who_shows_the_token_reads_and_nobody_else(client: Client, settings: Any) -> None:
+    assert client.get("/metrics").status_code == 403
+    settings.DJANGO_PGQUEUE = {"METRICS_TOKEN": TOKEN}
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
+    assert 'pgqueue_messages{queue="default",state="ready"} 2.0\n' in answer.content.decode()
+    assert "no-store" in answer.headers["Cache-Control"]
+    for header in (f"Bearer {TOKEN}x", "Bearer ", "Bearer", f"Basic {TOKEN}", TOKEN, "Bearer é"):
+        refused = client.get("/metrics", headers={"Authorization": header})
+        assert (refused.status_code, b"pgqueue" in refused.content) == (403, False)
+    assert client.post("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 405
+
+
+def test_an_empty_token_opens_nothing(client: Client, settings: Any) -> None:
+    settings.DJANGO_PGQUEUE = {"METRICS_TOKEN": ""}
+    assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 403
+
+
+def test_staff_may_read_with_the_permission(client: Client) -> None:
+    user = User.objects.create_user("ada", is_staff=True)
+    client.force_login(user)
+    assert client.get("/metrics").status_code == 403
+    user.user_permissions.add(Permission.objects.get(codename="view_queue"))
+    assert client.get("/metrics").status_code == 200
+    User.objects.update(is_staff=False)
+    assert client.get("/metrics").status_code == 403
+
+
+def test_neither_the_text_nor_the_view_needs_the_client_library() -> None:
+    program = "import sys; sys.modules['prometheus_client'] = None; import django; django.setup(); "
+    program += "import django_pgqueue.contrib.prometheus.views"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings"}, cwd=REPOSITORY / "testproject",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_metric_is_documented() -> None:
+    told = page("docs/reference/metrics.md")
+    for family in families():
+        assert f"`{family.name}`" in told

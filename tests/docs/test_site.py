@@ -1,0 +1,71 @@
+"""The documentation as a site: it builds without a warning, with every page, and asks nothing from the network."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import DOCS, REPOSITORY, blocks, name
+
+pytestmark = pytest.mark.timeout(200)
+
+PAGES = sorted(DOCS.rglob("*.md"))
+# What a browser fetches by itself; a link waits for a click.
+FETCHED = re.compile(r'<(?:script|img|iframe|link(?! rel="(?:index|search|next|prev)"))\b[^>]*(?:src|href)="([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make docs` does, into a folder of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-j", "2"]
+    done = subprocess.run(
+        [*command, "-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=190,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+@pytest.fixture
+def pages(site: Path) -> dict[Path, str]:
+    return {page: (site / page.relative_to(DOCS).with_suffix(".html")).read_text() for page in PAGES}
+
+
+def test_every_page_is_in_the_navigation_of_the_site(site: Path) -> None:
+    navigation = (site / "index.html").read_text()
+
+    for page in PAGES:
+        address = page.relative_to(DOCS).with_suffix(".html").as_posix()
+        assert page == DOCS / "index.md" or f'class="reference internal" href="{address}"' in navigation, name(page)
+
+
+def test_a_page_fetches_nothing_from_another_place(pages: dict[Path, str]) -> None:
+    for page, html in pages.items():
+        assert FETCHED.findall(html)
+        assert [address for address in FETCHED.findall(html) if re.match(r"\w+:|//", address)] == [], name(page)
+
+
+def test_words_for_the_tests_are_not_shown_but_the_names_of_files_are(pages: dict[Path, str]) -> None:
+    tutorial = DOCS / "tutorials" / "first-queue.md"
+    files = {block.option("file") for block in blocks(tutorial)} - {None}
+
+    assert files
+    for file in files:
+        assert f'<span class="caption-text">{file}</span>' in pages[tutorial]
+    assert "no-run" not in pages[tutorial]
+
+
+def test_files_beside_the_documentation_are_pages_of_the_site(pages: dict[Path, str]) -> None:
+    changes = pages[DOCS / "project" / "changes.md"]
+
+    assert "0.1.0 (unreleased)" in changes
+    assert 'href="../project/security.html"' in pages[DOCS / "how-to" / "roles.md"]

@@ -1,0 +1,154 @@
+"""What the queue keeps beside its messages is made wrong by hand. None of it comes about by itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django_pgqueue import channel_set, complete, dequeue, enqueue
+from django_pgqueue.lifecycle.mend import MendCounts, mend
+from tests.concurrency.helpers import together
+from tests.conftest import Connect
+from tests.doctor.conftest import Examine
+from tests.lifecycle.conftest import pass_time, sql
+
+NOTHING = MendCounts(0, 0, 0)
+
+
+def fill(channel: str, count: int = 3) -> None:
+    for _ in range(count):
+        enqueue("h", channel=channel)
+
+
+def test_a_count_of_live_messages(found: Examine) -> None:
+    channel_set("tenant", max_size=10)
+    fill("tenant")
+    enqueue("h", channel="tenant", delay=timedelta(hours=1))
+    complete(dequeue())
+    [held] = dequeue()
+    assert found("counters") == {}
+    assert mend() == NOTHING
+    sql("UPDATE pgqueue_channel_size SET live = live + 7")
+    assert found("counters")["count_wrong"].facts == {
+        "channels": 1,
+        "shown": [{"queue": "default", "channel": "tenant", "counted": 10, "live": 3}],
+    }
+    assert mend() == MendCounts(counts=1, lease_floors=0, places=0)
+    assert found("counters") == {}
+    complete(held)
+    assert found("counters") == {}
+
+
+def test_more_than_may_be_looked_at_is_not_counted(found: Examine) -> None:
+    channel_set("tenant", max_size=10)
+    fill("tenant", 5)
+    sql("UPDATE pgqueue_channel_size SET live = live + 1")
+    assert list(found("counters", most=6)) == ["count_wrong"]
+    assert found("counters", most=5) == {}
+
+
+def test_leases_below_the_floor_are_not_counted_and_the_limit_does_not_hold(found: Examine) -> None:
+    channel_set("tenant", max_concurrency=2)
+    fill("tenant", 6)
+    dequeue(limit=2)
+    sql("UPDATE pgqueue_lane SET lease_floor = clock_timestamp() + interval '1 hour', parked_until = NULL")
+    finding = found("counters")["lease_floor_wrong"]
+    assert finding.facts == {"channels": 1, "shown": [{"queue": "default", "channel": "tenant"}]}
+    assert mend().lease_floors == 1
+    assert found("counters") == {}
+    assert dequeue(limit=6) == []
+
+
+def test_more_leases_than_the_limit_allows(found: Examine) -> None:
+    channel_set("tenant", max_concurrency=2)
+    fill("tenant", 3)
+    held = dequeue(limit=3)
+    assert len(held) == 2
+    sql("UPDATE pgqueue_message SET status = 2, leased_at = clock_timestamp() WHERE status = 1")
+    assert "tenant (3 of 2)" in found("counters")["over_limit"].problem
+    complete(held)
+    assert "over_limit" not in found("counters")
+
+
+def test_a_limit_that_was_lowered_is_not_exceeded_by_what_ran_before(found: Examine) -> None:
+    channel_set("tenant", max_concurrency=3)
+    fill("tenant", 3)
+    dequeue(limit=3)
+    channel_set("tenant", max_concurrency=1)
+    assert found("counters") == {}
+
+
+def test_a_channel_without_a_place_in_the_line_is_never_served(found: Examine) -> None:
+    fill("default")
+    sql("SELECT pgqueue_tick()")
+    sql("DELETE FROM pgqueue_lane")
+    assert found("counters") == {}, "for a moment that may be so"
+    pass_time(minutes=1)
+    assert dequeue() == []
+    assert found("counters")["out_of_line"].facts["shown"] == [{"queue": "default", "channel": "default"}]
+    assert mend() == MendCounts(0, 0, 1)
+    assert len(dequeue(limit=5)) == 3
+    assert found("counters") == {}
+
+
+def test_a_message_below_the_floor_of_its_channel_is_never_found(found: Examine) -> None:
+    fill("default")
+    sql("SELECT pgqueue_tick()")
+    pass_time(minutes=1)
+    sql("UPDATE pgqueue_lane SET floor_rank = 32767, floor_at = 'infinity'")
+    assert list(found("counters")) == ["out_of_line"]
+    mend()
+    assert len(dequeue(limit=5)) == 3
+
+
+def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) -> None:
+    channel_set("tenant", max_concurrency=1)
+    sql("UPDATE pgqueue_channel SET changed_at = NULL")
+    fill("tenant")
+    held = dequeue()
+    pass_time(minutes=1)
+    assert dequeue() == []
+    assert found("counters") == {}
+    complete(held)
+    sql("DELETE FROM pgqueue_arrival")
+    assert list(found("counters")) == ["parked"]
+    assert mend() == MendCounts(0, 0, 1)
+    assert len(dequeue()) == 1
+    assert found("counters") == {}
+
+
+def test_while_nobody_folds_the_news_nothing_is_said_of_places(found: Examine) -> None:
+    fill("default", 5)
+    pass_time(minutes=1)
+    assert found("counters") == {}
+    sql("SELECT pgqueue_tick()")
+    sql("DELETE FROM pgqueue_lane")
+    fill("default", 1)
+    assert found("counters", most=1) == {}
+
+
+def test_a_queue_at_work_is_found_to_be_right_at_every_moment(connect: Connect) -> None:
+    """Each look is one snapshot, in which all that the queue keeps agrees."""
+    channel_set("sized", max_size=1000)
+    channel_set("limited", max_concurrency=2)
+    sessions = [connect(autocommit=True) for _ in range(3)]
+    looks = []
+
+    def enqueues() -> None:
+        for place in range(300):
+            channel = ("default", "sized", "limited")[place % 3]
+            sessions[0].execute("SELECT pgqueue_enqueue('h', p_channel => %s)", [channel])
+
+    def works() -> None:
+        for _ in range(300):
+            sessions[1].execute(
+                "SELECT pgqueue_complete(array_agg(d.id), array_agg(d.token)) FROM pgqueue_dequeue(p_limit => 2) AS d"
+                " HAVING count(*) > 0"
+            )
+
+    def looks_at_it() -> None:
+        for _ in range(100):
+            looks.extend(sessions[2].execute("SELECT channel, problem FROM pgqueue_misplaced()").fetchall())
+            looks.extend(sessions[2].execute("SELECT * FROM pgqueue_mend()").fetchall())
+
+    together(enqueues, works, looks_at_it)
+    assert {look for look in looks if look != (0, 0, 0)} == set()

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.doctor.conftest import Examine
+from tests.lifecycle.conftest import sql, value
+
+THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code", "severity"),
+    [
+        ("CREATE OR REPLACE FUNCTION pgqueue_wake(p_queue text) RETURNS void LANGUAGE sql AS ''", "E012", 2),
+        ("DROP FUNCTION pgqueue_peek", "E011", 2),
+        ("ALTER TABLE pgqueue_message DISABLE TRIGGER ALL", "E016", 2),
+        ("ALTER TABLE pgqueue_lane SET (autovacuum_enabled = false)", "W017", 1),
+        ("ALTER TABLE pgqueue_dead_letter SET UNLOGGED", "W019", 1),
+        ("GRANT CREATE ON SCHEMA public TO PUBLIC", "W018", 1),
+    ],
+)
+def test_what_the_system_checks_find(found: Examine, trouble: str, code: str, severity: int) -> None:
+    sql("SAVEPOINT healthy")
+    sql(trouble)
+    told = found("drift")
+    assert set(told) - THROWAWAY == {f"pgqueue.{code}"}
+    assert told[f"pgqueue.{code}"].severity == severity
+    assert told[f"pgqueue.{code}"].action
+    sql("ROLLBACK TO SAVEPOINT healthy")
+    assert set(found("drift")) <= THROWAWAY
+
+
+def test_what_the_project_has_silenced_is_accepted(found: Examine, settings: Any) -> None:
+    sql("ALTER TABLE pgqueue_lane SET (autovacuum_enabled = false)")
+    settings.SILENCED_SYSTEM_CHECKS = ["pgqueue.W017"]
+    assert set(found("drift")) <= THROWAWAY
+
+
+def test_without_a_partition_for_today_nothing_can_be_completed(found: Examine) -> None:
+    day = value("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")
+    sql(f"DROP TABLE pgqueue_archived_message_{day}")
+    assert found("drift")["pgqueue.W014"].severity.word == "critical"
+    sql("SELECT pgqueue_prune()")
+    assert set(found("drift")) <= THROWAWAY
+
+
+def test_a_migration_that_was_not_applied(found: Examine) -> None:
+    sql("DROP FUNCTION pgqueue_peek")
+    sql("DELETE FROM django_migrations WHERE app = 'pgqueue' AND name LIKE '0003%%'")
+    assert set(found("drift")) - THROWAWAY == {"not_migrated"}

@@ -1,0 +1,83 @@
+"""All examinations together."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+from django.core.management import call_command
+
+from django_pgqueue import channel_set, complete, dequeue, enqueue
+from django_pgqueue.contrib.prometheus.families import families
+from django_pgqueue.doctor import EXAMINATIONS, Severity, examine
+from tests.conftest import Connect
+from tests.doctor.conftest import Examine
+from tests.lifecycle.conftest import sql, value
+
+# The servers of the tests trade safety for speed.
+THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
+
+
+def test_a_queue_that_works_has_no_findings() -> None:
+    channel_set("limited", max_concurrency=2, max_size=10)
+    for channel in ("default", "limited"):
+        enqueue("h", channel=channel)
+        enqueue("h", channel=channel)
+    complete(dequeue())
+    report = examine()
+    assert {finding.code for finding in report.findings if finding.severity} <= THROWAWAY | {"no_worker"}, report
+
+
+def test_the_worst_comes_first() -> None:
+    enqueue("h")
+    sql("ALTER TABLE pgqueue_lane RESET (fillfactor)")
+    sql("DROP FUNCTION pgqueue_peek")
+    severities = [finding.severity for finding in examine().findings]
+    assert severities == sorted(severities, reverse=True)
+    assert {Severity.CRITICAL, Severity.NOTE} <= set(severities)
+
+
+def test_an_examination_that_fails_is_a_finding_and_keeps_nobody_from_the_others(found: Examine) -> None:
+    sql("ALTER TABLE pgqueue_floor RENAME TO pgqueue_elsewhere")
+    report = examine(only=["clock", "archive", "notifications"])
+    [finding] = report.findings
+    assert (finding.code, finding.facts) == ("not_examined", {"examination": "clock"})
+    assert 'relation "pgqueue_floor" does not exist' in finding.problem
+
+
+def test_a_table_that_somebody_has_locked_keeps_nobody_waiting_for_long(connect: Connect, found: Examine) -> None:
+    session = connect()
+    session.execute("LOCK TABLE pgqueue_floor IN ACCESS EXCLUSIVE MODE")
+    assert "lock timeout" in found("clock")["not_examined"].problem
+    session.rollback()
+    assert found("clock") == {}
+
+
+def test_the_transaction_of_the_caller_is_as_before() -> None:
+    sql("SET LOCAL statement_timeout = '12345ms'")
+    sql("SET LOCAL lock_timeout = '123ms'")
+    examine()
+    assert value("SELECT current_setting('statement_timeout')") == "12345ms"
+    assert value("SELECT current_setting('lock_timeout')") == "123ms"
+
+
+def test_a_reader_may_examine_and_measure() -> None:
+    enqueue("h")
+    role = "pgqueue_test_examiner"
+    sql(f"CREATE ROLE {role}")
+    call_command("queuegrants", "reader", "--role", role, "--apply", stdout=StringIO(), skip_checks=True)
+    sql(f"GRANT SELECT ON django_migrations TO {role}")
+    sql(f"SET LOCAL ROLE {role}")
+    try:
+        codes = {finding.code for finding in examine().findings}
+        measured = families()
+    finally:
+        sql("RESET ROLE")
+    assert "no_worker" in codes
+    assert "not_examined" not in codes
+    assert measured
+
+
+def test_each_examination_has_its_tests() -> None:
+    there = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert set(EXAMINATIONS) <= there

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from django_pgqueue import dequeue, enqueue, sweep
+from django_pgqueue.models import Schedule, Worker
+from tests.conftest import Connect
+from tests.doctor.conftest import Examine
+from tests.lifecycle.conftest import sql
+
+
+def test_a_worker_that_was_not_heard_of(found: Examine) -> None:
+    Worker.objects.create(name="w\x1b[2J", hostname="host-7", pid=4711, queues=["default"], concurrency=1, version="0")
+    assert found("housekeeping") == {}
+    sql("UPDATE pgqueue_worker SET heartbeat_at = clock_timestamp() - interval '3 minutes'")
+    finding = found("housekeeping")["worker_silent"]
+    assert (finding.facts["hostname"], finding.facts["pid"]) == ("host-7", 4711)
+    assert 180 <= finding.facts["seconds"] < 240
+    assert finding.problem.isprintable()
+    Worker.objects.all().delete()
+    assert found("housekeeping") == {}
+
+
+def test_a_worker_that_is_paused(found: Examine) -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
+    sql("UPDATE pgqueue_worker SET paused_at = clock_timestamp()")
+    assert found("housekeeping")["worker_paused"].severity.word == "note"
+
+
+def test_leases_that_nobody_sweeps(found: Examine) -> None:
+    enqueue("h")
+    dequeue()
+    sql("UPDATE pgqueue_message SET lease_expires_at = clock_timestamp() - interval '30 seconds'")
+    assert "lease_expired" not in found("housekeeping")
+    sql("UPDATE pgqueue_message SET lease_expires_at = clock_timestamp() - interval '5 minutes'")
+    assert found("housekeeping")["lease_expired"].severity.word == "critical"
+    sweep()
+    assert "lease_expired" not in found("housekeeping")
+
+
+def test_nobody_keeps_house(connect: Connect, found: Examine) -> None:
+    sql("UPDATE pgqueue_floor SET ticked_at = clock_timestamp() - interval '10 minutes'")
+    assert found("housekeeping") == {}, "an empty queue needs nobody"
+    enqueue("h")
+    assert 600 <= found("housekeeping")["no_tick"].facts["seconds"] < 660
+    sql("SELECT pgqueue_tick()")
+    assert found("housekeeping") == {}
+
+
+@pytest.mark.parametrize("field", ["enabled", "removed_at"])
+def test_schedules_that_are_late(found: Examine, field: str) -> None:
+    Schedule.objects.create(name="nightly", handler="report", cron="@daily")
+    sql("UPDATE pgqueue_schedule SET next_fire_at = clock_timestamp() - interval '5 minutes'")
+    assert found("housekeeping")["schedule_late"].facts["shown"] == ["nightly"]
+    sql(f"UPDATE pgqueue_schedule SET {'enabled = false' if field == 'enabled' else 'removed_at = clock_timestamp()'}")
+    assert found("housekeeping") == {}
+
+
+def test_schedules_that_cannot_fire(found: Examine) -> None:
+    Schedule.objects.create(name="nightly", handler="report", cron="@daily")
+    sql("UPDATE pgqueue_schedule SET last_error = 'channel nowhere does not exist'")
+    assert found("housekeeping")["schedule_failing"].facts["shown"] == ["nightly"]
+    sql("UPDATE pgqueue_schedule SET last_error = ''")
+    assert found("housekeeping") == {}

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+import psycopg
+import pytest
+
+from django_pgqueue.doctor import Limits, examine, indexes
+from django_pgqueue.sql import files
+from tests.chaos.pair import until
+from tests.conftest import Connect
+from tests.doctor.conftest import Examine
+from tests.lifecycle.conftest import sql, value
+
+OF_EACH_KIND = [
+    "pgqueue_message_scheduled", "pgqueue_message_ready", "pgqueue_message_dedupe", "pgqueue_channel_name",
+    "pgqueue_lane_head", "pgqueue_dead_letter_xid", "pgqueue_dead_letter_pkey", "pgqueue_queue_metric_once",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", OF_EACH_KIND)
+def test_an_index_that_was_dropped(connect: Connect, found: Examine, index: str) -> None:
+    owner = connect(autocommit=True)
+    before = value("SELECT pg_get_indexdef(%s::regclass)", index)
+    table = value("SELECT indrelid::regclass::text FROM pg_index WHERE indexrelid = %s::regclass", index)
+    statement = indexes.expected("default")[index].statement
+    try:
+        if sql("SELECT 1 FROM pg_constraint WHERE conname = %s", index):
+            owner.execute(f"ALTER TABLE {table} DROP CONSTRAINT {index}")
+        else:
+            owner.execute(f"DROP INDEX {index}")
+        finding = found("indexes")["index_missing"]
+        assert (finding.severity.word, finding.facts["index"], finding.facts["table"]) == ("critical", index, table)
+        assert finding.action.endswith(statement)
+    finally:
+        owner.execute(statement)
+    assert found("indexes") == {}
+    assert value("SELECT pg_get_indexdef(%s::regclass)", index) == before
+
+
+def test_an_index_whose_build_has_failed(connect: Connect, found: Examine) -> None:
+    owner = connect(autocommit=True)
+    for _ in range(2):
+        sql("INSERT INTO pgqueue_message (channel_id, handler) SELECT c.id, 'h' FROM pgqueue_channel AS c")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        owner.execute("CREATE UNIQUE INDEX CONCURRENTLY somebodys ON pgqueue_message (channel_id)")
+    finding = found("indexes")["index_invalid"]
+    assert (finding.severity.word, finding.facts["index"]) == ("warning", "somebodys")
+    owner.execute(finding.facts["statement"])
+    assert found("indexes") == {}
+
+
+@contextmanager
+def under_way(connect: Connect, statement: str, table: str) -> Iterator[None]:
+    """The statement is there and not at its end: it waits for a transaction that has written to the table."""
+    writer, owner = connect(), connect(autocommit=True)
+    writer.execute(f"DELETE FROM {table} WHERE false")
+    other = Thread(target=owner.execute, args=(statement,))
+    other.start()
+    try:
+        pid = owner.info.backend_pid
+        until(lambda: sql("SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted", pid) and sql(INVALID))
+        yield
+    finally:
+        writer.rollback()
+        other.join()
+
+
+INVALID = "SELECT 1 FROM pg_index WHERE NOT indisvalid"
+BUILD = "CREATE INDEX CONCURRENTLY {0}_payload ON {0} (id)"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("may_see", [True, False])
+def test_an_index_that_is_being_built_is_left_alone(connect: Connect, found: Examine, may_see: bool) -> None:
+    owner = connect(autocommit=True)
+    sql("CREATE ROLE pgqueue_test_shortsighted")
+    try:
+        with under_way(connect, BUILD.format("pgqueue_message"), "pgqueue_message"):
+            if not may_see:
+                sql("SET ROLE pgqueue_test_shortsighted")
+                assert sql("SELECT index_relid FROM pg_stat_progress_create_index") == [(None,)]
+            finding = found("indexes")["index_in_progress"]
+            sql("RESET ROLE")
+        assert (finding.severity.word, finding.facts["index"]) == ("note", "pgqueue_message_payload")
+        assert "is being built" in finding.problem
+        assert found("indexes") == {}
+    finally:
+        sql("RESET ROLE; DROP ROLE pgqueue_test_shortsighted")
+        owner.execute("DROP INDEX IF EXISTS pgqueue_message_payload")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_index_that_is_being_dropped_is_left_alone(connect: Connect, found: Examine) -> None:
+    connect(autocommit=True).execute(BUILD.format("pgqueue_message"))
+    with under_way(connect, "DROP INDEX CONCURRENTLY pgqueue_message_payload", "pgqueue_message"):
+        finding = found("indexes")["index_in_progress"]
+    assert "is being dropped" in finding.problem
+    assert found("indexes") == {}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_archive_is_being_indexed_partition_by_partition(connect: Connect, found: Examine) -> None:
+    """The index of the whole is invalid until the last partition has its own."""
+    owner, archive = connect(autocommit=True), "pgqueue_archived_message"
+    partition = value("SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = %s::regclass", archive)
+    owner.execute(f"CREATE INDEX {archive}_payload ON ONLY {archive} (id)")
+    try:
+        with under_way(connect, BUILD.format(partition), partition):
+            findings = examine(limits=Limits(), only=["indexes"]).findings
+        assert {finding.code for finding in findings} == {"index_in_progress"}
+        assert {finding.facts["table"] for finding in findings} == {archive, partition}
+        assert "queuepayloadindex archived_message" in found("indexes")["index_invalid"].action
+    finally:
+        owner.execute(f"DROP INDEX {archive}_payload; DROP INDEX {partition}_payload")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_being_built_excuses_no_other_index(connect: Connect, found: Examine) -> None:
+    owner = connect(autocommit=True)
+    owner.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgqueue_message_expiry'::regclass")
+    try:
+        with under_way(connect, BUILD.format("pgqueue_message"), "pgqueue_message"):
+            findings = found("indexes")
+        assert findings["index_in_progress"].facts["index"] == "pgqueue_message_payload"
+        assert findings["index_invalid"].facts["index"] == "pgqueue_message_expiry"
+    finally:
+        owner.execute("DROP INDEX IF EXISTS pgqueue_message_payload")
+        owner.execute("UPDATE pg_index SET indisvalid = true WHERE indexrelid = 'pgqueue_message_expiry'::regclass")
+
+
+def test_an_index_of_ours_that_is_not_used(connect: Connect, found: Examine) -> None:
+    owner = connect(autocommit=True)
+    owner.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgqueue_message_expiry'::regclass")
+    finding = found("indexes")["index_invalid"]
+    assert (finding.severity.word, finding.facts["index"]) == ("critical", "pgqueue_message_expiry")
+    owner.execute(finding.facts["statement"])
+    assert found("indexes") == {}
+
+
+def test_all_indexes_are_known(db: None) -> None:
+    """But for those of unique columns, whose names Django makes."""
+    there = {
+        name
+        for (name,) in sql(
+            "SELECT i.relname::text FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid"
+            " JOIN pg_class AS t ON t.oid = x.indrelid WHERE t.relname LIKE 'pgqueue%' AND NOT t.relispartition"
+        )
+    }
+    by_django = {name for name in there if name.endswith(("_like", "_uniq", "_key"))}
+    of_sql_tables = {name for name in there if name.endswith("_pkey") and name.removesuffix("_pkey") in sql_tables()}
+    assert there - by_django - of_sql_tables == set(indexes.expected("default"))
+
+
+def sql_tables() -> set[str]:
+    """Tables of sql/tables with a primary key: it is part of the table, and goes with it."""
+    texts = [path.read_text() for path in (files.HERE / "tables").glob("*.sql")]
+    return {name for text in texts for name in re.findall(r"^CREATE TABLE (\w+)", text, re.MULTILINE)}

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django_pgqueue import channel_pause, channel_set, dequeue, enqueue, queue_pause, queue_resume
+from django_pgqueue.models import Worker
+from tests.doctor.conftest import Examine
+from tests.lifecycle.conftest import pass_time
+
+
+def worker(*queues: str) -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=list(queues), concurrency=1, version="0")
+
+
+def test_a_queue_that_nobody_serves(found: Examine) -> None:
+    channel_set("default", "mails")
+    enqueue("h", queue="mails")
+    worker("default")
+    finding = found("waiting")["no_worker"]
+    assert (finding.severity.word, finding.facts) == ("critical", {"queue": "mails"})
+    Worker.objects.update(queues=["default", "mails"])
+    assert found("waiting") == {}
+
+
+def test_who_takes_messages_without_being_a_worker_serves_the_queue(found: Examine) -> None:
+    enqueue("h")
+    enqueue("h")
+    dequeue()
+    assert found("waiting") == {}
+
+
+def test_channels_that_wait_for_long(found: Examine) -> None:
+    worker("default")
+    for name in ("a", "b"):
+        channel_set(name)
+        enqueue("h", channel=name)
+        pass_time(minutes=1)
+    enqueue("h")
+    finding = found("waiting")["waiting"]
+    assert finding.facts["channels"] == 2
+    assert [row["channel"] for row in finding.facts["shown"]] == ["a", "b"]
+    assert 120 <= finding.facts["shown"][0]["seconds"] < 180
+    assert finding.facts["complete"]
+    assert found("waiting", waiting=timedelta(hours=1)) == {}
+    dequeue(limit=10)
+    assert found("waiting") == {}
+
+
+def test_the_oldest_of_all_priorities_counts(found: Examine) -> None:
+    worker("default")
+    enqueue("h", priority=-5)
+    pass_time(minutes=5)
+    enqueue("h", priority=5)
+    assert found("waiting")["waiting"].facts["shown"][0]["seconds"] >= 300
+
+
+def test_more_channels_than_are_looked_at(found: Examine) -> None:
+    worker("default")
+    for place in range(5):
+        channel_set(f"c{place}")
+        enqueue("h", channel=f"c{place}")
+    pass_time(minutes=5)
+    finding = found("waiting", most=3)["waiting"]
+    assert (finding.facts["channels"], finding.facts["complete"]) == (3, False)
+    assert finding.problem.startswith("at least 3 channel")
+
+
+def test_what_somebody_has_paused_is_a_note(found: Examine) -> None:
+    worker("default")
+    channel_set("tenant")
+    enqueue("h", channel="tenant")
+    pass_time(minutes=5)
+    channel_pause("tenant", reason="the provider is down")
+    assert found("waiting")["paused"].severity.word == "note"
+    enqueue("h")
+    pass_time(minutes=5)
+    queue_pause("default")
+    assert found("waiting")["paused"].facts["channels"] == 2
+    queue_resume("default")
+    assert set(found("waiting")) == {"paused", "waiting"}

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import complete, dequeue, edit, enqueue
+from django_pgqueue.exceptions import InvalidMessage
+from tests.lifecycle.conftest import live, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("payload", [{"n": 2}, None, [], "text"])
+def test_a_waiting_message_gets_another_payload_and_keeps_its_place(payload):
+    first, second = enqueue("h", {"n": 1}), enqueue("h")
+    assert edit(first.id, payload) == "edited"
+    assert [(delivery.id, delivery.payload) for delivery in dequeue(limit=2)] == [
+        (first.id, payload),
+        (second.id, None),
+    ]
+
+
+def test_a_scheduled_one_too():
+    sent = enqueue("h", delay=timedelta(hours=1))
+    assert edit(sent.id, 7) == "edited"
+    assert live(sent.id, "payload", "status") == ("7", 3)
+
+
+def test_what_somebody_has_stays_as_it_is():
+    enqueue("h", 1)
+    [held] = dequeue()
+    assert edit(held.id, 2) == "leased"
+    assert live(held.id, "payload") == "1"
+    complete(held)
+    assert edit(held.id, 2) == "settled"
+    assert edit(10**15, 2) == "not_found"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_takes_a_message_is_not_waited_for(connect):
+    enqueue("h")
+    other = connect()
+    [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()
+    assert edit(taken, 2) == "busy"
+
+
+def test_what_is_no_payload_is_refused():
+    sent = enqueue("h", {})
+    with refused(InvalidMessage, "not JSON"):
+        edit(sent.id, object())
+    with refused(InvalidMessage, "u0000"):
+        edit(sent.id, "a\0b")
+    assert live(sent.id, "payload") == "{}"
+
+
+def test_it_is_a_function_of_the_database_too():
+    sent = enqueue("h")
+    assert sql("SELECT pgqueue_edit(%s::bigint, '[1]')", sent.id) == [("edited",)]

@@ -1,0 +1,411 @@
+"""Every reason why a message may wait is made for real, told, and gone when its cause is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from django_pgqueue import (
+    NewMessage,
+    cancel,
+    channel_pause,
+    channel_release,
+    channel_resume,
+    channel_set,
+    complete,
+    dead_letter,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    explain_channel,
+    explain_message,
+    pop,
+    purge,
+    queue_pause,
+    queue_resume,
+    redrive,
+    retry,
+    sweep,
+)
+from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
+from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.models import Channel, Message, Worker
+from tests.lifecycle.conftest import expire, pass_time, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _ticked(_default_channel: None) -> None:
+    """Maintenance has run, as it does beside every worker."""
+    sql("SELECT pgqueue_tick()")
+    sql("UPDATE pgqueue_floor SET ticked_at = clock_timestamp()")
+
+
+@pytest.fixture
+def worker() -> Worker:
+    """One that serves the queue, has room, and lives."""
+    return make_worker("host-1")
+
+
+def make_worker(name: str, **fields: Any) -> Worker:
+    given = {"hostname": "h", "pid": 1, "queues": ["default"], "concurrency": 2, "version": "1"}
+    return Worker.objects.create(name=name, **given | fields)
+
+
+def of_message(message: int) -> list[str]:
+    return [reason.code for reason in explain_message(message)]
+
+
+def of_channel(name: str = "default") -> list[str]:
+    return [reason.code for reason in explain_channel(name)]
+
+
+def told(message: int, code: str) -> Reason:
+    [reason] = [reason for reason in explain_message(message) if reason.code == code]
+    return reason
+
+
+def absorbed() -> None:
+    """The line knows what has arrived."""
+    sql("SELECT pgqueue_tick()")
+
+
+def test_a_message_that_nothing_holds_up_is_next(worker: Worker) -> None:
+    message = enqueue("h").id
+    absorbed()
+    assert explain_message(message) == [
+        Reason(
+            "in_line",
+            "It is next in line.",
+            {"messages_before": 0, "ready": None, "channels_before": 0, "place": 1},
+        )
+    ]
+
+
+def test_what_the_line_does_not_know_yet_is_told(worker: Worker) -> None:
+    message = enqueue("h").id
+    assert of_message(message) == of_channel() == ["arriving", "in_channel"]
+    pass_time(minutes=1)
+    assert of_message(message) == ["arriving", "no_maintenance", "in_channel"]
+
+
+def test_without_a_worker_nobody_serves_the_queue() -> None:
+    message = enqueue("h").id
+    assert of_message(message)[0] == of_channel()[0] == "no_worker"
+    assert told(message, "no_worker").sentence == "No worker serves queue default."
+    make_worker("host-1", queues=["mails"])
+    assert of_message(message)[0] == "no_worker"
+    silent = make_worker("host-2", heartbeat_at=timezone.now() - timedelta(minutes=2))
+    assert "The last heartbeat of one was at" in told(message, "no_worker").sentence
+    stopping = make_worker("host-3", state="stopping")
+    assert told(message, "no_worker").facts["stopping"] == 1
+    assert told(message, "no_worker").sentence.endswith("Stopping: 1.")
+    Worker.objects.filter(pk=stopping.pk).update(state="running")
+    assert "no_worker" not in of_message(message)
+    silent.delete()
+
+
+def test_the_setting_says_how_long_a_worker_may_be_silent(settings: Any) -> None:
+    make_worker("host-1", heartbeat_at=timezone.now() - timedelta(minutes=2))
+    message = enqueue("h").id
+    assert "no_worker" in of_message(message)
+    settings.DJANGO_PGQUEUE = {"LEASE": timedelta(minutes=10)}
+    assert "no_worker" not in of_message(message)
+
+
+def test_a_stream_serves_a_queue_without_a_worker() -> None:
+    message = enqueue("h").id
+    sql("INSERT INTO pgqueue_stream (name, queue, owner, settled, opened_at, claimed_at)"
+        " VALUES ('lake', 'default', gen_random_uuid(), 0, clock_timestamp(), clock_timestamp())")  # fmt: skip
+    assert "no_worker" not in of_message(message)
+    sql("UPDATE pgqueue_stream SET channel = 'other'")
+    assert "no_worker" in of_message(message)
+    sql("UPDATE pgqueue_stream SET channel = 'default', claimed_at = clock_timestamp() - interval '1 hour'")
+    assert "no_worker" in of_message(message)
+
+
+def test_workers_that_are_all_paused_are_told_with_the_reason(worker: Worker) -> None:
+    message = enqueue("h").id
+    Worker.objects.update(paused_at=timezone.now(), pause_reason="looking at it")
+    assert told(message, "workers_paused").sentence == (
+        "All workers of queue default (1) are paused. Reason: looking at it"
+    )
+    make_worker("host-2")
+    assert "workers_paused" not in of_message(message)
+
+
+def test_workers_that_are_all_busy_are_told(worker: Worker) -> None:
+    message = enqueue("h").id
+    running = [{"id": 1, "seconds": 700.5, "seconds_left": None}, {"id": 2, "seconds": 3.0, "seconds_left": None}]
+    Worker.objects.update(running=running)
+    assert told(message, "workers_busy").sentence == (
+        "All workers of queue default (1) are busy: they run 2 messages, the longest for 700.5 s."
+    )
+    Worker.objects.update(running=running[:1])
+    assert "workers_busy" not in of_message(message)
+
+
+def test_a_paused_queue_and_a_paused_channel_are_told_with_their_reasons(worker: Worker) -> None:
+    message = enqueue("h").id
+    queue_pause("default", reason="the database moves")
+    channel_pause("default", reason="their server is down")
+    assert of_message(message)[:2] == of_channel()[:2] == ["queue_paused", "channel_paused"]
+    assert told(message, "queue_paused").sentence.endswith("Reason: the database moves")
+    assert told(message, "channel_paused").facts["reason"] == "their server is down"
+    queue_resume("default")
+    channel_resume("default")
+    absorbed()
+    assert of_message(message) == of_channel() == ["in_line"]
+
+
+def test_a_pause_without_a_reason_is_one_sentence(worker: Worker) -> None:
+    message = enqueue("h").id
+    queue_pause("default")
+    assert told(message, "queue_paused").sentence.endswith(".")
+
+
+def test_a_channel_at_its_limit_names_who_holds_the_places(worker: Worker) -> None:
+    channel_set("default", max_concurrency=3)
+    messages = [enqueue("h").id for _ in range(5)]
+    dequeue(limit=2, worker="host-1")
+    [last] = dequeue(limit=1, worker="host-2")
+    expire(last)
+    reason = told(messages[4], "concurrency")
+    assert reason.sentence == (
+        "Channel default is at its limit: 3 of 3 messages are leased, held by host-1 (2), host-2 (1)."
+        " Expired, and waiting for the sweep: 1."
+    )
+    assert (reason.facts["running"], reason.facts["max_concurrency"], reason.facts["expired"]) == (3, 3, 1)
+    assert [(held["worker"], held["messages"]) for held in reason.facts["held_by"]] == [("host-1", 2), ("host-2", 1)]
+    assert told(messages[4], "in_channel").facts["messages_before"] == 1
+    assert "concurrency" in of_channel()
+    channel_set("default", max_concurrency=4)
+    assert "concurrency" not in of_message(messages[4])
+
+
+def test_a_limit_that_was_lowered_is_told_with_what_is_leased(worker: Worker) -> None:
+    messages = [enqueue("h").id for _ in range(4)]
+    dequeue(limit=3, worker="host-1")
+    channel_set("default", max_concurrency=2)
+    assert "3 of 2 messages are leased" in told(messages[3], "concurrency").sentence
+
+
+def test_a_rate_says_when_the_next_delivery_may_be(worker: Worker) -> None:
+    channel_set("default", release_interval=timedelta(minutes=10), release_burst=2)
+    messages = [enqueue("h").id for _ in range(3)]
+    dequeue()
+    assert "rate" not in of_message(messages[2])
+    dequeue()
+    assert of_message(messages[2]) == ["rate", "in_channel"]
+    assert "once in 00:10:00: the next time at" in told(messages[2], "rate").sentence
+    [[due]] = sql("SELECT parked_until = %s::timestamptz FROM pgqueue_lane", told(messages[2], "rate").facts["next_at"])
+    assert due
+    pass_time(minutes=11)
+    assert "rate" not in of_message(messages[2])
+
+
+def test_limits_do_not_hold_up_a_channel_that_was_released(worker: Worker) -> None:
+    channel_set("default", max_concurrency=1, release_interval=timedelta(minutes=10))
+    messages = [enqueue("h").id for _ in range(2)]
+    dequeue()
+    channel_pause("default", reason="why")
+    channel_release("default")
+    absorbed()
+    assert of_message(messages[1]) == ["in_line"]
+    assert of_channel() == ["in_line", "released"]
+
+
+def test_what_is_scheduled_is_told_with_what_will_still_hold_it_up() -> None:
+    channel_set("default", max_concurrency=1)
+    enqueue("h")
+    dequeue()
+    message = enqueue("h", delay=timedelta(hours=1)).id
+    assert of_message(message) == ["scheduled", "no_worker"]
+    assert "in 00:59:59" in told(message, "scheduled").sentence
+
+
+def test_what_is_due_and_not_promoted_is_told(worker: Worker) -> None:
+    message = enqueue("h", delay=timedelta(minutes=1)).id
+    pass_time(minutes=2)
+    assert of_message(message) == ["due", "no_maintenance"]
+    sweep()
+    assert of_message(message)[-1] in ("in_line", "in_channel")
+
+
+def test_a_lease_says_who_has_it_until_when(worker: Worker) -> None:
+    enqueue("h")
+    [delivery] = dequeue(worker="host-1", lease=timedelta(minutes=1))
+    Worker.objects.update(heartbeat_at=timezone.now() + timedelta(seconds=1))
+    [reason] = explain_message(delivery.id)
+    assert reason.code == "leased"
+    assert reason.sentence.startswith("Worker host-1 has had it since ")
+    assert "for attempt 1 of 5. The lease lasts until " in reason.sentence
+    assert reason.sentence.endswith(" It waits in the buffer of the worker.")
+    Worker.objects.update(running=[{"id": delivery.id, "seconds": 12.5, "seconds_left": 3.0}])
+    [reason] = explain_message(delivery.id)
+    assert reason.sentence.endswith(" It had run for 12.5 s at the last heartbeat.")
+    assert reason.facts["running_seconds"] == 12.5
+
+
+def test_of_a_holder_without_a_row_nothing_is_guessed() -> None:
+    enqueue("h")
+    [delivery] = dequeue()
+    [reason] = explain_message(delivery.id)
+    assert reason.sentence.startswith("Worker ? has had it since")
+    assert reason.facts["running_seconds"] is None
+    assert reason.sentence.endswith("+00.")
+
+
+def test_an_expired_lease_waits_for_the_sweep(worker: Worker) -> None:
+    enqueue("h")
+    [delivery] = dequeue(worker="host-1")
+    expire(delivery)
+    assert of_message(delivery.id) == ["lease_expired"]
+    pass_time(minutes=1)
+    Worker.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    assert of_message(delivery.id) == ["lease_expired", "no_maintenance", "worker_silent"]
+    sweep()
+    assert of_message(delivery.id)[0] == "scheduled"
+    assert "LeaseExpired: the lease of worker host-1 expired" in told(delivery.id, "failed_before").sentence
+
+
+def test_a_message_that_is_to_be_cancelled_says_so(worker: Worker) -> None:
+    enqueue("h")
+    [delivery] = dequeue(worker="host-1")
+    cancel(delivery.id, reason="withdrawn")
+    assert of_message(delivery.id) == ["leased", "cancelling"]
+    assert told(delivery.id, "cancelling").sentence.endswith("Reason: withdrawn")
+
+
+def test_the_last_attempt_is_told_before_and_while_it_runs(worker: Worker) -> None:
+    message = enqueue("h", max_attempts=2).id
+    retry(dequeue(), errors=[{"type": "ValueError", "message": "bad order"}], delays=[timedelta(0)])
+    assert of_message(message)[-2:] == ["last_attempt", "failed_before"]
+    assert told(message, "last_attempt").sentence.startswith("Its next attempt is the last (2 of 2)")
+    assert told(message, "failed_before").sentence.endswith(": ValueError: bad order")
+    assert told(message, "failed_before").facts["attempt"] == 1
+    sweep()
+    assert len(dequeue()) == 1
+    assert told(message, "last_attempt").sentence.startswith("This attempt is its last (2 of 2)")
+
+
+@pytest.mark.parametrize("errors", [{"just": "an object"}, ["attempt"], "attempt", 7, [[]], [{}], []])
+def test_errors_of_any_shape_are_no_error(errors: object, worker: Worker) -> None:
+    message = enqueue("h").id
+    Message.objects.filter(pk=message).update(errors=errors)
+    assert explain_message(message)
+
+
+def test_a_place_counts_what_goes_before_in_the_channel_and_in_the_line(worker: Worker) -> None:
+    for name in ("a", "b", "c"):
+        channel_set(name)
+        enqueue_many(NewMessage(handler="h", channel=name) for _ in range(5))
+        absorbed()
+    message = Message.objects.filter(channel__name="c").latest("id").pk
+    assert told(message, "in_line").facts == {
+        # Four of its own, and in each of four rounds one of the two others; they stand before it now, too.
+        "messages_before": 4, "ready": None, "channels_before": 2, "place": 15,
+    }  # fmt: skip
+    assert told(message, "in_line").sentence == (
+        "It waits in line, about at place 15: 4 messages of its channel go before it."
+        " Channels that stand before this one: 2."
+    )
+    urgent = enqueue("h", channel="c", priority=5).id
+    absorbed()
+    assert told(urgent, "in_line").facts["messages_before"] == 0
+    assert told(message, "in_line").facts["messages_before"] == 5
+
+
+def test_the_place_is_the_one_in_which_it_is_delivered(worker: Worker) -> None:
+    for name in ("a", "b", "c"):
+        channel_set(name)
+        enqueue_many(NewMessage(handler="h", channel=name) for _ in range(5))
+        absorbed()
+    message = Message.objects.filter(channel__name="b").order_by("id")[2].pk
+    place = told(message, "in_line").facts["place"]
+    delivered = [dequeue()[0].id for _ in range(15)]
+    assert abs(delivered.index(message) + 1 - place) <= 1
+
+
+def test_counts_stop_at_a_thousand(worker: Worker) -> None:
+    enqueue_many(NewMessage(handler="h") for _ in range(1_200))
+    absorbed()
+    message = Message.objects.latest("id").pk
+    assert told(message, "in_line").facts["messages_before"] == 1_000
+    assert "at least 1000 messages of its channel" in told(message, "in_line").sentence
+    [reason] = explain_channel("default")
+    assert reason.sentence.startswith("Ready messages: at least 1000.")
+
+
+def test_a_channel_without_its_row_is_told(worker: Worker) -> None:
+    channel_set("doomed")
+    message = enqueue("h", channel="doomed").id
+    Channel.objects.filter(name="doomed").delete()
+    assert of_message(message)[0] == "channel_missing"
+
+
+def test_an_empty_channel_says_what_is_leased_and_when_the_next_one_is_due(worker: Worker) -> None:
+    [reason] = explain_channel("default")
+    assert (reason.code, reason.sentence) == ("empty", "Nothing of it is ready. Leased messages: 0.")
+    enqueue("h")
+    dequeue()
+    later = enqueue("h", delay=timedelta(hours=1)).id
+    channel_set("other")
+    enqueue("h", channel="other", delay=timedelta(minutes=1))
+    [reason] = explain_channel("default")
+    assert reason.facts["leased"] == 1
+    [[same]] = sql("SELECT dequeue_at = %s::timestamptz FROM pgqueue_message WHERE id = %s",
+                   reason.facts["dequeue_at"], later)  # fmt: skip
+    assert same
+
+
+def test_a_channel_that_does_not_exist_is_an_error() -> None:
+    with refused(ChannelNotFound):
+        explain_channel("nobody")
+
+
+def test_what_became_of_a_message() -> None:
+    done = enqueue("h").id
+    complete(dequeue(worker="host-1"))
+    popped = enqueue("h").id
+    pop()
+    purged, cancelled = enqueue("h").id, enqueue("h", delay=timedelta(hours=1)).id
+    cancel(cancelled, reason="withdrawn")
+    purge("default")
+    assert [of_message(pk) for pk in (done, popped, purged, cancelled)] == [
+        ["completed"], ["popped"], ["purged"], ["cancelled"],
+    ]  # fmt: skip
+    assert told(done, "completed").sentence.endswith(" by worker host-1, at attempt 1 of 5.")
+    assert told(purged, "purged").sentence.endswith(", before any delivery.")
+    assert told(cancelled, "cancelled").sentence.endswith(" Reason: withdrawn")
+
+
+def test_a_dead_letter_says_why_and_what_its_new_life_is() -> None:
+    message = enqueue("h").id
+    dead_letter(dequeue(), reason="no_such_order", details={"message": "order 7"})
+    assert of_message(message) == ["dead"]
+    assert told(message, "dead").sentence.endswith("at attempt 1 of 5: no_such_order. order 7")
+    new = redrive([message])[message]
+    assert of_message(message) == ["dead", "redriven"]
+    assert told(message, "redriven").facts["redriven_to"] == new
+
+
+def test_a_message_that_nobody_knows_is_told_as_unknown() -> None:
+    message = enqueue("h").id
+    sql("DELETE FROM pgqueue_message WHERE id = %s", message)
+    assert "rolled back" in told(message, "unknown").sentence
+    assert told(message + 1_000_000, "unknown").sentence.endswith(f"the newest id that was given out is {message}.")
+    with refused(InvalidMessage):
+        explain_message(2**70)
+
+
+def test_to_explain_changes_nothing(worker: Worker) -> None:
+    """Read-only, also by the transaction: it runs on a standby."""
+    message = enqueue("h").id
+    sql("SET TRANSACTION READ ONLY")
+    assert explain_message(message)
+    assert explain_channel("default")

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import (
+    channel_set,
+    complete,
+    dead_letter,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    queue_pause,
+    redrive,
+)
+from django_pgqueue.delivery import NewMessage
+from django_pgqueue.lifecycle.health import QueueHealth, health
+from django_pgqueue.models import Worker
+from tests.lifecycle.conftest import pass_time, sql, value
+
+pytestmark = pytest.mark.django_db
+
+
+def only(**options: object) -> QueueHealth:
+    [row] = health("default", **options)
+    return row
+
+
+def test_a_queue_that_is_empty():
+    assert health() == [QueueHealth("default", 0, 0, 0, 0, None, None, 0, False, True)]
+
+
+def test_every_state_is_counted_queue_by_queue():
+    channel_set("a", "mails")
+    channel_set("b")
+    for channel in ("default", "b", "b"):
+        for _ in range(2):
+            enqueue("h", channel=channel)
+    enqueue("h", delay=timedelta(hours=1))
+    enqueue("h", channel="a", queue="mails")
+    [one, *_] = dequeue(limit=3)
+    dead_letter(one, reason="refused")
+    rows = {row.queue: (row.ready, row.leased, row.scheduled, row.dead) for row in health()}
+    assert rows == {"default": (3, 2, 1, 1), "mails": (1, 0, 0, 0)}
+    redrive([one.id])
+    assert only().dead == 0
+
+
+def test_the_oldest_of_all_channels_and_priorities():
+    channel_set("b")
+    enqueue("h", priority=-3)
+    pass_time(minutes=10)
+    enqueue("h", priority=3)
+    enqueue("h", channel="b", priority=1)
+    row = only()
+    assert timedelta(minutes=10) <= row.oldest_age < timedelta(minutes=11)
+    assert row.oldest_channel == "default"
+    complete(dequeue(limit=10))
+    assert (only().oldest_age, only().oldest_channel) == (None, None)
+
+
+def test_workers_that_are_alive_and_serve_the_queue():
+    channel_set("a", "mails")
+    for name, queues in {"w1": ["default", "mails"], "w2": ["mails"], "w3": ["default"], "w4": ["default"]}.items():
+        Worker.objects.create(name=name, hostname="h", pid=1, queues=queues, concurrency=1, version="0")
+    sql("UPDATE pgqueue_worker SET heartbeat_at = clock_timestamp() - interval '1 minute' WHERE name = 'w3'")
+    sql("UPDATE pgqueue_worker SET state = 'stopping' WHERE name = 'w4'")
+    assert {row.queue: row.workers for row in health()} == {"default": 1, "mails": 2}
+
+
+def test_a_paused_queue():
+    queue_pause("default")
+    assert only().paused
+
+
+@pytest.mark.parametrize("state", ["ready", "leased", "scheduled", "dead"])
+def test_more_than_are_counted(state):
+    delay = timedelta(hours=1) if state == "scheduled" else None
+    for _ in range(5):
+        enqueue("h", delay=delay)
+    if state in ("leased", "dead"):
+        held = dequeue(limit=5)
+    if state == "dead":
+        dead_letter(held, reason="refused")
+    assert (getattr(only(most=5), state), only(most=6).complete) == (5, True)
+    assert (getattr(only(most=4), state), only(most=4).complete) == (4, False)
+
+
+def test_more_channels_than_are_looked_at():
+    for place in range(5):
+        channel_set(f"c{place}")
+        enqueue("h", channel=f"c{place}")
+    assert only(most=6).complete
+    assert not only(most=4).complete
+
+
+def test_a_queue_behind_a_large_one_is_counted():
+    channel_set("a", "mails")
+    enqueue_many([NewMessage(handler="h")] * 50)
+    enqueue("h", channel="a", queue="mails")
+    [large, mails] = health(most=10)
+    assert (large.ready, large.complete) == (10, False)
+    assert (mails.ready, mails.complete) == (1, True)
+
+
+def test_what_it_reads_does_not_grow_with_the_backlog():
+    channel_set("other")
+    costs = []
+    for count in (2_000, 20_000):
+        sql(
+            "INSERT INTO pgqueue_message (channel_id, handler, priority)"
+            " SELECT c.id, 'h', n %% 3 FROM pgqueue_channel AS c, generate_series(1, %s) AS n",
+            count,
+        )
+        sql("ANALYZE pgqueue_message")
+        health(most=100)
+        [[plan]] = sql("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM pgqueue_health(NULL, 100)")
+        costs.append(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+    assert costs[1] < 2 * costs[0], costs
+    assert value("SELECT count(*) FROM pgqueue_waiting()") == 2
+
+
+def test_it_is_a_function_of_the_database_too():
+    enqueue("h")
+    assert sql("SELECT queue, ready, complete FROM pgqueue_health('default')") == [("default", 1, True)]

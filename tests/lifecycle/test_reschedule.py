@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from django_pgqueue import channel_set, complete, dequeue, enqueue, pop, reschedule, retry
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.models import Message
+from django_pgqueue.sql.call import call
+from tests.lifecycle.conftest import live, pass_time, refused, sql
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_scheduled_message_is_retried_now():
+    enqueue("h")
+    [delivery] = dequeue()
+    retry(delivery, errors=[{"message": "down"}], delays=[timedelta(hours=1)])
+    assert dequeue() == []
+    assert reschedule(delivery.id) == {delivery.id: "rescheduled"}
+    [again] = dequeue()
+    assert (again.id, again.attempt) == (delivery.id, 2)
+    assert Message.objects.get(pk=again.id).errors[0]["message"] == "down"
+
+
+def test_a_ready_message_is_put_off():
+    sent = enqueue("h")
+    at = timezone.now() + timedelta(hours=1)
+    assert reschedule(sent.id, at=at) == {sent.id: "rescheduled"}
+    assert dequeue() == []
+    assert live(sent.id, "status", "dequeue_at") == (Message.Status.SCHEDULED, at)
+    pass_time(hours=2)
+    assert [delivery.id for delivery in dequeue()] == [sent.id]
+
+
+def test_what_is_ready_keeps_its_place_when_it_shall_be_due_now():
+    first, second = enqueue("h"), enqueue("h")
+    assert reschedule(first.id) == {first.id: "ready"}
+    assert [delivery.id for delivery in dequeue(limit=2)] == [first.id, second.id]
+
+
+def test_a_time_that_has_passed_means_now():
+    sent = enqueue("h", delay=timedelta(hours=1))
+    reschedule(sent.id, at=timezone.now() - timedelta(days=1))
+    assert abs(live(sent.id, "dequeue_at") - timezone.now()) < timedelta(minutes=1)
+    assert [delivery.id for delivery in dequeue()] == [sent.id]
+
+
+def test_a_message_that_comes_first_again_is_found_below_the_floor_of_its_lane():
+    """The lane has passed its place already: without news nobody would look there."""
+    late = enqueue("h", priority=9, delay=timedelta(hours=1))
+    for _ in range(3):
+        enqueue("h")
+    dequeue(limit=2)
+    reschedule(late.id)
+    assert [delivery.id for delivery in dequeue(limit=1)] == [late.id]
+
+
+def test_what_cannot_be_moved_is_said():
+    for _ in range(3):
+        enqueue("h")
+    leased, done = dequeue(limit=2)
+    complete(done)
+    [popped] = pop()
+    asked = [leased.id, done.id, popped.id, 10**15]
+    assert reschedule(asked, at=timezone.now() + timedelta(hours=1)) == dict(
+        zip(asked, ["leased", "settled", "settled", "not_found"], strict=True)
+    )
+    assert reschedule([]) == {}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_takes_a_message_is_not_waited_for(connect):
+    enqueue("h")
+    other = connect()
+    [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()
+    assert reschedule(taken) == {taken: "busy"}
+
+
+def test_the_size_of_a_channel_stays_as_it_is():
+    channel_set("default", max_size=1)
+    sent = enqueue("h")
+    reschedule(sent.id, at=timezone.now() + timedelta(hours=1))
+    reschedule(sent.id)
+    complete(dequeue())
+    assert enqueue("h").created
+
+
+def test_a_time_must_be_aware_and_finite():
+    sent = enqueue("h")
+    with refused(InvalidMessage, "naive"):
+        reschedule(sent.id, at=datetime(2030, 1, 1))  # noqa: DTZ001
+    with refused(InvalidMessage, "infinite"):
+        call("default", "SELECT * FROM pgqueue_reschedule(ARRAY[%s::bigint], 'infinity')", (sent.id,))
+
+
+def test_it_is_a_function_of_the_database_too():
+    sent = enqueue("h", delay=timedelta(hours=1))
+    assert sql("SELECT id, outcome FROM pgqueue_reschedule(ARRAY[%s::bigint])", sent.id) == [(sent.id, "rescheduled")]

@@ -1,0 +1,99 @@
+"""A pause that has an end: the sweep resumes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from django_pgqueue import (
+    channel_pause,
+    channel_resume,
+    dequeue,
+    enqueue,
+    explain_channel,
+    queue_pause,
+    queue_resume,
+    sweep,
+)
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.models import Channel, Queue
+from tests.lifecycle.conftest import pass_time, refused
+
+pytestmark = pytest.mark.django_db
+
+
+def in_an_hour():
+    return timezone.now() + timedelta(hours=1)
+
+
+def test_a_channel_is_resumed_when_its_time_has_come():
+    enqueue("h")
+    channel_pause("default", reason="the bank is closed", until=in_an_hour())
+    assert sweep().resumed == 0
+    assert dequeue() == []
+    pass_time(hours=2)
+    assert sweep().resumed == 1
+    channel = Channel.objects.get()
+    assert (channel.paused_at, channel.paused_until, channel.pause_reason) == (None, None, "")
+    assert len(dequeue()) == 1
+
+
+def test_a_queue_is_resumed_when_its_time_has_come():
+    enqueue("h")
+    queue_pause(until=in_an_hour())
+    assert sweep().resumed == 0
+    pass_time(hours=2)
+    assert dequeue() == []
+    assert sweep().resumed == 1
+    queue = Queue.objects.get()
+    assert (queue.paused_at, queue.paused_until) == (None, None)
+    assert len(dequeue()) == 1
+
+
+def test_a_pause_without_an_end_stays():
+    channel_pause("default", until=in_an_hour())
+    channel_pause("default")
+    queue_pause(until=in_an_hour())
+    queue_pause()
+    pass_time(hours=2)
+    assert sweep().resumed == 0
+    assert Channel.objects.get().paused_at
+
+
+def test_a_resume_by_hand_forgets_the_end():
+    channel_pause("default", until=in_an_hour())
+    channel_resume("default")
+    queue_pause(until=in_an_hour())
+    queue_resume()
+    assert Channel.objects.get().paused_until is None
+    assert Queue.objects.get().paused_until is None
+
+
+def test_an_end_that_has_passed_is_a_mistake():
+    for pause in (channel_pause, queue_pause):
+        with refused(InvalidMessage, "over already"):
+            pause("default", until=timezone.now() - timedelta(minutes=1))
+        with refused(InvalidMessage, "naive"):
+            pause("default", until=timezone.now().replace(tzinfo=None))
+
+
+def test_the_explanation_says_until_when():
+    channel_pause("default", until=in_an_hour())
+    queue_pause(until=in_an_hour())
+    told = {reason.code: reason for reason in explain_channel("default")}
+    for code in ("channel_paused", "queue_paused"):
+        assert " until " in told[code].sentence
+        assert told[code].facts["until"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_sweeps_resume_once(connect):
+    channel_pause("default", until=in_an_hour())
+    pass_time(hours=2)
+    other = connect()
+    assert other.execute("SELECT resumed FROM pgqueue_sweep()").fetchone() == (1,)
+    assert sweep().resumed == 0
+    other.rollback()
+    assert sweep().resumed == 1

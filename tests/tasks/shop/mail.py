@@ -1,0 +1,5 @@
+from django_pgqueue.tasks.compat import task
+
+
+@task
+def greet() -> None: ...

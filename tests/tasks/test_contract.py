@@ -1,0 +1,239 @@
+"""What Django documents of every backend, and of results: run against ours."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import override_settings
+from django.utils import timezone
+
+from django_pgqueue.tasks import PgQueueBackend
+from django_pgqueue.tasks.compat import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultMismatch,
+    TaskResultStatus,
+    task,
+    task_backends,
+)
+from tests.tasks import defined
+
+pytestmark = pytest.mark.usefixtures("queue")
+Drain = Callable[..., dict[str, int]]
+
+
+def test_the_setting_names_it() -> None:
+    backend = task_backends["default"]
+    assert isinstance(backend, PgQueueBackend)
+    assert backend.alias == "default"
+    assert backend.queues == {"default", "mail"}
+
+
+@pytest.mark.parametrize("flag", ["defer", "async_task", "get_result", "priority"])
+def test_it_supports_everything_that_a_backend_may(flag: str) -> None:
+    assert getattr(task_backends["default"], f"supports_{flag}") is True
+
+
+def test_a_task_can_still_be_called_as_a_function() -> None:
+    assert defined.add.call(1, right=2) == defined.add.func(1, 2) == 3
+    assert async_to_sync(defined.add_slowly.acall)(1) == 2
+
+
+def test_what_is_enqueued_is_ready_and_has_not_started() -> None:
+    result = defined.add.enqueue(1, right=2)
+    assert result.status == TaskResultStatus.READY
+    assert (result.args, result.kwargs) == ([1], {"right": 2})
+    assert (result.backend, result.task) == ("default", defined.add)
+    assert (result.started_at, result.finished_at, result.last_attempted_at) == (None, None, None)
+    assert (result.errors, result.worker_ids, result.attempts, result.is_finished) == ([], [], 0, False)
+    assert timezone.now() - result.enqueued_at < timedelta(seconds=10)
+    assert isinstance(result.id, str)
+    assert len(result.id) <= 64
+    with pytest.raises(ValueError, match="has not finished"):
+        result.return_value  # noqa: B018
+
+
+def test_async_code_enqueues_as_well(drain: Drain) -> None:
+    result = async_to_sync(defined.add.aenqueue)(1, right=2)
+    drain()
+    async_to_sync(result.arefresh)()
+    assert result.return_value == 3
+    assert async_to_sync(defined.add.aget_result)(result.id).return_value == 3
+
+
+@pytest.mark.parametrize("function", [defined.add, defined.add_slowly], ids=["sync", "async"])
+def test_the_return_value_is_there_when_it_has_run(function: Any, drain: Drain) -> None:
+    result = function.enqueue(40, 2)
+    assert drain() == {"completed": 1}
+    assert result.status == TaskResultStatus.READY, "until it is refreshed"
+    result.refresh()
+    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert (result.return_value, result.is_finished, result.errors) == (42, True, [])
+    assert result.attempts == 1
+    assert result.enqueued_at <= result.started_at <= result.finished_at
+    assert result.started_at == result.last_attempted_at
+
+
+@pytest.mark.parametrize("function", [defined.fail, defined.fail_slowly], ids=["sync", "async"])
+def test_what_raises_has_failed_and_says_why(function: Any, drain: Drain) -> None:
+    result = function.enqueue()
+    assert drain() == {"dead_lettered": 1}
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    [error] = result.errors
+    assert error.exception_class is ValueError
+    assert "it is broken" in error.traceback
+    assert "defined.py" in error.traceback
+    assert result.is_finished
+    assert result.finished_at >= result.last_attempted_at
+    with pytest.raises(ValueError, match="failed"):
+        result.return_value  # noqa: B018
+
+
+def test_none_is_a_return_value(drain: Drain) -> None:
+    result = defined.nothing.enqueue()
+    drain()
+    result.refresh()
+    assert result.return_value is None
+    assert result.status == TaskResultStatus.SUCCESSFUL
+
+
+def test_arguments_are_json(drain: Drain) -> None:
+    given = [1.5, "é \U0001f600", None, True, {"nested": [{"a": [1]}]}]
+    result = defined.nothing.enqueue(*given, empty={}, listed=(1, 2), raw=b"text")
+    assert result.args == given
+    assert result.kwargs == {"empty": {}, "listed": [1, 2], "raw": "text"}
+    drain()
+    assert defined.heard == [(tuple(given), {"empty": {}, "listed": [1, 2], "raw": "text"})]
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), b"\xff"], ids=repr)
+def test_what_is_not_json_is_refused_at_once(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        defined.nothing.enqueue(value)
+
+
+def test_later_changes_of_an_argument_do_not_matter(drain: Drain) -> None:
+    given = {"items": [1]}
+    defined.nothing.enqueue(given)
+    given["items"].append(2)
+    drain()
+    assert defined.heard == [(({"items": [1]},), {})]
+
+
+def test_a_larger_priority_comes_first(drain: Drain) -> None:
+    for priority in (0, -100, 100, 1):
+        defined.nothing.using(priority=priority).enqueue(priority)
+    drain(concurrency=1, batch=1)
+    assert [args[0] for args, _ in defined.heard] == [100, 1, 0, -100]
+
+
+def test_a_task_for_later_waits(drain: Drain) -> None:
+    when = timezone.now() + timedelta(hours=1)
+    result = defined.nothing.using(run_after=when).enqueue()
+    assert result.task.run_after == when
+    assert drain() == {}
+    result.refresh()
+    assert result.status == TaskResultStatus.READY
+    assert task_backends["default"].get_result(result.id).task.run_after == when
+
+
+def test_a_task_for_a_time_that_is_over_runs(drain: Drain) -> None:
+    result = defined.nothing.using(run_after=timezone.now() - timedelta(hours=1)).enqueue()
+    assert drain() == {"completed": 1}
+    result.refresh()
+    assert result.is_finished
+
+
+def test_a_queue_is_served_by_its_workers(drain: Drain) -> None:
+    from django_pgqueue import channel_set
+
+    channel_set("default", queue="mail")
+    result = defined.send.enqueue(7)
+    assert drain() == {}
+    assert drain(queues=("mail",)) == {"completed": 1}
+    found = task_backends["default"].get_result(result.id)
+    assert (found.task.queue_name, found.task.priority) == ("mail", 7)
+
+
+def test_using_leaves_the_task_as_it_is() -> None:
+    urgent = defined.add.using(priority=100, queue_name="mail")
+    assert (urgent.priority, urgent.queue_name, urgent.func) == (100, "mail", defined.add.func)
+    assert (defined.add.priority, defined.add.queue_name) == (0, "default")
+    assert urgent != defined.add
+    assert copy.copy(defined.add) == defined.add
+    assert len({defined.add, copy.copy(defined.add), urgent}) == 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"priority": 101},
+        {"priority": -101},
+        {"priority": 1.5},
+        {"queue_name": "unknown"},
+        {"run_after": datetime(2026, 1, 1)},  # noqa: DTZ001
+    ],
+    ids=repr,
+)
+def test_what_no_task_may_be_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(InvalidTask):
+        defined.add.using(**values)
+
+
+def test_a_function_within_a_function_is_no_task() -> None:
+    def inner() -> None: ...
+
+    for function in (inner, lambda: None, "text", print):
+        with pytest.raises((InvalidTask, AttributeError)):
+            task()(function)
+
+
+def test_a_context_is_the_first_argument_or_none() -> None:
+    with pytest.raises(InvalidTask, match="context"):
+        task(takes_context=True)(defined.plain)
+
+
+def test_no_queues_means_any_queue() -> None:
+    assert defined.add.using(queue_name="whatever", backend="other").queue_name == "whatever"
+
+
+@pytest.mark.parametrize("unknown", ["", "7", "-1", "12345678901234567890", "9" * 19, "abc", "1; SELECT", "١"])
+def test_a_result_that_nobody_knows_does_not_exist(unknown: str) -> None:
+    for get in (task_backends["default"].get_result, defined.add.get_result):
+        with pytest.raises(TaskResultDoesNotExist):
+            get(unknown)
+    with pytest.raises(TaskResultDoesNotExist):
+        async_to_sync(task_backends["default"].aget_result)(unknown)
+
+
+def test_the_result_of_another_task_is_a_mismatch() -> None:
+    result = defined.add.enqueue(1)
+    assert defined.add.get_result(result.id).id == result.id
+    with pytest.raises(TaskResultMismatch):
+        defined.nothing.get_result(result.id)
+
+
+def test_a_task_sees_its_own_result_while_it_runs(drain: Drain) -> None:
+    result = defined.look.enqueue()
+    drain()
+    result.refresh()
+    assert result.return_value == TaskResultStatus.RUNNING
+
+
+def test_a_task_of_one_backend_is_enqueued_with_another() -> None:
+    from django_pgqueue import channel_set
+
+    channel_set("tenant")
+    result = defined.add.using(backend="other").enqueue(1)
+    assert result.backend == "other"
+    found = task_backends["default"].get_result(result.id)
+    assert (found.backend, found.task.backend) == ("other", "other")
+    with override_settings(TASKS={"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend", "QUEUES": ["new"]}}):
+        found = task_backends["default"].get_result(result.id)
+        assert (found.backend, found.task.queue_name) == ("default", "default"), "settings change, results stay"

@@ -1,0 +1,227 @@
+"""How a worker runs tasks: context, attempts, outcomes, limits, signals, logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import transaction
+
+from django_pgqueue import cancel, enqueue, purge, redrive
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.tasks import PgQueueBackend
+from django_pgqueue.tasks.compat import LOGGER, TaskResult, TaskResultStatus, task_backends
+from tests.tasks import defined
+
+pytestmark = pytest.mark.usefixtures("queue")
+Drain = Callable[..., dict[str, int]]
+Heard = list[tuple[str, TaskResult, type]]
+
+
+def refreshed(result: TaskResult) -> TaskResult:
+    result.refresh()
+    return result
+
+
+def test_a_task_is_a_message_with_the_path_of_the_task_as_its_handler() -> None:
+    result = defined.add.enqueue(1, right=2)
+    [message] = Message.objects.all()
+    assert (str(message.id), message.handler) == (result.id, "tests.tasks.defined.add")
+    assert message.payload == {"args": [1], "kwargs": {"right": 2}}
+
+
+def test_a_rollback_leaves_no_task() -> None:
+    with transaction.atomic():
+        defined.add.enqueue(1)
+        transaction.set_rollback(True)
+    assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [(defined.fail_until, 3), (defined.fail_slowly_until, 2)],
+    ids=["sync", "async"],
+)
+def test_the_context_knows_the_attempts_before(function: Any, value: int, drain: Drain) -> None:
+    result = function.enqueue(3)
+    assert drain(name="first") == {"retried": 2, "completed": 1}
+    refreshed(result)
+    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert result.return_value[0] == result.return_value[-1] == 3
+    assert result.attempts == 3
+    assert len(result.worker_ids) == 3
+    assert len(set(result.worker_ids)) == 1
+    assert [error.exception_class for error in result.errors] == [KeyError, KeyError]
+    assert "attempt 2" in result.errors[1].traceback
+    assert result.started_at < result.last_attempted_at <= result.finished_at
+
+
+def test_between_two_attempts_it_is_ready_again(drain: Drain) -> None:
+    result = defined.answer.enqueue("retry")
+    assert drain() == {"retried": 1}
+    refreshed(result)
+    assert (result.status, result.attempts) == (TaskResultStatus.READY, 1)
+    assert result.errors[0].exception_class_path == "django_pgqueue.outcomes.Retry"
+    assert result.started_at is not None
+    assert result.finished_at is None
+
+
+def test_a_task_may_defer_itself(drain: Drain) -> None:
+    result = defined.answer.enqueue("defer")
+    assert drain() == {"deferred": 1}
+    refreshed(result)
+    assert (result.status, result.attempts, result.errors) == (TaskResultStatus.READY, 0, [])
+
+
+def test_a_task_may_refuse_itself_for_good(drain: Drain) -> None:
+    result = defined.answer.enqueue("refuse")
+    assert drain() == {"dead_lettered": 1}
+    [error] = refreshed(result).errors
+    assert result.status == TaskResultStatus.FAILED
+    assert error.exception_class_path == "django_pgqueue.outcomes.DeadLetter"
+    assert "no_such_order" in error.traceback
+    assert result.attempts == 1
+
+
+@pytest.mark.parametrize(("function", "kind"), [(defined.not_json, "TypeError"), (defined.not_a_number, "Invalid")])
+def test_a_return_value_that_is_not_json_fails_once_and_is_not_repeated(function: Any, kind: str, drain: Drain) -> None:
+    result = function.enqueue()
+    assert drain() == {"dead_lettered": 1}
+    [error] = refreshed(result).errors
+    assert result.status == TaskResultStatus.FAILED
+    assert kind in error.exception_class.__name__
+
+
+def test_what_an_atomic_task_writes_is_there_if_and_only_if_it_succeeds(drain: Drain) -> None:
+    good, bad = defined.write.enqueue("kept"), defined.write.enqueue("gone", fails=True)
+    assert drain() == {"completed": 1, "dead_lettered": 1}
+    assert refreshed(good).return_value == "kept"
+    assert refreshed(bad).errors[0].exception_class is RuntimeError
+    assert list(Group.objects.values_list("name", flat=True)) == ["kept"]
+
+
+@pytest.mark.parametrize("function", [defined.sleep, defined.sleep_async], ids=["sync", "async"])
+def test_a_task_is_ended_at_its_timeout(function: Any, drain: Drain, heard: Heard) -> None:
+    result = function.enqueue()
+    assert drain() == {"dead_lettered": 1}
+    assert refreshed(result).errors[0].exception_class_path == "django_pgqueue.exceptions.HandlerTimeout"
+    assert [(name, seen.status) for name, seen, _ in heard][-1] == ("finished", TaskResultStatus.FAILED)
+
+
+def test_the_signals_come_in_order_with_the_class_of_the_backend(drain: Drain, heard: Heard) -> None:
+    result = defined.add.enqueue(1)
+    drain()
+    assert [name for name, _, _ in heard] == ["enqueued", "started", "finished"]
+    assert {sender for _, _, sender in heard} == {PgQueueBackend}
+    assert {seen.id for _, seen, _ in heard} == {result.id}
+    assert [seen.status for _, seen, _ in heard] == ["READY", "RUNNING", "SUCCESSFUL"]
+    assert [seen.attempts for _, seen, _ in heard] == [0, 1, 1]
+    assert heard[-1][1].return_value == 2
+    assert heard[-1][1].is_finished
+
+
+def test_finished_is_told_once_and_not_for_an_attempt_that_is_repeated(drain: Drain, heard: Heard) -> None:
+    defined.fail_until.enqueue(3)
+    drain()
+    assert [name for name, _, _ in heard] == ["enqueued", "started", "started", "started", "finished"]
+    last = heard[-1][1]
+    assert (last.status, last.attempts, len(last.errors)) == (TaskResultStatus.SUCCESSFUL, 3, 2)
+
+
+def test_finished_is_told_after_it_was_written(drain: Drain, heard: Heard) -> None:
+    from django_pgqueue.tasks.compat import task_finished
+
+    written: list[str] = []
+
+    def look(task_result: TaskResult, **kwargs: Any) -> None:
+        written.append(task_backends["default"].get_result(task_result.id).status)
+
+    task_finished.connect(look)
+    try:
+        defined.add.enqueue(1)
+        defined.fail.enqueue()
+        drain()
+    finally:
+        task_finished.disconnect(look)
+    assert sorted(written) == ["FAILED", "SUCCESSFUL"]
+
+
+def test_a_receiver_that_raises_changes_nothing(drain: Drain) -> None:
+    from django_pgqueue.tasks.compat import task_enqueued, task_finished, task_started
+
+    def broken(**kwargs: Any) -> None:
+        raise RuntimeError("a receiver")
+
+    signals = (task_enqueued, task_started, task_finished)
+    for signal in signals:
+        signal.connect(broken)
+    try:
+        result = defined.add.enqueue(1)
+        assert drain() == {"completed": 1}
+    finally:
+        for signal in signals:
+            signal.disconnect(broken)
+    assert refreshed(result).return_value == 2
+
+
+def test_the_log_of_the_framework_tells_a_failure_without_secrets(
+    drain: Drain, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, LOGGER)
+    result = defined.fail.enqueue("password=hunter2")
+    drain()
+    [record] = [record for record in caplog.records if record.name == LOGGER and record.levelno == logging.ERROR]
+    assert result.id in record.getMessage()
+    assert "ValueError" in record.exc_text
+    assert "hunter2" not in caplog.text
+    assert "hunter2" not in refreshed(result).errors[0].traceback
+
+
+def test_a_message_of_sql_without_arguments_is_a_call_without_arguments(drain: Drain) -> None:
+    enqueue("tests.tasks.defined.nothing")
+    enqueue("tests.tasks.defined.nothing", {"args": [1], "unknown": 2})
+    assert drain() == {"completed": 2}
+    assert sorted(defined.heard) == [((), {}), ((1,), {})]
+
+
+@pytest.mark.parametrize("payload", [[1], "text", {"args": {}}, {"kwargs": []}], ids=repr)
+def test_a_message_with_a_senseless_payload_is_refused_at_once(payload: Any, drain: Drain) -> None:
+    message = enqueue("tests.tasks.defined.nothing", payload)
+    assert drain() == {"dead_lettered": 1}
+    assert DeadLetter.objects.get().reason == "invalid_arguments"
+    assert task_backends["default"].get_result(str(message.id)).status == TaskResultStatus.FAILED
+
+
+def test_a_backend_in_a_payload_is_one_of_ours_or_none(drain: Drain) -> None:
+    for backend in ("dummy", "unknown", ["default"], "django.core.mail"):
+        message = enqueue("tests.tasks.defined.nothing", {"backend": backend})
+        assert task_backends["default"].get_result(str(message.id)).backend == "default"
+    assert drain() == {"completed": 4}
+
+
+def test_a_cancelled_task_has_failed_and_says_so() -> None:
+    result = defined.add.enqueue(1)
+    cancel(int(result.id), reason="nobody wants it")
+    [error] = refreshed(result).errors
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 0)
+    assert error.exception_class_path == "django_pgqueue.outcomes.Cancelled"
+    purged = defined.add.enqueue(1)
+    purge("default")
+    assert "purged" in refreshed(purged).errors[0].traceback
+
+
+def test_the_result_of_a_redriven_task_is_that_of_its_new_life(drain: Drain) -> None:
+    result = defined.fail_until.enqueue(4)
+    assert drain() == {"retried": 2, "dead_lettered": 1}
+    assert refreshed(result).status == TaskResultStatus.FAILED
+    redrive([int(result.id)], payload={"args": [1], "kwargs": {}})
+    assert refreshed(result).status == TaskResultStatus.READY
+    assert result.attempts == 3
+    assert drain() == {"completed": 1}
+    refreshed(result)
+    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert (result.attempts, len(result.errors)) == (4, 3)
+    assert ArchivedMessage.objects.get().redriven_from == int(result.id)

@@ -1,0 +1,273 @@
+"""freeze_clock, in the transaction of a TestCase; and in tests that commit."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_pgqueue import Constant, Defer, channel_set, complete, dequeue, enqueue, handler, heartbeat, schedule, sweep
+from django_pgqueue import schedules as declared
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.models import ArchivedMessage, Channel, Message
+from django_pgqueue.testing import drain, fire_schedules, freeze_clock
+from django_pgqueue.testing.clock import _frozen
+from tests.conftest import Connect
+
+NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+# What the clock changes: each function, each default, and what else is there.
+CHANGEABLE = """
+SELECT jsonb_build_object(
+    'functions', (SELECT jsonb_object_agg(p.oid::regprocedure::text, p.proconfig) FROM pg_proc AS p
+        WHERE p.proname LIKE 'pgqueue%'),
+    'defaults', (SELECT jsonb_object_agg(d.adrelid::regclass || '.' || d.adnum, pg_get_expr(d.adbin, d.adrelid))
+        FROM pg_attrdef AS d JOIN pg_class AS c ON c.oid = d.adrelid
+        WHERE c.relname LIKE 'pgqueue%' AND NOT c.relispartition),
+    'schemas', (SELECT jsonb_agg(n.nspname ORDER BY n.nspname) FROM pg_namespace AS n WHERE n.nspname !~ '^pg_t'),
+    'path', current_setting('search_path'))
+"""
+
+
+def ask(sql: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.django_db
+def test_both_clocks_stand_still_and_are_moved_together():
+    with freeze_clock(NEW_YEAR) as clock:
+        assert ask("SELECT clock_timestamp()") == timezone.now() == clock.now == NEW_YEAR
+        assert clock.tick(2 * MINUTE) == ask("SELECT statement_timestamp()") == NEW_YEAR + 2 * MINUTE
+        clock.move_to(NEW_YEAR - MINUTE)
+        assert timezone.now() == NEW_YEAR - MINUTE
+        assert ask("SELECT clock_timestamp()") == ask("SELECT now()") == NEW_YEAR - MINUTE
+        assert Channel.objects.annotate(at=Now()).first().at == NEW_YEAR - MINUTE
+
+    assert timezone.now().year < 2030
+    assert ask("SELECT clock_timestamp()").year < 2030
+
+
+@pytest.mark.django_db
+def test_the_queue_goes_by_it(calls):
+    handler("t.note")(lambda delivery: calls.append(delivery.payload))
+    with freeze_clock(NEW_YEAR) as clock:
+        enqueue("t.note", "later", delay=10 * MINUTE)
+        Message.objects.create(channel=Channel.objects.get(name="default"), handler="t.note", payload="by the ORM")
+        assert set(Message.objects.values_list("created_at", flat=True)) == {NEW_YEAR}
+
+        drain()
+        clock.tick(10 * MINUTE - timedelta(microseconds=1))
+        drain()
+        assert calls == ["by the ORM"]
+        clock.tick(timedelta(microseconds=1))
+        drain()
+
+        assert calls == ["by the ORM", "later"]
+        assert list(ArchivedMessage.objects.order_by("archived_at").values_list("archived_at", flat=True)) == [
+            NEW_YEAR,
+            NEW_YEAR + 10 * MINUTE,
+        ]
+
+
+@pytest.mark.django_db
+def test_a_lease_expires_when_its_time_has_come():
+    enqueue("t.note")
+    with freeze_clock() as clock:
+        [delivery] = dequeue(lease=MINUTE)
+        assert delivery.lease_expires_at == clock.now + MINUTE
+        clock.tick(MINUTE / 2)
+        heartbeat([delivery], lease=MINUTE)
+        clock.tick(MINUTE / 2)
+        assert sweep().retried == 0
+        clock.tick(MINUTE / 2)
+
+        assert sweep().retried == 1
+
+
+@pytest.mark.django_db
+def test_retries_deferrals_and_rates_go_by_it(calls):
+    channel_set("slow", release_interval=MINUTE)
+
+    @handler("t.retry", backoff=Constant(5 * MINUTE))
+    def retry(delivery):
+        calls.append(("retry", delivery.attempt))
+        raise ValueError("not yet")
+
+    @handler("t.defer")
+    def put_off(delivery):
+        calls.append(("defer", delivery.state))
+        return Defer(delay=MINUTE, state=(delivery.state or 0) + 1)
+
+    with freeze_clock(NEW_YEAR) as clock:
+        enqueue("t.retry")
+        enqueue("t.defer", channel="slow")
+        seen = []
+        for _ in range(6):
+            drain(raise_errors=False)
+            seen.append(len(calls))
+            clock.tick(MINUTE)
+
+    assert calls[:2] == [("retry", 1), ("defer", None)] or calls[:2] == [("defer", None), ("retry", 1)]
+    assert seen == [2, 3, 4, 5, 6, 8]
+
+
+@pytest.mark.django_db
+def test_schedules_fire_by_it(calls, monkeypatch):
+    monkeypatch.setattr(declared, "_declared", [])
+
+    @schedule("0 6 * * *", time_zone="UTC")
+    @handler("t.morning")
+    def morning(delivery):
+        calls.append(timezone.now())
+
+    with freeze_clock(NEW_YEAR) as clock:
+        for _ in range(2):
+            fire_schedules()
+            drain()
+        assert calls == []
+        clock.move_to(NEW_YEAR.replace(hour=6))
+        for _ in range(2):
+            fire_schedules()
+            drain()
+
+    assert calls == [NEW_YEAR.replace(hour=6)]
+
+
+@pytest.mark.django_db
+def test_a_rollback_does_not_set_it_back():
+    with freeze_clock(NEW_YEAR) as clock:
+        with transaction.atomic():
+            clock.tick(MINUTE)
+            transaction.set_rollback(True)
+
+        assert ask("SELECT clock_timestamp()") == clock.now == NEW_YEAR + MINUTE
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("ends", ["well", "with an error", "with a failed transaction"])
+def test_nothing_of_it_stays(ends):
+    before = ask(CHANGEABLE)
+    try:
+        with transaction.atomic(), freeze_clock(NEW_YEAR):
+            assert ask(CHANGEABLE) != before
+            if ends != "well":
+                ask("SELECT 1 / 0" if ends == "with a failed transaction" else "SELECT 1")
+                raise ValueError
+    except Exception:
+        assert ends != "well"
+
+    assert ask(CHANGEABLE) == before
+
+
+@pytest.mark.django_db
+def test_it_cannot_be_frozen_twice():
+    with freeze_clock(), pytest.raises(RuntimeError, match="frozen already"), freeze_clock():
+        pass
+
+
+@pytest.mark.django_db
+def test_a_naive_moment_is_refused():
+    with pytest.raises(InvalidMessage, match="naive"), freeze_clock(datetime(2030, 1, 1)):  # noqa: DTZ001
+        pass
+    with freeze_clock() as clock, pytest.raises(InvalidMessage, match="moments"):
+        clock.move_to("2030-01-01")
+
+
+@pytest.mark.django_db
+def test_outside_of_tests_it_is_refused(monkeypatch):
+    monkeypatch.delattr(mail, "outbox")
+
+    with pytest.raises(RuntimeError, match="for tests"), freeze_clock():
+        pass
+
+
+@pytest.mark.django_db
+def test_with_time_machine_all_of_python_stands_still():
+    pytest.importorskip("time_machine")
+
+    with freeze_clock(NEW_YEAR) as clock:
+        clock.tick(MINUTE)
+        assert datetime.now(UTC) == timezone.now() == NEW_YEAR + MINUTE
+        assert time.time() == clock.now.timestamp()
+
+
+@pytest.mark.django_db
+def test_without_time_machine_djangos_clock_stands_still(monkeypatch):
+    monkeypatch.setitem(sys.modules, "time_machine", None)
+
+    with freeze_clock(NEW_YEAR) as clock:
+        clock.tick(MINUTE)
+        assert timezone.now() == NEW_YEAR + MINUTE
+        assert datetime.now(UTC).year < 2030
+        assert ask("SELECT clock_timestamp()") == NEW_YEAR + MINUTE
+
+    assert timezone.now().year < 2030
+
+
+@pytest.mark.django_db(transaction=True)
+def test_where_tests_commit_all_sessions_have_it_and_nothing_stays(connect: Connect):
+    other = connect(autocommit=True)
+    before = ask(CHANGEABLE)
+    with freeze_clock(NEW_YEAR) as clock:
+        clock.tick(MINUTE)
+        other.execute("SELECT pgqueue_enqueue('t.note')")
+        assert Message.objects.get().created_at == clock.now
+        connection.close()
+        [delivery] = dequeue()
+        complete(delivery)
+        assert ArchivedMessage.objects.get().archived_at == clock.now
+
+    assert ask(CHANGEABLE) == before
+    assert other.execute("SELECT clock_timestamp()").fetchone()[0].year < 2030
+
+
+@pytest.mark.django_db(transaction=True)
+def test_when_the_test_is_killed_the_clock_goes_on_and_the_next_one_tidies_up(connect: Connect):
+    before = ask(CHANGEABLE)
+    freezer = freeze_clock(NEW_YEAR)
+    freezer.__enter__()
+    killed = connect(autocommit=True)
+    keepers = "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.objid = 9"
+    killed.execute(keepers)
+    while killed.execute(keepers.replace("pg_terminate_backend(l.pid)", "l.pid")).fetchone():
+        pass
+
+    enqueue("t.note")
+    assert Message.objects.get().created_at.year < 2030
+
+    _frozen.clear()
+    with freeze_clock(NEW_YEAR) as clock:
+        assert Message.objects.get().created_at < clock.now
+    connection.close()
+    assert ask(CHANGEABLE) == before
+    del freezer
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_tests_on_one_database_cannot_freeze_it_at_once(connect: Connect):
+    other = connect(autocommit=True)
+    other.execute("SELECT pg_advisory_lock(7205, 9)")
+
+    with pytest.raises(RuntimeError, match="by another process"), freeze_clock():
+        pass
+
+
+def test_the_fixture_freezes_it_for_the_test(pgqueue_clock, pgqueue_drain, pgqueue_enqueued, calls):
+    handler("t.note")(lambda delivery: calls.append(timezone.now()))
+    start = pgqueue_clock.now
+    enqueue("t.note", delay=MINUTE)
+    assert [message.dequeue_at for message in pgqueue_enqueued()] == [start + MINUTE]
+
+    pgqueue_clock.tick(MINUTE)
+
+    assert len(pgqueue_drain()) == 1
+    assert calls == [start + MINUTE]
