@@ -22,6 +22,7 @@ from django.utils.translation import ngettext
 from django_pgqueue.admin.base import user_of
 from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed, shown_count
 from django_pgqueue.admin.content import ContentAdmin
+from django_pgqueue.admin.object_acts import ObjectActsAdmin
 from django_pgqueue.exceptions import PgQueueError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Act:
     flag: int = CHANGE
 
 
-class ActingAdmin(ContentAdmin):
+class ActingAdmin(ObjectActsAdmin, ContentAdmin):
     named_by: tuple[str, ...] = ("id", "handler")
     """The columns of the text of a row."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -29,6 +29,9 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.explain import explain_channel
 from django_pgqueue.lifecycle.purge import purge
 from django_pgqueue.models import Channel, Message
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 PURGE_BATCH = 10_000
 MOST_PURGE_BATCHES = 20
@@ -215,6 +218,10 @@ class ChannelAdmin(PausableAdmin):
 
     def resume_one(self, item: Channel, *, using: str) -> None:
         channel_resume(item.name, item.queue, using=using)
+
+    def acts_on(self, item: Channel) -> dict[str, StrOrPromise]:
+        release = {} if item.released_at else {"release": _("Release")}
+        return super().acts_on(item) | {"purge": _("Purge")} | release
 
     @admin.action(description=_("Purge selected channels"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:

@@ -118,6 +118,11 @@ class DeadLetterAdmin(ActingAdmin):
     def details_shown(self, letter: DeadLetter) -> str:
         return self.or_dash(rendering.details(letter.details))
 
+    def acts_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:
+        if item.redriven_at:
+            return {}
+        return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "discard": _("Discard")}
+
     @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
     def redrive(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
         waiting = queryset.filter(redriven_at=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -22,6 +22,9 @@ from django_pgqueue.admin.filters import (
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.explain import explain_message
 from django_pgqueue.models import Channel, Message
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 KINDS: dict[Any, str] = {Message.Status.READY: "good", Message.Status.LEASED: "busy", Message.Status.SCHEDULED: "late"}
 
@@ -75,6 +78,18 @@ class MessageAdmin(ActingAdmin):
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
+
+    def acts_on(self, item: Message) -> dict[str, StrOrPromise]:
+        acts: dict[str, StrOrPromise] = {}
+        if item.status == Message.Status.SCHEDULED:
+            acts["retry_now"] = _("Retry now")
+        if item.status == Message.Status.LEASED:
+            acts["release_leases"] = _("Release the lease")
+        else:
+            acts |= {"reschedule": _("Reschedule"), "edit": _("Edit the payload")}
+        if item.cancelled_at is None:
+            acts["cancel"] = _("Cancel")
+        return acts | {"discard": _("Discard")}
 
     def may(self, request: HttpRequest, act: str) -> bool:
         return request.user.has_perm(f"pgqueue.{act}_message")

@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import BaseAdmin
 from django_pgqueue.admin.confirmation import PauseForm, ReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.object_acts import ObjectActsAdmin
 from django_pgqueue.sql.call import call
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CLOCK = "SELECT clock_timestamp()"
 
 
-class PausableAdmin(BaseAdmin):
+class PausableAdmin(ObjectActsAdmin):
     """For models with ``paused_at``; the permission is ``pgqueue.pause_<model>``."""
 
     pause_consequence: Any
@@ -36,6 +36,9 @@ class PausableAdmin(BaseAdmin):
 
     def resume_one(self, item: Any, *, using: str) -> None:
         raise NotImplementedError
+
+    def acts_on(self, item: Any) -> dict[str, StrOrPromise]:
+        return {"resume": _("Resume")} if item.paused_at else {"pause": _("Pause")}
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm(f"pgqueue.pause_{self.opts.model_name}")

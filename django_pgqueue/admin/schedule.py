@@ -18,9 +18,9 @@ from django.utils.translation import ngettext
 
 from django_pgqueue import handlers
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import BaseAdmin
 from django_pgqueue.admin.confirmation import confirm, is_confirmed
 from django_pgqueue.admin.filters import QueueFilter
+from django_pgqueue.admin.object_acts import ObjectActsAdmin
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.schedule_run import schedule_run
@@ -98,7 +98,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(BaseAdmin):
+class ScheduleAdmin(ObjectActsAdmin):
     form = ScheduleForm
     list_display = ["name_shown", "when", "next_shown", "state", "handler", "last_fired_at"]
     list_filter = [StateFilter, QueueFilter]
@@ -217,6 +217,12 @@ class ScheduleAdmin(BaseAdmin):
         if tick.error:
             parts.append(tick.error)
         return format_html('<span class="quiet">{}</span>', " · ".join(str(part) for part in parts))
+
+    def acts_on(self, item: Schedule) -> dict[str, StrOrPromise]:
+        run: dict[str, StrOrPromise] = {"run_now": _("Run now")}
+        if item.removed_at:
+            return run
+        return run | ({"disable": _("Disable")} if item.enabled else {"enable": _("Enable")})
 
     @admin.action(description=_("Run selected schedules now"), permissions=["run"])
     def run_now(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse | None:

@@ -1,0 +1,73 @@
+"""The acts of the list on the page of one object: a button for each that makes sense there, the same page in between,
+and back to the object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from django_pgqueue.admin.base import BaseAdmin
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+class ObjectActsAdmin(BaseAdmin):
+    """Its actions are methods. The page of an object posts their names to itself."""
+
+    def acts_on(self, item: Any) -> dict[str, StrOrPromise]:
+        """The actions that make sense in this state, and the texts of their buttons."""
+        raise NotImplementedError
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        if obj is not None:
+            allowed = self.get_actions(request)
+            context["acts"] = [(name, text) for name, text in self.acts_on(obj).items() if name in allowed]
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if request.method == "POST" and "action" in request.POST:
+            return self.act_on(request, object_id, request.POST["action"])
+        return super().change_view(request, object_id, form_url, extra_context)
+
+    def act_on(self, request: HttpRequest, object_id: str, name: str) -> HttpResponse:
+        if not self.has_view_or_change_permission(request) or name not in self.get_actions(request):
+            raise PermissionDenied
+        item = self.get_object(request, unquote(object_id))
+        if item is None:
+            self.message_user(request, _("It is not there any more."), messages.WARNING)
+            return self.to_list(request)
+        if name not in self.acts_on(item):
+            text = _("Nothing is done: its state has changed since the page was loaded.")
+            self.message_user(request, text, messages.WARNING)
+            return HttpResponseRedirect(request.get_full_path())
+        chosen = self.get_queryset(request).filter(pk=item.pk)
+        response: HttpResponse | None = getattr(self, name)(request, chosen)
+        if isinstance(response, TemplateResponse):
+            response.context_data = {**(response.context_data or {}), "original": item}
+        if response is not None:
+            return response
+        return HttpResponseRedirect(request.get_full_path()) if chosen.exists() else self.to_list(request)
+
+    def to_list(self, request: HttpRequest) -> HttpResponse:
+        page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
+        filters: dict[str, Any] = {"preserved_filters": self.get_preserved_filters(request), "opts": self.opts}
+        return HttpResponseRedirect(add_preserved_filters(filters, reverse(page, current_app=self.admin_site.name)))
