@@ -115,7 +115,7 @@ def secrets_of_settings() -> Iterator[str]:
     hidden = getattr(get_default_exception_reporter_filter(), "hidden_settings", SECRET_VARIABLE)
     # What is behind the settings is asked: they themselves warn of each deprecated one, though nobody uses it here.
     names = [name for name in dir(django_settings) if name.isupper()]
-    values = django_settings._wrapped  # type: ignore[misc]
+    values = django_settings._wrapped  # type: ignore[misc]  # Django has no other way to them
     for name in names:
         value = getattr(values, name)
         if name == "DATABASES":

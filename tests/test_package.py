@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,11 @@ def test_the_version_is_that_of_the_distribution():
 @pytest.mark.django_db
 def test_a_migrated_database_has_a_default_channel():
     assert enqueue("h").created
+
+
+def test_what_mypy_shall_ignore_has_a_reason():
+    package = Path(django_pgqueue.__file__).parent
+    lines = [(path.name, line) for path in package.rglob("*.py") for line in path.read_text().splitlines()]
+    ignored = [(name, line) for name, line in lines if "type: ignore" in line]
+    assert ignored
+    assert [(name, line) for name, line in ignored if not re.search(r"# type: ignore\[[\w, -]+\]  # \w", line)] == []

@@ -177,7 +177,7 @@ class TestFailures:
     def test_the_row_in_a_database_error_is_hidden_in_any_language(self) -> None:
         detail = f"Fehlgeschlagene Zeile enthält (1, null, {CANARY})."
         cause = Exception(f"NULL-Wert\nDETAIL:  {detail}")
-        cause.sqlstate, cause.diag = "23502", SimpleNamespace(message_detail=detail)  # type: ignore[attr-defined]
+        cause.sqlstate, cause.diag = "23502", SimpleNamespace(message_detail=detail)
         error = ValueError(str(cause))
         error.__cause__ = cause
         assert CANARY not in failure(error)
@@ -185,7 +185,7 @@ class TestFailures:
 
     def test_notes_that_are_none_do_no_harm(self) -> None:
         error = ValueError("told")
-        error.__notes__ = 7  # type: ignore[assignment]
+        error.__notes__ = 7
         assert "told" in failure(error)
 
 

@@ -33,6 +33,6 @@ class CappedPaginator(AnyPaginator):
         return capped_count(self.object_list, self.limit)
 
 
-def capped_count(queryset: object, limit: int) -> int:
-    found = queryset.order_by().values("pk")[: limit + 1].count()  # type: ignore[attr-defined]
+def capped_count(queryset: Any, limit: int) -> int:
+    found: int = queryset.order_by().values("pk")[: limit + 1].count()
     return CappedCount(limit) if found > limit else found

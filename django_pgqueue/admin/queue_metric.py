@@ -94,13 +94,13 @@ class QueueMetricAdmin(ReadOnlyAdmin):
     def queue_shown(self, metric: QueueMetric) -> str:
         return self.down(metric, metric.queue, "channel")
 
-    @admin.display(description=_("channel"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]
+    @admin.display(description=_("channel"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]  # stubs: no lazy text
     def channel_shown(self, metric: QueueMetric) -> str | None:
         if metric.channel is None:
             return None
         return self.down(metric, metric.channel, "handler", channel=metric.channel)
 
-    @admin.display(description=_("handler"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]
+    @admin.display(description=_("handler"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]  # stubs: no lazy text
     def handler_shown(self, metric: QueueMetric) -> str | None:
         return None if metric.handler is None else rendering.name(metric.handler)
 

@@ -72,8 +72,8 @@ def process(given: Delivery | Sequence[Delivery]) -> Iterator[None]:
 
 
 # Messages of many traces may be handled in one call, which is given all of them.
-process.reads = ()  # type: ignore[attr-defined]
-process.whole = True  # type: ignore[attr-defined]
+process.reads = ()  # type: ignore[attr-defined]  # mypy knows no attributes of functions
+process.whole = True  # type: ignore[attr-defined]  # mypy knows no attributes of functions
 
 
 def texts(delivery: Delivery) -> dict[str, str]:

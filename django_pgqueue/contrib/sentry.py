@@ -59,8 +59,8 @@ def process(given: Delivery | Sequence[Delivery]) -> Iterator[None]:
         raise outcome
 
 
-process.reads = ()  # type: ignore[attr-defined]
-process.whole = True  # type: ignore[attr-defined]
+process.reads = ()  # type: ignore[attr-defined]  # mypy knows no attributes of functions
+process.whole = True  # type: ignore[attr-defined]  # mypy knows no attributes of functions
 
 
 def data_of(deliveries: Sequence[Delivery]) -> dict[str, str | int | float]:

@@ -89,7 +89,7 @@ class Channel(models.Model):
             RunsFunction(
                 name="channel_changed",
                 operation=pgtrigger.Update,
-                referencing=pgtrigger.Referencing(old="old_channels", new="new_channels"),  # type: ignore[no-untyped-call]
+                referencing=pgtrigger.Referencing(old="old_channels", new="new_channels"),  # type: ignore[no-untyped-call]  # pgtrigger has no types here
             )
         ]
 

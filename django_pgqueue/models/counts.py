@@ -4,7 +4,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 
-class Counts(models.Field):  # type: ignore[type-arg]
+class Counts(models.Field):  # type: ignore[type-arg]  # fields cannot be subscripted at run time
     """A column of type integer[]. With ArrayField, Django 6 refuses a project that has no django.contrib.postgres."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:

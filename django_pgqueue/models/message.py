@@ -90,7 +90,7 @@ class Message(models.Model):
             RunsFunction(
                 name="message_arrived",
                 operation=pgtrigger.Insert,
-                referencing=pgtrigger.Referencing(new="arrived"),  # type: ignore[no-untyped-call]
+                referencing=pgtrigger.Referencing(new="arrived"),  # type: ignore[no-untyped-call]  # pgtrigger has no types here
             )
         ]
 

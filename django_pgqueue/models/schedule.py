@@ -116,7 +116,7 @@ class Schedule(models.Model):
                 name="schedule_changed",
                 level=pgtrigger.Row,
                 when=pgtrigger.Before,
-                operation=pgtrigger.UpdateOf("cron", "every", "time_zone", "enabled"),  # type: ignore[no-untyped-call]
+                operation=pgtrigger.UpdateOf("cron", "every", "time_zone", "enabled"),  # type: ignore[no-untyped-call]  # pgtrigger has no types here
                 condition=pgtrigger.AnyChange("cron", "every", "time_zone", "enabled"),
             )
         ]

@@ -50,7 +50,7 @@ class Patience:
         def limited(generator: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
             return wait(self._watched(generator, session), *args, **options)
 
-        session.wait = limited  # type: ignore[method-assign, assignment]
+        session.wait = limited  # type: ignore[method-assign, assignment]  # for this session alone
 
     def _watched(
         self, generator: Generator[Any, Any, Any], session: psycopg.Connection[Any]
@@ -98,4 +98,4 @@ def expect_answers(connection: BaseDatabaseWrapper, patience: Patience | None = 
         patience.answers(session)
         return session
 
-    connection.get_new_connection = get_new_connection  # type: ignore[method-assign, assignment]
+    connection.get_new_connection = get_new_connection  # type: ignore[method-assign, assignment]  # for this session alone

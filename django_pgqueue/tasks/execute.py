@@ -36,7 +36,7 @@ def function_of(task: Task) -> Callable[[Delivery], Any]:
 
     chosen: Any = run_async if iscoroutinefunction(task.func) else run
     chosen.__wrapped__ = task.func
-    return chosen  # type: ignore[no-any-return]
+    return chosen  # type: ignore[no-any-return]  # one of the two functions above
 
 
 def readable(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:

@@ -87,7 +87,7 @@ class Atomic:
             connection = connections[self._using]
             # The stubs know pairs; since Django 4.2 they are triples.
             hooks: list[Any] = connection.run_on_commit
-            connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]
+            connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]  # triples, see above
         if connection.in_atomic_block and (not in_test or len(connection.atomic_blocks) > around):
             end_transactions(opened())
             raise HandlerError(

@@ -68,7 +68,7 @@ def dedicate(using: str) -> BaseDatabaseWrapper:
 def without_query_log(connection: BaseDatabaseWrapper) -> None:
     """With DEBUG, Django formats every statement for ``connection.queries``, which nobody reads in a worker."""
     if not logging.getLogger("django.db.backends").isEnabledFor(logging.DEBUG):
-        connection.make_debug_cursor = connection.make_cursor  # type: ignore[method-assign, assignment]
+        connection.make_debug_cursor = connection.make_cursor  # type: ignore[method-assign, assignment]  # for this connection alone
 
 
 def opened() -> Sequence[BaseDatabaseWrapper]:

@@ -42,7 +42,7 @@ def message_of(error: BaseException) -> str:
 
 def without_row(text: str, error: BaseException) -> str:
     for shown in (error, error.__cause__):
-        if getattr(shown, "sqlstate", None) in SHOWS_ROW and (detail := shown.diag.message_detail):  # type: ignore[union-attr]
+        if getattr(shown, "sqlstate", None) in SHOWS_ROW and (detail := shown.diag.message_detail):  # type: ignore[union-attr]  # sqlstate is psycopg's
             text = text.replace(detail, HIDDEN)
     return text
 

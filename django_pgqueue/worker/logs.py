@@ -1,8 +1,11 @@
-"""Where the worker's log goes when the project says nothing about it."""
+"""Where the worker's log goes when the project says nothing about it, and what it begins with."""
 
 from __future__ import annotations
 
 import logging
+
+from django_pgqueue import handlers
+from django_pgqueue.worker.options import WorkerOptions
 
 
 def configure_logging(verbosity: int) -> None:
@@ -13,3 +16,20 @@ def configure_logging(verbosity: int) -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
         logger.addHandler(handler)
         logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+
+
+def announce(options: WorkerOptions) -> None:
+    """Of a worker that is about to start."""
+    logger = logging.getLogger("django_pgqueue.worker")
+    logger.info(
+        "worker %s serves %s: concurrency %d, batch %d, lease %s, %s, %d handlers",
+        options.name, ", ".join(options.queues), options.concurrency, options.batch, options.lease,
+        "LISTEN" if options.listen is not None else f"polling every {options.poll_interval}", len(handlers.names()),
+        extra={"event": "worker_started", "worker": options.name, "queue": ",".join(options.queues)},
+    )  # fmt: skip
+    if not handlers.names():
+        logger.warning(
+            "no handler is registered: messages will be retried, then dead-lettered as rejected. Put functions "
+            "with @handler into handlers.py of an installed app.",
+            extra={"event": "no_handlers", "worker": options.name},
+        )

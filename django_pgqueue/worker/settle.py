@@ -51,12 +51,12 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
     deliveries = [execution.delivery for execution in batch]
     match batch[0].outcome:
         case Complete():
-            results = [execution.outcome.result for execution in batch]  # type: ignore[union-attr]
+            results = [execution.outcome.result for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = results if any(result is not None for result in results) else None
             return dict.fromkeys(complete(deliveries, results=given, skip_lost=skip_lost, using=using), "completed")
         case Retry():
             errors = [execution.error or {} for execution in batch]
-            delays = [execution.outcome.after for execution in batch]  # type: ignore[union-attr]
+            delays = [execution.outcome.after for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = delays if any(delay is not None for delay in delays) else None
             return dict(
                 retry(deliveries, errors=errors, delays=given, reason=batch[0].reason, skip_lost=skip_lost, using=using)
@@ -67,7 +67,7 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
             dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
             return dict.fromkeys(dead, "dead_lettered")
         case Cancelled():
-            reasons = [execution.outcome.reason for execution in batch]  # type: ignore[union-attr]
+            reasons = [execution.outcome.reason for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = [{"reason": reason} if reason else None for reason in reasons] if any(reasons) else None
             ended = complete(deliveries, results=given, cancelled=True, skip_lost=skip_lost, using=using)
             return dict.fromkeys(ended, "cancelled")

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.worker.atomic import Atomic
 from django_pgqueue.worker.board import Board
@@ -20,6 +19,7 @@ from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.listener import Listener
+from django_pgqueue.worker.logs import announce
 from django_pgqueue.worker.loop import AsyncRunner
 from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
@@ -218,19 +218,7 @@ class Worker:
         return Health(about.state, problems, [worker])
 
     def _start(self) -> None:
-        options = self.options
-        logger.info(
-            "worker %s serves %s: concurrency %d, batch %d, lease %s, %s, %d handlers",
-            options.name, ", ".join(options.queues), options.concurrency, options.batch, options.lease,
-            "LISTEN" if options.listen is not None else f"polling every {options.poll_interval}", len(handlers.names()),
-            extra={"event": "worker_started", "worker": options.name, "queue": ",".join(options.queues)},
-        )  # fmt: skip
-        if not handlers.names():
-            logger.warning(
-                "no handler is registered: messages will be retried, then dead-lettered as rejected. Put functions "
-                "with @handler into handlers.py of an installed app.",
-                extra={"event": "no_handlers", "worker": options.name},
-            )
+        announce(self.options)
         self._keeper.start()
         self._completer.start()
         self._slots.start()

@@ -98,4 +98,4 @@ def test_an_answer_that_is_no_dict_is_refused(answer: Any) -> None:
 
 def test_headers_that_are_no_mapping_are_refused_also_with_it() -> None:
     with context(current_tenant), pytest.raises(InvalidMessage, match="not a mapping"):
-        enqueue("h", headers=[1])  # type: ignore[arg-type]
+        enqueue("h", headers=[1])

@@ -120,7 +120,7 @@ def sweep(model: Model, next_at: Callable[[Message], int], ticks: bool = True) -
     leases = [m for m in leased(model) if model.free(m.id)]
     expired = [m for m in leases if m.expires_at is not None and m.expires_at <= model.now]
     ends = [fail(model, message, "poison", next_at, swept=True) for message in expired]
-    return (*(ends.count(end) for end in ("retried", "dead_lettered", "cancelled")), promoted)  # type: ignore[return-value]
+    return (*(ends.count(end) for end in ("retried", "dead_lettered", "cancelled")), promoted)
 
 
 def cancel(model: Model, ids: Sequence[int], reason: str) -> Outcomes:

@@ -30,4 +30,4 @@ def restore(delivery: Delivery) -> Iterator[None]:
             yield
 
 
-restore.reads = (KEY,)  # type: ignore[attr-defined]
+restore.reads = (KEY,)  # type: ignore[attr-defined]  # mypy knows no attributes of functions

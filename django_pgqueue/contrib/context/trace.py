@@ -18,7 +18,7 @@ try:
     from opentelemetry import context as otel
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
-    otel = None  # type: ignore[assignment]
+    otel = None  # type: ignore[assignment]  # None: it is not installed
 
 PARENT, STATE = "traceparent", "tracestate"
 # Later versions may have more parts.
@@ -63,4 +63,4 @@ def restore(delivery: Delivery) -> Any:
     return carry(delivery.context)
 
 
-restore.reads = (PARENT, STATE)  # type: ignore[attr-defined]
+restore.reads = (PARENT, STATE)  # type: ignore[attr-defined]  # mypy knows no attributes of functions

@@ -63,7 +63,7 @@ class Reader(DataSourceReader):
         return "".join(f" AND {condition}{literal(value)}" for value, condition in conditions if value is not None)
 
     # Spark hands back what partitions() made.
-    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
         return read(self.source, partition.statements, self.schema)
 
 

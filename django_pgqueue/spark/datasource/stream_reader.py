@@ -90,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     # Spark hands back what partitions() made.
-    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
         return read(self.options.source, partition.statements, self.schema)
 
     def commit(self, end: dict[str, int]) -> None:

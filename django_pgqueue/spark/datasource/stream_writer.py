@@ -46,11 +46,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return Staged(job.name, *job.stage(iterator, self.encoder))
 
     # Spark hands back what write() returned.
-    def commit(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]
+    def commit(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]  # see above
         for name in {message.name for message in messages if message is not None}:
             job = Job(self.options.source, name, batchId)
             job.ingest(*gathered(messages), create_channels=self.options.create_channels)
 
-    def abort(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]
+    def abort(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]  # see above
         for name in {message.name for message in messages if message is not None}:
             Job(self.options.source, name, batchId).clean()

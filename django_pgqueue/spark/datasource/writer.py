@@ -31,8 +31,8 @@ class Writer(DataSourceArrowWriter):
         return Staged(self.job.name, *self.job.stage(iterator, self.encoder))
 
     # Spark hands back what write() returned.
-    def commit(self, messages: list[Staged | None]) -> None:  # type: ignore[override]
+    def commit(self, messages: list[Staged | None]) -> None:  # type: ignore[override]  # see above
         self.job.ingest(*gathered(messages), create_channels=self.create_channels)
 
-    def abort(self, messages: list[Staged | None]) -> None:  # type: ignore[override]
+    def abort(self, messages: list[Staged | None]) -> None:  # type: ignore[override]  # see above
         self.job.clean()

@@ -20,7 +20,7 @@ class FileWatch:
     def __init__(self, on_change: Callable[[Path], None]) -> None:
         self._reloader = autoreload.get_reloader()
         # Django's would end this process.
-        self._reloader.notify_file_changed = on_change  # type: ignore[method-assign, assignment]
+        self._reloader.notify_file_changed = on_change  # type: ignore[method-assign, assignment]  # Django has no hook for it
         self._thread = threading.Thread(target=self._run, name="pgqueue-files", daemon=True)
 
     def start(self) -> None:

@@ -68,7 +68,7 @@ class Session:
             self._connection = None
 
     def _recover(self, session: psycopg.Connection[Any]) -> None:
-        session.chaos_open = False  # type: ignore[attr-defined]
+        session.chaos_open = False
         try:
             session.execute("ROLLBACK")
         except psycopg.Error:
@@ -82,18 +82,18 @@ class Transaction:
         self._session = session
 
     def __enter__(self) -> Transaction:
-        self._session.chaos_open = True  # type: ignore[attr-defined]
+        self._session.chaos_open = True
         self._session.execute("BEGIN")
         return self
 
     def commit(self) -> None:
-        self._session.chaos_open = False  # type: ignore[attr-defined]
+        self._session.chaos_open = False
         self._session.execute("COMMIT")
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is None and self._session.chaos_open:  # type: ignore[attr-defined]
+        if kind is None and self._session.chaos_open:
             self._session.execute("ROLLBACK")
-            self._session.chaos_open = False  # type: ignore[attr-defined]
+            self._session.chaos_open = False
 
 
 def first_line(error: Exception) -> str:

@@ -26,7 +26,7 @@ def report(history: History, verdicts: list[Verdict]) -> str:
     return "\n".join([*lines, "", *bounds(run, lives, verdicts)])
 
 
-def versions(run: dict) -> str:  # type: ignore[type-arg]
+def versions(run: dict) -> str:
     return ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
 
 
@@ -67,7 +67,7 @@ def heartbeats(history: History) -> int:
     )
 
 
-def bounds(run: dict, lives: Lives, verdicts: list[Verdict]) -> list[str]:  # type: ignore[type-arg]
+def bounds(run: dict, lives: Lives, verdicts: list[Verdict]) -> list[str]:
     """What zero means, at 95 %: the rule of three. More than zero means that something is wrong."""
     broken = sum(verdict.broken for verdict in verdicts)
     if broken:
