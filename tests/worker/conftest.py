@@ -152,7 +152,7 @@ class Process:
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = 60) -> int:
         return self.popen.wait(timeout)
 
     @property
