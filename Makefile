@@ -44,7 +44,7 @@ bench: $(READY)  ## the benchmarks
 bench-growth: $(READY)  ## what may grow: backlog, channels, a pinned xmin horizon, dumps (about 45 minutes)
 	$(PYTHON) -m tests.benchmarks growth
 
-bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about two hours)
+bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about two hours and a half)
 	$(PYTHON) -m tests.benchmarks peers
 
 bench-spark: $(READY)  ## the data pipeline beside programs without Spark (ROWS=1000000)

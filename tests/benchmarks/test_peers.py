@@ -19,7 +19,7 @@ from tests.benchmarks.peers.contests import WORKLOADS, Outcome, promises
 from tests.benchmarks.peers.processes import Bench, identity
 from tests.benchmarks.peers.programs.common import Plan
 from tests.benchmarks.peers.report import as_json, table
-from tests.benchmarks.peers.roster import OURS, PGQUEUER, PROCRASTINATE, Peer, ours
+from tests.benchmarks.peers.roster import GRAPHILE, OURS, PG_BOSS, PGQUEUER, PROCRASTINATE, Peer, ours
 from tests.benchmarks.peers.workloads import Field, Scale
 
 SMALL = Scale(messages=10_000, seconds=2, cap=5, rate=1_000, patience=60)
@@ -39,7 +39,15 @@ def field(cluster: Cluster) -> Field:
 
 
 def drain(field: Field, peer: Peer) -> Figures:
-    return workloads.drain(field, peer, peer.settings["default"])
+    return workloads.drain(field, peer, peer.settings["slots"])
+
+
+def alone(cluster: Cluster, peer: Peer, *, backlog: bool = False) -> Field:
+    if not peer.environment.installed():
+        pytest.skip(f"{peer.name} is not installed: python -m tests.benchmarks peers --install")
+    field = Field(cluster, (peer,), SMALL)
+    field.prepare(backlog=backlog)
+    return field
 
 
 def test_we_drain_a_backlog(field: Field):
@@ -47,15 +55,43 @@ def test_we_drain_a_backlog(field: Field):
     assert figures.value > 0
     assert figures.remarks["WAL bytes per message"] > 0
     assert figures.remarks["client CPU µs per message"] > 0
+    # The lease and the end of it.
+    assert figures.remarks["dead rows"] >= 2
 
 
-@pytest.mark.parametrize("peer", [PGQUEUER, PROCRASTINATE], ids=lambda peer: peer.name)
+@pytest.mark.parametrize("peer", [PGQUEUER, PROCRASTINATE, GRAPHILE, PG_BOSS], ids=lambda peer: peer.name)
 def test_a_peer_drains_a_backlog(cluster: Cluster, peer: Peer):
-    if not peer.environment.installed():
-        pytest.skip(f"{peer.name} is not installed: python -m tests.benchmarks peers --install")
-    field = Field(cluster, (peer,), SMALL)
-    field.prepare(backlog=True)
-    assert drain(field, peer).value > 0
+    figures = drain(alone(cluster, peer, backlog=True), peer)
+    assert figures.value > 0
+    assert figures.remarks["dead rows"] > 0
+
+
+def test_a_poison_message_fails_alone_in_a_batch_of_pg_boss(cluster: Cluster):
+    field = alone(cluster, PG_BOSS)
+    figures = workloads.poison(field, PG_BOSS, PG_BOSS.settings["slots"])
+    assert figures.remarks["poison"] == figures.remarks["dead letters"] == SMALL.messages // 5 // 100
+    with cluster.connect(f"run_{field.empty(PG_BOSS).name}") as connection:
+        again = "SELECT count(*) FROM pgboss.job WHERE state = 'completed' AND retry_count > 0"
+        assert connection.execute(again).fetchone() == (0,)
+
+
+def test_pg_boss_may_be_told_to_notify(cluster: Cluster):
+    field = alone(cluster, PG_BOSS)
+    assert workloads.latency(field, PG_BOSS, PG_BOSS.settings["notify"]).value > 0
+    with cluster.connect(f"run_{field.empty(PG_BOSS).name}") as connection:
+        assert connection.execute("SELECT notify FROM pgboss.queue WHERE name = 'benchmark'").fetchone() == (True,)
+
+
+def test_settings_that_cannot_keep_pace_are_left_out_of_latency_alone():
+    field = Field(None, (ours(), PG_BOSS), SMALL)
+    assert "pg-boss, default" not in WORKLOADS["latency"].contest(field).contestants
+    assert {"pg-boss, best", "pg-boss, notify"} <= set(WORKLOADS["latency"].contest(field).contestants)
+    assert "pg-boss, default" in WORKLOADS["drain"].contest(field).contestants
+
+
+def test_a_peer_may_bring_its_own_node():
+    assert PG_BOSS.environment.interpreter == str(PG_BOSS.environment.folder / "node_modules" / "node" / "bin" / "node")
+    assert GRAPHILE.environment.interpreter == "node"
 
 
 def test_we_complete_while_producers_enqueue(field: Field):

@@ -33,6 +33,10 @@ class Rows:
     bytes: int
     lsn: str
 
+    @classmethod
+    def of(cls, run: Run) -> Rows:
+        return cls(*run.connection.execute(ROWS).fetchone())
+
 
 def writes(cluster: Cluster, design: Design, situation: Situation, *, seconds: float) -> Figures:
     """WAL bytes of a message that is enqueued, dequeued and completed, by a client that does one after the other."""
@@ -40,9 +44,9 @@ def writes(cluster: Cluster, design: Design, situation: Situation, *, seconds: f
         with_entries = _can_read_wal(run)
         # Pages that are written for the first time after a checkpoint go into the WAL as a whole.
         _work(run, WARM_UP)
-        before, rows_before = run.sample(), _rows(run)
+        before, rows_before = run.sample(), Rows.of(run)
         _work(run, seconds)
-        after, rows = run.sample(), _rows(run)
+        after, rows = run.sample(), Rows.of(run)
         messages = max(after.completed - before.completed, 1)
         updated, hot = rows.updated - rows_before.updated, rows.hot - rows_before.hot
         remarks = {
@@ -69,16 +73,17 @@ def _can_read_wal(run: Run) -> bool:
 
 
 def _work(run: Run, seconds: float) -> None:
-    """Until all clients are gone: a session tells its counts when it ends."""
+    """Until all clients are gone."""
     run.tick(seconds)
     # One client: what it enqueues is what it completes.
     run.clients("steady", clients=1, seconds=seconds).wait()
+    quiet(run)
+
+
+def quiet(run: Run) -> None:
+    """Wait until all clients are gone: a session tells its counts when it ends."""
     deadline = time.monotonic() + PATIENCE
     while run.connection.execute(BUSY).fetchone()[0]:
         if time.monotonic() > deadline:
             raise RuntimeError("clients have not ended")
         time.sleep(0.05)
-
-
-def _rows(run: Run) -> Rows:
-    return Rows(*run.connection.execute(ROWS).fetchone())

@@ -31,7 +31,7 @@ class Workload:
             f"{peer.name}, {name}": partial(self.measure, field, peer, peer.settings[name])
             for peer in field.peers
             for name in self.uses
-            if name in peer.settings
+            if name in peer.settings and (self.measure is not workloads.latency or peer.settings[name].keeps_pace)
         }
         if self.measure is workloads.kill_worker:
             ours = next(peer for peer in field.peers if peer.name == OURS)
@@ -48,7 +48,12 @@ WORKLOADS = {
         "8 producers, one message a call", "completed/s", workloads.sustained, ("slots", "sync", "best"), "slots"
     ),
     "latency": Workload(
-        "idle: commit to handler start", "ms (p50)", workloads.latency, ("default", "best"), "default", lower=True
+        "idle: commit to handler start",
+        "ms (p50)",
+        workloads.latency,
+        ("default", "best", "notify"),
+        "default",
+        lower=True,
     ),
     "poison": Workload(
         "1 % poison: p99 of the healthy", "times", workloads.poison, ("slots",), "slots", lower=True
@@ -108,7 +113,7 @@ AGAINST = (
     ("drain", "sync", "django-tasks-db, best", 20.0),
     *(
         ("sustained", "slots", f"{peer}, {settings}", 1.0)
-        for peer in ("procrastinate", "pgqueuer", "django-tasks-db", "graphile-worker", "awa-pg")
+        for peer in ("procrastinate", "pgqueuer", "django-tasks-db", "graphile-worker", "awa-pg", "pg-boss")
         for settings in ("slots", "best")
     ),
 )

@@ -56,36 +56,51 @@ class PipEnvironment:
     def environment(self) -> dict[str, str]:
         return {"PYTHONPATH": str(PROGRAMS), **dict(self.variables)}
 
+    def file(self, name: str) -> Path:
+        """A file that a package brings, by its path below site-packages."""
+        (found,) = self.folder.glob(f"lib/python3.*/site-packages/{name}")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class NpmEnvironment:
-    """A folder with node_modules."""
+    """A folder with node_modules; the first package is the contestant. With `node` it brings its Node.js."""
 
-    package: str
-    pinned: str
-    interpreter: str = "node"
+    requirements: tuple[str, ...]
+
+    @property
+    def package(self) -> str:
+        return self.requirements[0].partition("@")[0]
 
     @property
     def folder(self) -> Path:
         return HOME / self.package
+
+    @property
+    def modules(self) -> Path:
+        return self.folder / "node_modules"
+
+    @property
+    def interpreter(self) -> str:
+        own = any(requirement.startswith("node@") for requirement in self.requirements)
+        return str(self.modules / "node" / "bin" / "node") if own else "node"
 
     def missing(self) -> str | None:
         absent = [program for program in ("node", "npm") if not shutil.which(program)]
         return f"{' and '.join(absent)} not found" if absent else None
 
     def installed(self) -> bool:
-        return _receipt(self.folder, (self.pinned,)).exists()
+        return _receipt(self.folder, self.requirements).exists()
 
     def install(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(self.folder),
-             f"{self.package}@{self.pinned}")  # fmt: skip
-        _receipt(self.folder, (self.pinned,)).touch()
+        _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(self.folder), *self.requirements)
+        _receipt(self.folder, self.requirements).touch()
 
     def version(self) -> str:
-        manifest = self.folder / "node_modules" / self.package / "package.json"
-        return json.loads(manifest.read_text())["version"]
+        manifest = json.loads((self.modules / self.package / "package.json").read_text())
+        return f"{manifest['version']}, Node.js {_run(self.interpreter, '--version').strip()}"
 
     def environment(self) -> dict[str, str]:
         return {"PEER_HOME": str(self.folder)}

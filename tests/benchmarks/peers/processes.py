@@ -77,8 +77,8 @@ class Started:
         self.process.wait()
 
     def stop(self) -> None:
-        self.family |= descendants(self.process.pid)
         if self.process.poll() is None:
+            self.family |= descendants(self.process.pid)
             self.process.terminate()
             try:
                 self.process.wait(GRACE)

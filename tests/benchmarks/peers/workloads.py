@@ -12,6 +12,7 @@ from statistics import median, quantiles
 from tests.benchmarks.cluster import Cluster
 from tests.benchmarks.design import HERE, Design
 from tests.benchmarks.measure import Figures, Run, fresh, rates, watch
+from tests.benchmarks.writes import Rows, quiet
 
 from .processes import Bench, Started, bench, identity, kill, on, wait_for
 from .programs.common import Plan
@@ -84,7 +85,7 @@ def _running(field: Field, design: Design, peer: Peer) -> Iterator[tuple[Run, Be
 
 
 def drain(field: Field, peer: Peer, settings: Settings) -> Figures:
-    """Messages per second of a backlog, from the first completion on."""
+    """Messages per second of a backlog, from the first completion on; what was enqueued before is not in the costs."""
     with _running(field, field.filled(peer), peer) as (run, opened):
         workers = opened.workers(settings)
         wait_for(lambda: run.sample().completed > 0, 60, workers)
@@ -92,7 +93,8 @@ def drain(field: Field, peer: Peer, settings: Settings) -> Figures:
         figures = watch(run, field.scale.messages, field.scale.cap, SAMPLE_EVERY)
         last, after = run.sample(), _cpu_seconds(workers)
         spent = (after - before) / max(last.completed - first.completed, 1) * 1e6
-        return replace(figures, remarks={**figures.remarks, "client CPU µs per message": spent})
+        dead = _dead_rows(run, workers)
+        return replace(figures, remarks={**figures.remarks, "client CPU µs per message": spent, "dead rows": dead})
 
 
 def sustained(field: Field, peer: Peer, settings: Settings) -> Figures:
@@ -182,6 +184,15 @@ def _cpu_seconds(workers: list[Started]) -> float:
 def _percentiles(waits: list[float]) -> tuple[float, float, float]:
     cuts = quantiles(waits, n=100)
     return cuts[49], cuts[94], cuts[98]
+
+
+def _dead_rows(run: Run, workers: list[Started]) -> float:
+    """Row versions left behind per message, once the workers are gone: sessions tell the last of their counts then."""
+    for worker in workers:
+        worker.stop()
+    quiet(run)
+    rows = Rows.of(run)
+    return (rows.updated + rows.deleted) / max(run.sample().completed, 1)
 
 
 def _dead(run: Run) -> int:

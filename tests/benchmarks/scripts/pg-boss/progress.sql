@@ -1,0 +1,5 @@
+SELECT extract(epoch FROM clock_timestamp())::float8 AS at,
+       count(*) AS enqueued,
+       count(*) FILTER (WHERE state = 'completed') AS completed
+  FROM pgboss.job
+ WHERE name = 'benchmark';
