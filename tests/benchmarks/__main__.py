@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from . import machine
+from . import machine, scripted
 from .cluster import SETTINGS, Cluster, throw_away
 from .contest import Result, play
 from .design import from_folder
@@ -21,8 +21,8 @@ Client: pgbench, prepared statements, one process of producers and one of consum
 nothing sleeps 1 ms, in every design. Completed messages are counted in the database (archive rows; without an archive,
 numbered minus present) over a fixed window after a warm-up. Contestants take turns; each run has a fresh database.
 Ratios are medians of the ratios of the runs of one round. raw_floor has neither leases nor an archive nor channels, and
-one commit per message: it is the floor, not a rival. "Others' cores" is what other programs and the kernel's threads
-used meanwhile; above 0.5 the figure says little."""
+one commit per message: it is the floor, not a rival. pgmq archives what is done, pgmq_delete deletes it. "Others'
+cores" is what other programs and the kernel's threads used meanwhile; above 0.5 the figure says little."""
 
 
 def arguments() -> argparse.Namespace:
@@ -65,6 +65,8 @@ def plan(chosen: argparse.Namespace, cluster: Cluster) -> Plan:
 
 def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
     facts = machine.facts()
+    if scripted.present():
+        facts["pgmq"] = scripted.version()
     with throw_away() as cluster:
         facts["PostgreSQL"] = f"{cluster.version()}, {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
         planned = plan(chosen, cluster)

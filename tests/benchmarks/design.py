@@ -19,18 +19,23 @@ ROOT = HERE.parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """`install` builds the schema in an empty database; `scripts` is the folder of its pgbench scripts and fixtures."""
+    """`install` builds the schema in an empty database; `scripts` is the folder of its pgbench scripts and fixtures.
+
+    Those that are not there are the ones of the design that it is `like`.
+    """
 
     name: str
     scripts: Path
     install: Callable[[Cluster, str], None]
+    like: Design | None = None
 
     @property
     def template(self) -> str:
         return f"template_{self.name}"
 
     def script(self, name: str) -> Path:
-        return self.scripts / f"{name}.sql"
+        own = self.scripts / f"{name}.sql"
+        return self.like.script(name) if self.like and not own.exists() else own
 
     def has(self, name: str) -> bool:
         return self.script(name).exists()

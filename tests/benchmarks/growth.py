@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
-from . import beside
+from . import beside, scripted
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, RAW_FLOOR
 from .load import Beside, Load, keep_pace, peak
@@ -174,8 +174,9 @@ def written(plan: Plan) -> list[Contest]:
             RAW_FLOOR.name,
             {
                 design.name: partial(writes, plan.cluster, design, situation, seconds=plan.seconds)
-                for design in designs(plan)
+                for design in designs(plan, situation.channels)
             },
+            absent=scripted.absent(situation.channels),
         )
 
     return [

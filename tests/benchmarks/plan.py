@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from . import scripted
 from .cluster import Cluster
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR, Design
 
@@ -51,5 +52,10 @@ class Plan:
     sketches: tuple[Design, ...] = ()
 
 
-def designs(plan: Plan) -> list[Design]:
-    return [RAW_FLOOR, CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, *plan.sketches]
+def designs(plan: Plan, channels: int = 1) -> list[Design]:
+    return [RAW_FLOOR, CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, *others(channels), *plan.sketches]
+
+
+def others(channels: int = 1) -> tuple[Design, ...]:
+    """Other queues that pgbench can drive, if they are installed."""
+    return scripted.present() if channels == 1 else ()

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from functools import partial
 
+from . import scripted
 from .contest import Contest
 from .design import CHANNEL_ROW, PGQUEUE, RAW_FLOOR
 from .measure import mixed
-from .plan import Plan
+from .plan import Plan, others
 from .worker import drain_by_worker
 
 SIZES = {"22 bytes": 22, "1 KB": 1024}
@@ -26,13 +27,14 @@ def sizes(plan: Plan) -> list[Contest]:
 
     def contest(name: str, batch: int) -> Contest:
         # channel_row gives out one message a call.
-        rivals = (RAW_FLOOR, CHANNEL_ROW, PGQUEUE) if batch == 1 else (RAW_FLOOR, PGQUEUE)
+        rivals = ((RAW_FLOOR, CHANNEL_ROW, PGQUEUE) if batch == 1 else (RAW_FLOOR, PGQUEUE)) + others()
         run = partial(mixed, channels=1, seconds=plan.seconds, batch=batch, producers=5, consumers=40)
         return Contest(
             f"payload of {name}, batch {batch}, 5 producers + 40 consumers",
             "completed/s",
             RAW_FLOOR.name,
             {design.name: partial(run, plan.cluster, design, payload=payload(SIZES[name])) for design in rivals},
+            absent=scripted.absent(),
         )
 
     return [contest(name, batch) for name in SIZES for batch in (1, 10)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from . import bulk, growth, published
+from . import bulk, growth, published, scripted
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
 from .latency import idle_latency, sustained
 from .measure import drain, mixed, single
-from .plan import Plan, designs
+from .plan import Plan, designs, others
 from .worker import CLIENT, drain_by_worker
 
 
@@ -22,9 +22,10 @@ def _mixed(plan: Plan) -> list[Contest]:
             CHANNEL_ROW.name,
             {
                 design.name: partial(mixed, plan.cluster, design, channels=channels, seconds=plan.seconds)
-                for design in designs(plan)
+                for design in designs(plan, channels)
             },
             (Target(PGQUEUE.name, at_least=at_least),),
+            absent=scripted.absent(channels),
         )
 
     return [contest(1, 6.0), contest(1_000, 1.5)]
@@ -38,8 +39,9 @@ def _mixed_batch(plan: Plan) -> list[Contest]:
             RAW_FLOOR.name,
             {
                 design.name: partial(mixed, plan.cluster, design, channels=channels, seconds=plan.seconds, batch=50)
-                for design in (RAW_FLOOR, PGQUEUE, *plan.sketches)
+                for design in (RAW_FLOOR, PGQUEUE, *others(channels), *plan.sketches)
             },
+            absent=scripted.absent(channels),
         )
         for channels in (1, 1_000)
     ]
@@ -56,9 +58,10 @@ def _drain(plan: Plan) -> list[Contest]:
             RAW_FLOOR.name,
             {
                 design.name: partial(run, plan.cluster, design)
-                for design in (RAW_FLOOR, PGQUEUE, PGQUEUE_UNLOGGED, *plan.sketches)
+                for design in (RAW_FLOOR, PGQUEUE, PGQUEUE_UNLOGGED, *others(channels), *plan.sketches)
             },
             (Target(PGQUEUE.name, at_least=at_least),),
+            absent=scripted.absent(channels),
         )
 
     return [contest(1, 0.75), contest(1_000, 0.5)]
@@ -81,8 +84,9 @@ def _drain_single(plan: Plan) -> list[Contest]:
                     clients=8,
                     seconds=plan.seconds,
                 )
-                for design in designs(plan)
+                for design in designs(plan, channels)
             },
+            absent=scripted.absent(channels),
         )
         for channels in (1, 1_000)
     ]

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.benchmarks import machine
+from tests.benchmarks import machine, scripted
 from tests.benchmarks.cluster import SETTINGS, throw_away
 from tests.benchmarks.contest import play
 
@@ -89,6 +89,9 @@ def main(given: list[str]) -> None:
     chosen = arguments(given, [peer.name for peer in everyone])
     peers = present([peer for peer in everyone if peer.name in (*chosen.peers, OURS)])
     if chosen.install:
+        if not scripted.ENVIRONMENT.installed():
+            print(f"installing {scripted.NAME} …", file=sys.stderr, flush=True)
+            scripted.ENVIRONMENT.install()
         return
     # As Ctrl-C does: the workers and the server are ended, not left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))

@@ -1,0 +1,2 @@
+-- One queue is one channel: there are no tenants in it.
+SELECT %(channels)s::int;

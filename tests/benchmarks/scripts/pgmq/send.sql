@@ -1,0 +1,1 @@
+SELECT count(*) FROM pgmq.send_batch('benchmark', array_fill(:payload::jsonb, ARRAY[:batch::int]));
