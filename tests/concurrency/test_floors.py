@@ -264,6 +264,24 @@ def test_a_clock_that_was_set_back(session: Session) -> None:
     assert len(taken) == 9
 
 
+@pytest.mark.parametrize("column", ["ticked_at", "parked_from"])
+def test_lanes_that_are_parked_after_the_clock_was_set_back(session: Session, column: str) -> None:
+    """A floor of the future would hide them until the clock has come there."""
+    make_channel(session, "slow", release_interval="5 ms")
+    session.execute(f"UPDATE pgqueue_floor SET {column} = clock_timestamp() + interval '1 hour'")
+    tick(session)
+    fill(session, "slow", 3)
+
+    taken = []
+    for _ in range(20):
+        taken += dequeue(session, 1)
+        session.execute("SELECT pg_sleep(0.005)")
+
+    assert len(taken) == 3
+    floor = "SELECT parked_from < clock_timestamp() FROM pgqueue_floor ORDER BY id DESC LIMIT 1"
+    assert one(session, floor)
+
+
 def test_a_restored_dump_works_in_a_cluster_with_smaller_transaction_ids(session: Session) -> None:
     """The floors come with the dump, and are far ahead of the xids of the new cluster."""
     make_channel(session, "a")

@@ -30,6 +30,11 @@ BEGIN
         v_old.next_xid := '0';
         v_old.late_xids := '{}';
     END IF;
+    -- The clock was set back: a floor of the future would hide the lanes that are parked from now on.
+    IF v_old.ticked_at > v_now OR v_old.parked_from > v_now THEN
+        v_old.ticked_at := v_now;
+        v_old.parked_from := '-infinity';
+    END IF;
     v_running := ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x < v_old.next_xid);
     v_held := pgqueue_lane_is_held(v_running);
     v_xid := v_old.next_xid;
