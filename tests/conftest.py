@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -38,6 +39,21 @@ def pg_url(django_db_setup: None) -> str:
 def environment(pg_url: str) -> dict[str, str]:
     """The environment of a subprocess that works on the test database."""
     return {**os.environ, "DATABASE_URL": pg_url, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+
+
+@pytest.fixture
+def untraced(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No coverage: an exception that arrives from outside, within the tracer's own code, would get lost."""
+    for variables in (os.environ, environment):
+        monkeypatch.delitem(variables, "COVERAGE_PROCESS_CONFIG", raising=False)
+    coverage = sys.modules.get("coverage")
+    running = coverage.Coverage.current() if coverage else None
+    if running is None:
+        yield
+        return
+    running.stop()
+    yield
+    running.start()
 
 
 @pytest.fixture

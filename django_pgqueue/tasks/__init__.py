@@ -2,7 +2,7 @@
 
 from django_pgqueue.tasks.backend import PgQueueBackend
 from django_pgqueue.tasks.bulk import aenqueue_many, enqueue_many
-from django_pgqueue.tasks.compat import task
+from django_pgqueue.tasks.decorator import task
 from django_pgqueue.tasks.message import Call
 from django_pgqueue.tasks.options import Options, options, options_of
 from django_pgqueue.tasks.registry import register

@@ -146,6 +146,7 @@ def test_a_status_and_a_signal_are_told_as_a_shell_does(program: str, status: in
     assert told == [status]
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_process_too(number: int, status: int) -> None:
     parent = subprocess.Popen(

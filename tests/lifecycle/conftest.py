@@ -12,6 +12,7 @@ from django.db import connection, transaction
 
 from django_pgqueue import Delivery, channel_set
 from django_pgqueue.exceptions import PgQueueError
+from django_pgqueue.models import Worker
 
 # Tables that Django does not manage: its flush after a transactional test leaves them as they are.
 RUNTIME = (
@@ -39,6 +40,24 @@ def _default_channel(request: pytest.FixtureRequest, db: None) -> Iterator[None]
     yield
     if not connection.in_atomic_block:
         sql(f"TRUNCATE {RUNTIME}")
+
+
+@pytest.fixture
+def ticked(_default_channel: None) -> None:
+    """Maintenance has run, as it does beside every worker."""
+    sql("SELECT pgqueue_tick()")
+    sql("UPDATE pgqueue_floor SET ticked_at = clock_timestamp()")
+
+
+@pytest.fixture
+def worker() -> Worker:
+    """One that serves the queue, has room, and lives."""
+    return make_worker("host-1")
+
+
+def make_worker(name: str, **fields: Any) -> Worker:
+    given = {"hostname": "h", "pid": 1, "queues": ["default"], "concurrency": 2, "version": "1"}
+    return Worker.objects.create(name=name, **given | fields)
 
 
 @pytest.fixture

@@ -8,14 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.core.checks import CheckMessage, run_checks
-from django.core.management import call_command
 from django.db import connection, connections
 from django.test import override_settings
 
@@ -23,7 +21,6 @@ from django_pgqueue import checks
 from django_pgqueue.checks import configuration, server
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.embedded import temporary_cluster
-from django_pgqueue.sql import files
 
 REPOSITORY = Path(__file__).parents[2]
 # The throw-away server of the tests may run without fsync; these two are then right to complain.
@@ -48,11 +45,6 @@ def sql(statement: str, *parameters: Any) -> Any:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters or None)
         return cursor.fetchone() if cursor.description else None
-
-
-def trigger_of(model: str) -> str:
-    [trigger] = apps.get_model("pgqueue", model)._meta.triggers
-    return trigger.get_pgid(apps.get_model("pgqueue", model))
 
 
 def manage(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
@@ -279,226 +271,13 @@ def test_checks_of_an_unmigrated_and_of_a_missing_server() -> None:
 # Functions
 
 
-@pytest.mark.django_db
-def test_a_missing_function() -> None:
-    sql("DROP FUNCTION pgqueue_peek")
-    found = of_database()
-    assert list(found) == ["pgqueue.E011"]
-    assert "pgqueue_peek" in found["pgqueue.E011"].msg
-    assert "pgqueue_peek_v01.sql" in found["pgqueue.E011"].hint
-
-
-@pytest.mark.django_db
-def test_a_function_outside_of_the_search_path() -> None:
-    sql("CREATE SCHEMA elsewhere")
-    sql("ALTER FUNCTION pgqueue_peek SET SCHEMA elsewhere")
-    assert list(of_database()) == ["pgqueue.E011"]
-
-
-@pytest.mark.django_db
-def test_a_changed_function() -> None:
-    source = files.read("functions", "pgqueue_channel_pause", 1).replace(
-        "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"
-    )
-    sql(source.replace("coalesce(p_reason, '')", "'hot fix'"))
-    found = of_database()
-    assert list(found) == ["pgqueue.E012"]
-    assert "pgqueue_channel_pause" in found["pgqueue.E012"].msg
-
-
-@pytest.mark.django_db
-def test_a_second_function_of_the_same_name() -> None:
-    sql("CREATE FUNCTION pgqueue_peek(p_other integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
-    assert list(of_database()) == ["pgqueue.E013"]
-
-
-def repair(found: dict[str, CheckMessage]) -> None:
-    """Do as the hint says."""
-    assert list(found) == ["pgqueue.E018"]
-    statements = re.findall(r"((?:REVOKE|ALTER)[^;]+?)(?:; |\. Then)", found["pgqueue.E018"].hint)
-    assert len(statements) == 2
-    for statement in statements:
-        sql(statement)
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    "change",
-    [
-        "GRANT EXECUTE ON FUNCTION {} TO PUBLIC",
-        "ALTER FUNCTION {} SECURITY INVOKER",
-        "ALTER FUNCTION {} RESET search_path",
-        "ALTER FUNCTION {} SET search_path = pg_temp, public",
-    ],
-)
-def test_a_function_with_other_rights_than_it_shall_have(change: str) -> None:
-    sql(change.format("pgqueue_complete"))
-    repair(of_database())
-    assert of_database() == {}
-
-
-@pytest.mark.django_db
-def test_an_internal_function_that_everybody_may_run_with_the_rights_of_its_owner() -> None:
-    sql("ALTER FUNCTION pgqueue_archive SECURITY DEFINER")
-    assert list(of_database()) == ["pgqueue.E018"]
-
-
-@pytest.mark.django_db
-def test_a_schema_in_which_everybody_may_create() -> None:
-    sql("GRANT CREATE ON SCHEMA public TO PUBLIC")
-    assert list(of_database()) == ["pgqueue.W018"]
-
-
-@pytest.mark.parametrize("name", ["pgqueue_peek", "pgqueue_message_arrived"])
-@pytest.mark.django_db
-def test_the_hint_for_a_changed_function_repairs_it(name: str) -> None:
-    """Its command by other means: psql would not see what this test changes."""
-    file = files.read("functions", name, files.latest_functions()[name])
-    replace = re.sub("^CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", file, flags=re.MULTILINE)
-    sql(replace.replace("AS $$\n", "AS $$\n-- hot fix\n"))
-    assert "sed 's/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/'" in of_database()["pgqueue.E012"].hint
-    sql(replace)
-    repair(of_database())
-    assert of_database() == {}
-
-
 # Triggers
-
-
-@pytest.mark.parametrize("model", ["Message", "Channel"])
-@pytest.mark.django_db
-def test_a_missing_trigger(model: str) -> None:
-    sql(f"DROP TRIGGER {trigger_of(model)} ON pgqueue_{model.lower()}")
-    found = of_database()
-    assert list(found) == ["pgqueue.E014"]
-    call_command("pgtrigger", "install", found["pgqueue.E014"].hint.split()[-1])
-    assert of_database() == {}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "AFTER INSERT ON pgqueue_message REFERENCING NEW TABLE AS arrived FOR EACH STATEMENT EXECUTE FUNCTION other()",
-        "BEFORE INSERT ON pgqueue_message FOR EACH ROW EXECUTE FUNCTION other()",
-    ],
-)
-@pytest.mark.django_db
-def test_a_changed_trigger_that_pgtrigger_calls_installed(change: str) -> None:
-    name = trigger_of("Message")
-    sql("CREATE FUNCTION other() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
-    sql(f"CREATE OR REPLACE TRIGGER {name} {change}")
-    found = of_database()
-    assert list(found) == ["pgqueue.E015"]
-    assert "it runs other" in found["pgqueue.E015"].msg
-    call_command("pgtrigger", "install", found["pgqueue.E015"].hint.split()[-1])
-    assert of_database() == {}
-
-
-@pytest.mark.parametrize("how", ["DISABLE TRIGGER {}", "DISABLE TRIGGER ALL", "ENABLE REPLICA TRIGGER {}"])
-@pytest.mark.django_db
-def test_a_disabled_trigger(how: str) -> None:
-    sql("ALTER TABLE pgqueue_message " + how.format(trigger_of("Message")))
-    found = of_database()
-    assert list(found) == ["pgqueue.E016"]
-    call_command("pgtrigger", "enable", found["pgqueue.E016"].hint.split()[-1])
-    assert of_database() == {}
-
-
-@pytest.mark.django_db
-def test_a_trigger_that_was_made_by_hand() -> None:
-    name = trigger_of("Message")
-    [definition] = sql("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = %s", name)
-    sql(f"DROP TRIGGER {name} ON pgqueue_message")
-    sql(definition.replace("pgqueue_message_arrived()", "pgqueue_message_arrived('x')"))
-    assert list(of_database()) == ["pgqueue.E015"]
 
 
 # Tables
 
 
-@pytest.mark.parametrize(("days", "problem"), [(0, "pgqueue.W014"), (1, "pgqueue.W015")])
-@pytest.mark.django_db
-def test_a_missing_partition(days: int, problem: str) -> None:
-    [name] = sql(
-        "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + %s, 'YYYYMMDD')",
-        days,
-    )
-    sql("CREATE TABLE others (day date) PARTITION BY RANGE (day)")
-    sql("CREATE TABLE others_rest PARTITION OF others DEFAULT")
-    sql(f"ALTER TABLE pgqueue_archived_message DETACH PARTITION {name}")
-    assert list(of_database()) == [problem]
-    sql(f"DROP TABLE {name}")
-    assert list(of_database()) == [problem]
-    sql("SELECT pgqueue_prune()")
-    assert of_database() == {}
-
-
-@pytest.mark.django_db
-def test_a_default_partition_takes_every_day() -> None:
-    [name] = sql(
-        "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date, 'YYYYMMDD')"
-    )
-    sql(f"DROP TABLE {name}")
-    sql("CREATE TABLE pgqueue_rest PARTITION OF pgqueue_archived_message DEFAULT")
-    assert of_database() == {}
-
-
-@pytest.mark.django_db
-def test_live_messages_that_somebody_chose_to_lose_in_a_crash() -> None:
-    call_command("queuedurability", "--unlogged", "--yes", stdout=StringIO(), skip_checks=True)
-    assert list(of_database()) == ["pgqueue.W016"]
-    call_command("queuedurability", "--logged", "--yes", stdout=StringIO(), skip_checks=True)
-    assert of_database() == {}
-
-
-@pytest.mark.parametrize("table", ["pgqueue_dead_letter", "pgqueue_floor", "pgqueue_arrival", "pgqueue_lane_seq"])
-@pytest.mark.django_db
-def test_what_nobody_may_choose_to_lose(table: str) -> None:
-    sql(f"ALTER TABLE {table} SET UNLOGGED")
-    found = of_database()
-    assert list(found) == ["pgqueue.W019"]
-    assert f"to be: {table}. " in found["pgqueue.W019"].msg
-
-
-@pytest.mark.django_db
-def test_ids_that_a_crash_would_give_twice() -> None:
-    sql("ALTER TABLE pgqueue_message SET UNLOGGED")
-    found = of_database()
-    assert list(found) == ["pgqueue.W016", "pgqueue.W019"]
-    assert "to be: pgqueue_message_id_seq. " in found["pgqueue.W019"].msg
-    assert "queuedurability --unlogged --yes" in found["pgqueue.W019"].hint
-
-
-@pytest.mark.django_db
-def test_stages_of_bulk_enqueues_are_as_they_shall_be() -> None:
-    """They are unlogged and without autovacuum, and gone a moment later."""
-    sql("SELECT pgqueue_ingest_open('job')")
-    assert of_database() == {}
-
-
-@pytest.mark.django_db
-def test_tables_without_autovacuum() -> None:
-    sql("ALTER TABLE pgqueue_lane SET (autovacuum_enabled = false)")
-    found = of_database()
-    assert list(found) == ["pgqueue.W017"]
-    assert "pgqueue_lane" in found["pgqueue.W017"].msg
-
-
 # Between two releases
-
-
-@pytest.mark.django_db
-def test_what_migrate_will_repair_does_not_keep_it_from_running() -> None:
-    sql("DROP FUNCTION pgqueue_peek")
-    sql("DELETE FROM django_migrations WHERE app = 'pgqueue' AND name LIKE '0003%'")
-    assert of_database() == {}
-
-
-@pytest.mark.django_db
-def test_the_database_of_a_newer_release_is_not_called_changed() -> None:
-    sql("DROP FUNCTION pgqueue_peek")
-    sql("INSERT INTO django_migrations (app, name, applied) VALUES ('pgqueue', '9999_future', now())")
-    assert of_database() == {}
 
 
 # The list in the documentation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -11,17 +10,12 @@ from typing import Any
 import psycopg
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-import pytest
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.export.archive import check_unchanged
 from django_pgqueue.spark.export.horizon import find_holder, read_horizon
-from django_pgqueue.spark.export.job import export, find_losses
+from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import Options
 from django_pgqueue.spark.export.plan import make_plan
-from django_pgqueue.spark.export.register import report
-from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.conftest import Connect
@@ -256,82 +250,6 @@ def test_days_that_are_over_are_not_read_any_more(source: Source, database: Data
     assert not [task for task in plan.tasks if "20260314" in task.relation]
 
 
-def test_a_long_transaction_keeps_the_days_open_that_it_may_write_to(
-    source: Source, database: Database, connect: Connect, lake: Path
-) -> None:
-    fill_archive(database, 10)
-    late = connect()
-    fill_archive(late, 1)
-    for _ in range(3):
-        export(source, lake)
-    assert Lake.open(lake).state["closed_before"] is None
-    late.commit()
-    for _ in range(2):
-        export(source, lake)
-
-    assert Lake.open(lake).state["closed_before"]
-    assert ids(lake) == expected(database)
-
-
-def test_a_closed_day_that_grew_all_the_same_is_read_again(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 10)
-    for _ in range(2):
-        export(source, lake)
-    fill_archive(database, 1000)
-
-    assert export(source, lake).rows["archive"] == 1000
-    assert ids(lake) == expected(database)
-
-
-def test_a_partition_that_is_dropped_while_it_is_read_is_told(
-    source: Source, database: Database, lake: Path, tmp_path: Path
-) -> None:
-    fill_archive(database, 10)
-    plan = make_plan(database, {})
-    drop(database)
-
-    results = [perform(task, source, str(tmp_path)) for task in plan.tasks]
-
-    assert list(find_losses(plan, results, {})) == [
-        "pgqueue_archived_message_20260314 was dropped while it was read: what it held is not all in the lake."
-    ]
-
-
-def test_a_partition_that_was_dropped_between_two_exports_is_told_once(
-    source: Source, database: Database, lake: Path
-) -> None:
-    fill_archive(database, 10)
-    export(source, lake)
-    drop(database)
-
-    assert "2026-03-14 was dropped since the last export" in export(source, lake).losses[0]
-    assert export(source, lake).losses == ()
-
-
-def test_a_partition_that_retention_drops_after_its_day_is_no_loss(
-    source: Source, database: Database, lake: Path
-) -> None:
-    fill_archive(database, 10)
-    for _ in range(2):
-        export(source, lake)
-    drop(database)
-
-    assert export(source, lake).losses == ()
-
-
-def drop(database: Database) -> None:
-    database.execute("DROP TABLE pgqueue_archived_message_20260314")
-
-
-def test_a_partition_that_is_rewritten_while_it_is_read_fails_the_export(source: Source, database: Database) -> None:
-    fill_archive(database, 10)
-    plan = make_plan(database, {})
-    database.execute("VACUUM FULL pgqueue_archived_message_20260314")
-
-    with pytest.raises(PipelineError, match=r"20260314 was rewritten .* run export again"):
-        check_unchanged(database, plan.partitions)
-
-
 def test_columns_can_be_left_out_from_now_on(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 1, headers="'{}'::jsonb")
     export(source, lake, Options(without=("payload", "headers")))
@@ -365,168 +283,6 @@ def test_a_rescan_writes_days_anew_that_lost_a_file_or_lack_a_row(
     assert ids(lake) == expected(database)
     assert Lake.open(lake).state["rows"]["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
     assert export(source, lake, Options(rescan=True)).rewritten == ()
-
-
-def test_a_lake_of_another_database_is_refused_until_it_is_adopted(
-    source: Source, database: Database, lake: Path
-) -> None:
-    fill_archive(database, 1)
-    made = Lake.open(lake, create=True)
-    made.describe(system_identifier="1", database="5 shop")
-
-    with pytest.raises(PipelineError, match=r"holds another database .*--adopt"):
-        export(source, lake)
-    export(source, lake, Options(adopt=True))
-
-    assert Lake.open(lake).description.system_identifier == source.identity()[0]
-
-
-def test_a_database_that_is_older_than_the_lake_is_refused(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 1)
-    with Lake.open(lake, create=True).writing() as writing:
-        writing.commit("export", state={"exported_xid": 2**40})
-
-    with pytest.raises(PipelineError, match=r"only at \d+: it was restored from a backup"):
-        export(source, lake)
-
-
-def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 10)
-    export(source, lake)
-    name, copy = Lake.open(lake).description.name, lake.with_name("copy")
-    copy.mkdir()
-    for path in sorted(lake.rglob("*")):
-        to = copy / path.relative_to(lake)
-        to.mkdir() if path.is_dir() else to.write_bytes(path.read_bytes())
-    fill_archive(database, 5)
-    export(source, lake)
-
-    with pytest.raises(PipelineError, match=r"an old copy.*--adopt"):
-        export(source, copy)
-    assert export(source, copy, Options(adopt=True)).rows["archive"] == 5
-    assert ids(copy) == expected(database)
-    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(name,)]
-
-
-def test_the_database_is_told_what_the_lake_holds(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 10)
-    fill_dead_letters(database, 2)
-    summary = export(source, lake)
-    made = Lake.open(lake)
-
-    [row] = database.execute("SELECT name, path, exported_xid, rows FROM pgqueue_lake").fetchall()
-
-    assert summary.warning == ""
-    assert row == (made.description.name, str(lake), made.state["exported_xid"], made.state["rows"])
-    assert row[3] == {"archive": {"2026-03-14": 10}, "dead_letter": {"2026-03-14": 2}}
-
-
-def test_a_report_that_the_database_does_not_take_is_told(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 10)
-    export(source, lake)
-    assert report(source, Lake.open(lake), new=False) == ""
-    # As if another copy of this lake had been exported to meanwhile.
-    database.execute("UPDATE pgqueue_lake SET exported_xid = exported_xid + 1000")
-    assert "another copy of it is written, too" in report(source, Lake.open(lake), new=False)
-
-
-def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(
-    source: Source, database: Database, lake: Path
-) -> None:
-    export(source, lake)
-    lake.rename(lake.with_name("gone"))
-
-    assert export(source, lake).warning == ""
-    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(Lake.open(lake).description.name,)]
-
-
-def test_a_role_that_may_only_read_exports_and_warns(dsn: str, source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 10)
-    reader = as_role(database, dsn, "pgqueue_test_reader", "GRANT pg_read_all_data TO {}")
-
-    summary = export(reader, lake)
-
-    assert ids(lake) == expected(database)
-    assert "may not run pgqueue_lake_exported" in summary.warning
-
-
-def test_a_role_that_may_not_read_the_partitions_is_told_what_to_grant(
-    dsn: str, database: Database, lake: Path
-) -> None:
-    fill_archive(database, 10)
-    grants = f"GRANT SELECT ON {ARCHIVE}, {LETTERS}, pgqueue_channel TO {{}}"
-
-    with pytest.raises(PipelineError, match=r"may not read pgqueue_archived_message_.*pg_read_all_data"):
-        export(as_role(database, dsn, "pgqueue_test_blind", grants), lake)
-
-
-def as_role(database: Database, dsn: str, role: str, grants: str) -> Source:
-    if not database.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).fetchone():
-        database.execute(f"CREATE ROLE {role}")
-    database.execute(grants.format(role))
-    return Source.parse(f"{dsn}&options=-c%20role%3D{role}")
-
-
-def test_a_database_without_our_tables_is_one_clear_line(dsn: str, lake: Path) -> None:
-    with pytest.raises(PipelineError, match=r"no table pgqueue_archived_message .* migrate it"):
-        export(Source.parse(f"{dsn}&options=-c%20search_path%3Dpg_catalog"), lake)
-
-
-def test_an_older_database_lacks_columns(source: Source) -> None:
-    existing = {"id": "bigint", "xid": "xid8"}
-
-    assert 'NULL::text AS "payload"' in schema.select_list("archive", existing)
-    assert "infinity" not in schema.select_list("archive", existing)
-
-
-def test_the_ranges_cover_each_block_once_and_none_is_large(source: Source, database: Database) -> None:
-    fill_archive(database, 5000)
-    plan = make_plan(database, {}, range_bytes=100_000)
-    [partition] = [part for part in plan.partitions if part.blocks]
-
-    counted = [
-        database.execute(f"SELECT count(*) FROM {task.relation} WHERE {condition}").fetchone()[0]
-        for task in plan.tasks
-        if task.table == "archive"
-        for condition in task.ranges
-    ]
-
-    assert sum(counted) == 5000
-    assert len(counted) >= partition.bytes // 100_000
-    assert max(counted) < 1000
-
-
-def test_of_a_day_that_is_in_the_lake_only_the_ranges_with_something_new_are_read(
-    source: Source, database: Database, lake: Path
-) -> None:
-    fill_archive(database, 5000)
-    export(source, lake)
-    fill_archive(database, 3)
-
-    state = Lake.open(lake).state
-    plan = make_plan(database, state, range_bytes=100_000)
-    conditions = [condition for task in plan.tasks if task.table == "archive" for condition in task.ranges]
-
-    assert state["open_days"] == [DAY.isoformat()]
-    assert 1 <= len(conditions) <= 2
-    assert export(source, lake, Options(range_bytes=100_000)).rows["archive"] == 3
-    assert ids(lake) == expected(database)
-
-
-def test_ranges_are_read_by_place_and_dead_letters_by_their_index(source: Source, database: Database) -> None:
-    fill_archive(database, 20000)
-    fill_dead_letters(database, 5000, xid="(1 + i / 10)::text::xid8")
-    database.execute(f"ANALYZE {ARCHIVE}, {LETTERS}")
-    plan = make_plan(database, {}, range_bytes=100_000)
-    # The last range of each.
-    statements = {task.table: f"{task.query} WHERE {task.ranges[-1]}" for task in plan.tasks}
-
-    assert "Tid Range Scan" in explained(database, statements["archive"])
-    assert "pgqueue_dead_letter_xid" in explained(database, statements["dead_letter"])
-
-
-def explained(database: Database, statement: str) -> str:
-    return json.dumps(database.execute(f"EXPLAIN (FORMAT JSON) {statement}").fetchone()[0])
 
 
 def test_created_days_of_the_rows_are_remembered_for_rollups(source: Source, database: Database, lake: Path) -> None:

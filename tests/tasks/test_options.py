@@ -14,7 +14,17 @@ from django.test import override_settings
 from django_pgqueue import Constant, Exponential, channel_set, handlers
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound
 from django_pgqueue.models import Channel, Message
-from django_pgqueue.tasks import Call, Options, PgQueueTask, aenqueue_many, enqueue_many, options, options_of
+from django_pgqueue.tasks import (
+    Call,
+    Options,
+    PgQueueTask,
+    aenqueue_many,
+    compat,
+    enqueue_many,
+    options,
+    options_of,
+    task,
+)
 from django_pgqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tests.tasks import defined
 from tests.tasks.settings import TASKS
@@ -202,6 +212,24 @@ def test_options_that_make_no_sense_are_refused_where_they_are_written(given: di
     with pytest.raises(ValueError):  # noqa: PT011
         options(**given)(defined.plain)
     assert options_of(defined.plain) == Options()
+
+
+@pytest.mark.parametrize("name", ["channel", "dedupe_key", "max_attempts", "backoff", "atomic", "timeout", "process"])
+def test_what_belongs_into_options_is_refused_by_the_decorator_on_every_django(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"@task takes no {name}: write @options\({name}=…\)"):
+        task(**{name: 3})(defined.plain)
+
+
+def test_headers_belong_to_a_call() -> None:
+    with pytest.raises(TypeError, match=r"using\(headers=…\)"):
+        task(headers={"tenant": 3})
+
+
+def test_the_decorator_is_else_that_of_the_framework() -> None:
+    assert task(defined.plain) == compat.task(defined.plain)
+    assert task(priority=3, queue_name="mail")(defined.plain).queue_name == "mail"
+    with pytest.raises(TypeError, match="colour"):
+        task(colour=3)(defined.plain)
 
 
 @pytest.mark.parametrize("given", [{"atomic": True}, {"process": True}], ids=repr)

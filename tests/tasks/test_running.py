@@ -103,6 +103,7 @@ def test_what_an_atomic_task_writes_is_there_if_and_only_if_it_succeeds(drain: D
     assert list(Group.objects.values_list("name", flat=True)) == ["kept"]
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("function", [defined.sleep, defined.sleep_async], ids=["sync", "async"])
 def test_a_task_is_ended_at_its_timeout(function: Any, drain: Drain, heard: Heard) -> None:
     result = function.enqueue()

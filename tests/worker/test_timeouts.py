@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import threading
 import time
@@ -17,7 +16,6 @@ import pytest
 from django_pgqueue import Complete, Delivery, enqueue
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.models import ArchivedMessage, DeadLetter
-from django_pgqueue.worker.thread_run import ThreadRun
 from tests.worker.conftest import effects, eventually, mark, script, scripts, sql, where
 from tests.worker.scripted.handlers import sql as sql_in_handler
 
@@ -230,64 +228,6 @@ def test_an_atomic_handler_that_was_given_up_commits_nothing(start: Start, regis
     worker.stop()
     worker.join()
     assert len(effects()) == 1
-
-
-def make_run(timeout: float) -> ThreadRun:
-    return ThreadRun(timeout, give_up=lambda: None, wake=lambda: None)
-
-
-class TestInterruption:
-    """The exception comes out of the handler, or it does not come at all."""
-
-    def test_it_never_arrives_outside_of_the_handler(self) -> None:
-        outcomes = {"in time": 0, "interrupted": 0}
-
-        def work(until: float) -> None:
-            while time.monotonic() < until:
-                pass
-
-        def interrupter(runs: list[ThreadRun | None]) -> None:
-            while (run := runs[0]) is not None:
-                if time.monotonic() >= run.deadline and not run.interrupted:
-                    run.interrupt()
-
-        runs: list[ThreadRun | None] = [make_run(3600)]
-        thread = threading.Thread(target=interrupter, args=(runs,))
-        thread.start()
-        try:
-            for _ in range(500):
-                run = runs[0] = make_run(0.001)
-                try:
-                    # About as long as the timeout: now and then it is interrupted at the very end.
-                    run.call(work, run.deadline + 0.00002)
-                    outcomes["in time"] += 1
-                except HandlerTimeout:
-                    outcomes["interrupted"] += 1
-        finally:
-            runs[0] = None
-            thread.join()
-        assert all(outcomes.values()), outcomes
-
-    def test_what_the_handler_makes_of_it_is_a_timeout_all_the_same(self) -> None:
-        run = make_run(0.0)
-
-        def translate(argument: None) -> None:
-            threading.Timer(0.01, run.interrupt).start()
-            try:
-                spin(argument)
-            except HandlerTimeout:
-                raise ValueError("nothing to see here") from None
-
-        with pytest.raises(HandlerTimeout, match="timeout of 0:00:00") as raised:
-            run.call(translate, None)
-        assert isinstance(raised.value.__cause__, ValueError)
-
-    def test_nobody_is_interrupted_after_the_end(self) -> None:
-        run = make_run(0.0)
-        run.call(lambda argument: None, None)
-        run.interrupt()
-        assert not run.interrupted
-        assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None) == 1
 
 
 def test_a_timeout_is_longer_than_zero(register: Register) -> None:

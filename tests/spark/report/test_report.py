@@ -7,27 +7,20 @@ import hashlib
 import re
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Semaphore
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.report.read import COMPARED, read
 from django_pgqueue.spark.report.sections.tenants import noisy
-from django_pgqueue.spark.report.write import steady, write
 from django_pgqueue.spark.schema import arrow_schema
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-REPORTS = 8
 # When the forecast was made: not of the days that there are metrics of.
 LATER = NOON + timedelta(days=3)
 HOSTILE = """</title></style><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;"""
@@ -217,96 +210,6 @@ def test_a_noisy_neighbour_is_one_that_makes_others_wait() -> None:
     [one] = found
     assert (one["bucket_at"], one["channel"], one["slowed"]) == (hours[3], "loud", 1)
     assert one["longest"]["channel"] == "quiet"
-
-
-def test_an_older_file_has_nothing_in_a_column_that_it_lacks(small: Path) -> None:
-    for file in Lake.open(small).files("metrics"):
-        with pq.ParquetFile(file) as old:
-            rows = old.read().drop_columns(["sla_seconds", "sla_breaches", "dead_by_reason"])
-        pq.write_table(rows, file)
-
-    page = reported(small)
-
-    assert "No SLA was given" in page.text
-    assert page.tables["Queues, busiest first"][1][:3] == ["mail", "90", "10"]
-
-
-def test_a_damaged_file_is_named(small: Path) -> None:
-    [file] = [file for file in Lake.open(small).files("metrics") if "grain=day" in file.parts]
-    file.write_bytes(file.read_bytes()[:-20])
-
-    with pytest.raises(PipelineError, match=re.escape(str(file))):
-        reported(small)
-
-
-def test_an_unknown_queue_is_refused(small: Path) -> None:
-    with pytest.raises(PipelineError, match="no metrics of the queue 'nobody'"):
-        reported(small, queues=["nobody", "mail"])
-
-
-def test_a_place_that_cannot_be_written_is_named_and_the_old_page_stays(small: Path, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"missing/report\.html cannot be written: No such file or directory\."):
-        write(small, tmp_path / "missing" / "report.html", days=7)
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    with pytest.raises(PipelineError, match="cannot be written"):
-        write(small, folder, days=7)
-
-    assert not list(tmp_path.glob("*.tmp"))
-
-
-def test_what_is_read_while_the_lake_is_written_is_read_again(tmp_path: Path) -> None:
-    lake = lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=1)))
-    reads = []
-
-    def read() -> int:
-        reads.append(lake.head.number)
-        if len(reads) == 1:
-            lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=1), completed=2)))
-        if len(reads) == 2:
-            lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=2), completed=2)))
-            raise PipelineError("a file is gone")
-        return lake.head.number
-
-    assert steady(lake, read) == 3
-    assert reads == [1, 2, 3]
-
-
-def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path) -> None:
-    rows = of_each_grain(*(metric(NOON - timedelta(days=day), completed=1) for day in range(2)))
-    lake = lake_of(tmp_path / "lake", rows)
-
-    begun = Semaphore(0)
-
-    def replace() -> None:
-        for number in range(REPORTS):
-            begun.acquire()
-            time.sleep(number % 5 / 100)
-            lake_of(lake.path, [row | {"completed": number + 2} for row in rows], replace=True)
-
-    with ThreadPoolExecutor(1) as pool:
-        replacing = pool.submit(replace)
-        totals = []
-        for _ in range(REPORTS):
-            begun.release()
-            [row] = reported(lake.path).tables["Queues, busiest first"][1:]
-            totals.append(int(row[1]))
-        replacing.result()
-
-    assert len(set(totals)) > 1
-    assert not [total for total in totals if total % 2]
-
-
-def test_an_error_of_a_steady_lake_is_told_at_once(small: Path) -> None:
-    reads = []
-
-    def read() -> None:
-        reads.append(1)
-        raise PipelineError("damaged")
-
-    with pytest.raises(PipelineError, match="damaged"):
-        steady(Lake.open(small), read)
-    assert len(reads) == 1
 
 
 def test_the_command_needs_no_spark_and_tells_no_secret(small: Path, tmp_path: Path) -> None:

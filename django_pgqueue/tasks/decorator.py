@@ -1,0 +1,27 @@
+"""The framework's decorator. What the queue adds is refused there, alike on all versions of Django."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from django_pgqueue.tasks import compat
+from django_pgqueue.tasks.options import Options
+
+if TYPE_CHECKING:
+    from django_pgqueue.tasks.compat import task as task
+else:
+    # Django 6.0 takes nothing here but its own arguments, 6.1 and the backport all that are fields of the task's class.
+    @wraps(compat.task)
+    def task(function: Any = None, **given: Any) -> Any:
+        if ours := sorted(OURS & given.keys()):
+            said = ", ".join(f"{name}=…" for name in ours)
+            names = ", ".join(ours)
+            raise TypeError(f"@task takes no {names}: write @options({said}) of django_pgqueue.tasks above it.")
+        if "headers" in given:
+            raise TypeError("@task takes no headers: they belong to a call, as in my_task.using(headers=…).enqueue().")
+        return compat.task(function, **given)
+
+
+OURS = {item.name for item in fields(Options)}

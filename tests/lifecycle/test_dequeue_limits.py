@@ -1,0 +1,215 @@
+"""Dequeue keeps to the limits of channels: concurrency, rate, pause, release."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import (
+    channel_pause,
+    channel_release,
+    channel_resume,
+    channel_set,
+    complete,
+    defer,
+    dequeue,
+    enqueue,
+    retry,
+    sweep,
+)
+from django_pgqueue.models import Channel
+from tests.lifecycle.conftest import expire, pass_time, sql, value
+from tests.lifecycle.test_dequeue import fill
+from tests.lifecycle.test_dequeue_turns import served
+
+pytestmark = pytest.mark.django_db
+
+
+def test_no_more_than_max_concurrency_are_leased_at_a_time():
+    channel_set("default", max_concurrency=2)
+    fill("default", 5)
+    first = dequeue(limit=10)
+    assert [delivery.payload for delivery in first] == [0, 1]
+    assert dequeue(limit=10) == []
+    complete(first[0])
+    assert [delivery.payload for delivery in dequeue(limit=10)] == [2]
+    assert dequeue(limit=10) == []
+
+
+@pytest.mark.parametrize(
+    "give_back",
+    [
+        complete,
+        lambda delivery: defer(delivery, delay=timedelta(hours=1)),
+        lambda delivery: retry(delivery, errors=[{}], delays=[timedelta(hours=1)]),
+        lambda delivery: (expire(delivery), sweep()),
+    ],
+    ids=["complete", "defer", "retry", "sweep"],
+)
+def test_every_way_to_give_up_a_lease_frees_its_place(give_back):
+    channel_set("default", max_concurrency=1)
+    fill("default", 2)
+    [delivery] = dequeue(limit=10)
+    assert dequeue() == []
+    give_back(delivery)
+    assert len(dequeue(limit=10)) == 1
+    assert dequeue(limit=10) == []
+
+
+def test_a_redelivery_takes_a_place_too():
+    channel_set("default", max_concurrency=1)
+    fill("default", 2)
+    [delivery] = dequeue()
+    retry(delivery, errors=[{}], delays=[timedelta(0)])
+    assert len(dequeue(limit=10)) == 1
+    assert dequeue(limit=10) == []
+
+
+def test_an_expired_lease_holds_its_place_until_it_is_swept():
+    channel_set("default", max_concurrency=1)
+    fill("default", 2)
+    expire(*dequeue())
+    assert dequeue(limit=10) == []
+
+
+def test_one_at_a_time_is_strictly_in_order():
+    channel_set("default", max_concurrency=1)
+    fill("default", 5)
+    for n in range(5):
+        [delivery] = dequeue(limit=10)
+        assert delivery.payload == n
+        assert dequeue(limit=10) == []
+        complete(delivery)
+
+
+def test_max_concurrency_changes_while_messages_run():
+    channel_set("default", max_concurrency=1)
+    fill("default", 9)
+    running = dequeue(limit=10)
+    Channel.objects.update(max_concurrency=3)
+    running += dequeue(limit=10)
+    assert len(running) == 3
+    channel_set("default", max_concurrency=2)
+    complete(running.pop())
+    assert dequeue(limit=10) == []
+    complete(running.pop())
+    running += dequeue(limit=10)
+    assert len(running) == 2
+    channel_set("default", max_concurrency=None)
+    assert len(dequeue(limit=10)) == 5
+
+
+def test_a_channel_at_its_limit_does_not_hold_up_the_others():
+    channel_set("full", max_concurrency=1)
+    channel_set("free")
+    fill("full", 10)
+    fill("free", 10)
+    assert Counter(served(11) + served(11)) == {"full": 1, "free": 10}
+
+
+def test_a_release_interval_lets_one_message_go_at_a_time():
+    channel_set("default", release_interval=timedelta(minutes=1))
+    fill("default", 3)
+    assert len(dequeue(limit=10)) == 1
+    assert dequeue(limit=10) == []
+    pass_time(seconds=50)
+    assert dequeue(limit=10) == []
+    pass_time(seconds=10)
+    assert len(dequeue(limit=10)) == 1
+    assert dequeue(limit=10) == []
+
+
+def test_a_burst_may_come_after_a_quiet_time_and_not_more():
+    channel_set("default", release_interval=timedelta(minutes=1), release_burst=3)
+    fill("default", 20)
+    assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [3, 0]
+    pass_time(minutes=1)
+    assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [1, 0]
+    pass_time(hours=10)
+    assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [3, 0]
+
+
+def test_the_rate_holds_across_an_empty_channel():
+    channel_set("default", release_interval=timedelta(minutes=1))
+    enqueue("h")
+    complete(dequeue(limit=10))
+    assert dequeue() == []
+    enqueue("h")
+    assert dequeue(limit=10) == []
+    pass_time(minutes=1)
+    assert len(dequeue(limit=10)) == 1
+
+
+def test_a_retry_counts_toward_the_rate():
+    channel_set("default", release_interval=timedelta(minutes=1))
+    enqueue("h")
+    [delivery] = dequeue()
+    retry(delivery, errors=[{}], delays=[timedelta(0)])
+    assert dequeue() == []
+    pass_time(minutes=1)
+    assert len(dequeue()) == 1
+
+
+def test_a_release_interval_changes_while_messages_wait():
+    channel_set("default", release_interval=timedelta(hours=1))
+    fill("default", 5)
+    dequeue(limit=10)
+    channel_set("default", release_interval=None)
+    assert len(dequeue(limit=10)) == 4
+
+
+@pytest.mark.parametrize(
+    "start", ["2013-06-30 23:59:59.9+00", "2024-02-29 12:00:59.95+00", "2024-12-31 23:59:59.99+00"]
+)
+def test_the_rate_is_even_across_the_boundary_of_a_minute(start: str):
+    """The bucket of pgqueue_allowance at given moments, 10 ms apart, around the boundary; the interval is 100 ms."""
+    channel = channel_set("default", release_interval=timedelta(milliseconds=100))
+    taken, next_at = [], start
+    for step in range(31):
+        now = value("SELECT %s::timestamptz + %s * interval '10 milliseconds'", start, step)
+        [(messages, next_at)] = sql(
+            "SELECT a.messages, a.next_at FROM pgqueue_allowance(p_channel_id => %s, p_now => %s, p_quota => 1,"
+            " p_next_at => %s, p_lease_floor => '-infinity') AS a",
+            channel, now, next_at,
+        )  # fmt: skip
+        if messages:
+            taken.append(step * 10)
+            next_at = next_at + timedelta(milliseconds=100)
+    assert taken == [0, 100, 200, 300]
+
+
+def test_every_moment_is_kept_as_timestamptz_and_every_duration_as_interval():
+    moments = sql("""
+        SELECT table_name, column_name, data_type FROM information_schema.columns
+        WHERE table_schema = current_schema() AND table_name LIKE 'pgqueue%'
+            AND (column_name ~ '(_at|_until|_from)$' OR column_name IN ('backoff', 'release_interval'))
+            AND column_name <> 'redriven_from'""")
+    assert len(moments) > 30
+    wrong = [
+        row
+        for row in moments
+        if row[2] != ("interval" if row[1] in ("backoff", "release_interval") else "timestamp with time zone")
+    ]
+    assert wrong == []
+
+
+def test_a_paused_channel_is_passed_over():
+    channel_set("other")
+    fill("default", 2)
+    fill("other", 2)
+    channel_pause("default")
+    assert served(10) == ["other", "other"]
+    assert served(10) == []
+    channel_resume("default")
+    assert served(10) == ["default", "default"]
+
+
+def test_a_released_channel_drains_without_limits():
+    channel_set("default", max_concurrency=1, release_interval=timedelta(hours=1))
+    fill("default", 5)
+    assert len(dequeue(limit=10)) == 1
+    channel_pause("default")
+    channel_release("default")
+    assert len(dequeue(limit=10)) == 4

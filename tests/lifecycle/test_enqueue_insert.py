@@ -1,0 +1,104 @@
+"""Any INSERT enqueues: the ORM, plain SQL, COPY."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from django_pgqueue import (
+    channel_release,
+    channel_set,
+    dequeue,
+    enqueue,
+)
+from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased
+from django_pgqueue.models import Channel, Message
+from tests.lifecycle.conftest import pass_time, refused, sql
+from tests.lifecycle.test_enqueue import READY, SCHEDULED
+
+pytestmark = pytest.mark.django_db
+
+
+def test_create_enqueues():
+    message = Message.objects.create(channel=Channel.objects.get(), handler="h", payload={"n": 1})
+    [delivery] = dequeue()
+    assert (delivery.id, delivery.payload, delivery.max_attempts) == (message.pk, {"n": 1}, 5)
+
+
+def test_bulk_create_enqueues():
+    channel = Channel.objects.get()
+    Message.objects.bulk_create(Message(channel=channel, handler="h", payload=n) for n in range(30))
+    assert [delivery.payload for delivery in dequeue(limit=100)] == list(range(30))
+
+
+def test_a_plain_insert_enqueues():
+    sql("INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'h' FROM pgqueue_channel")
+    [delivery] = dequeue()
+    assert (delivery.handler, delivery.payload, delivery.priority, delivery.max_attempts) == ("h", {}, 0, 5)
+
+
+def test_copy_enqueues():
+    channel = Channel.objects.get().pk
+    with (
+        connection.cursor() as cursor,
+        cursor.copy("COPY pgqueue_message (channel_id, handler, payload) FROM STDIN") as copy,
+    ):
+        for n in range(30):
+            copy.write_row((channel, "h", str(n)))
+    assert [delivery.payload for delivery in dequeue(limit=100)] == list(range(30))
+
+
+def test_an_insert_into_many_channels_reaches_them_all():
+    names = [f"channel {n}" for n in range(5)]
+    for name in names:
+        channel_set(name)
+    sql("INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'h' FROM pgqueue_channel WHERE name <> 'default'")
+    assert sorted(delivery.channel for delivery in dequeue(limit=10)) == names
+
+
+@pytest.mark.parametrize("how", ["orm", "sql", "copy"])
+def test_a_plain_insert_for_later_is_scheduled(how: str):
+    channel, later = Channel.objects.get(), timezone.now() + timedelta(hours=1)
+    match how:
+        case "orm":
+            Message.objects.bulk_create(
+                Message(channel=channel, handler=h, dequeue_at=at) for h, at in later_and_now(later)
+            )
+        case "sql":
+            sql(
+                "INSERT INTO pgqueue_message (channel_id, handler, dequeue_at)"
+                " VALUES (%s, 'later', %s), (%s, 'now', clock_timestamp())",
+                channel.pk, later, channel.pk,
+            )  # fmt: skip
+        case "copy":
+            into = "COPY pgqueue_message (channel_id, handler, dequeue_at) FROM STDIN"
+            with connection.cursor() as cursor, cursor.copy(into) as copy:
+                for handler, at in later_and_now(later):
+                    copy.write_row((channel.pk, handler, at))
+    assert dict(Message.objects.values_list("handler", "status")) == {"now": READY, "later": SCHEDULED}
+    assert [delivery.handler for delivery in dequeue(limit=10)] == ["now"]
+    pass_time(hours=1)
+    assert [delivery.handler for delivery in dequeue(limit=10)] == ["later"]
+
+
+def later_and_now(later: datetime) -> list[tuple[str, datetime]]:
+    return [("later", later), ("now", timezone.now())]
+
+
+def test_an_insert_for_a_channel_that_does_not_exist_is_refused():
+    with refused(DatabaseError, "does not exist") as raised:
+        sql("INSERT INTO pgqueue_message (channel_id, handler) VALUES (-1, 'h')")
+    assert raised.value.__cause__.sqlstate == ChannelNotFound.sqlstate
+
+
+def test_a_released_channel_refuses_every_insert():
+    channel_release("default")
+    with refused(ChannelReleased, "released") as raised:
+        enqueue("h")
+    assert "channel_set" in raised.value.hint
+    with refused(DatabaseError, "released"):
+        Message.objects.create(channel=Channel.objects.get(), handler="h")
+    assert not Message.objects.exists()

@@ -1,0 +1,94 @@
+"""Days that are over: not read again, unless they grew; partitions that are dropped meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export.archive import check_unchanged
+from django_pgqueue.spark.export.job import export, find_losses
+from django_pgqueue.spark.export.plan import make_plan
+from django_pgqueue.spark.export.task import perform
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.source import Source
+from tests.conftest import Connect
+from tests.spark.rows import fill_archive
+from tests.spark.test_export import Database, expected, ids
+
+
+def test_a_long_transaction_keeps_the_days_open_that_it_may_write_to(
+    source: Source, database: Database, connect: Connect, lake: Path
+) -> None:
+    fill_archive(database, 10)
+    late = connect()
+    fill_archive(late, 1)
+    for _ in range(3):
+        export(source, lake)
+    assert Lake.open(lake).state["closed_before"] is None
+    late.commit()
+    for _ in range(2):
+        export(source, lake)
+
+    assert Lake.open(lake).state["closed_before"]
+    assert ids(lake) == expected(database)
+
+
+def test_a_closed_day_that_grew_all_the_same_is_read_again(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    for _ in range(2):
+        export(source, lake)
+    fill_archive(database, 1000)
+
+    assert export(source, lake).rows["archive"] == 1000
+    assert ids(lake) == expected(database)
+
+
+def test_a_partition_that_is_dropped_while_it_is_read_is_told(
+    source: Source, database: Database, lake: Path, tmp_path: Path
+) -> None:
+    fill_archive(database, 10)
+    plan = make_plan(database, {})
+    drop(database)
+
+    results = [perform(task, source, str(tmp_path)) for task in plan.tasks]
+
+    assert list(find_losses(plan, results, {})) == [
+        "pgqueue_archived_message_20260314 was dropped while it was read: what it held is not all in the lake."
+    ]
+
+
+def test_a_partition_that_was_dropped_between_two_exports_is_told_once(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 10)
+    export(source, lake)
+    drop(database)
+
+    assert "2026-03-14 was dropped since the last export" in export(source, lake).losses[0]
+    assert export(source, lake).losses == ()
+
+
+def test_a_partition_that_retention_drops_after_its_day_is_no_loss(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 10)
+    for _ in range(2):
+        export(source, lake)
+    drop(database)
+
+    assert export(source, lake).losses == ()
+
+
+def drop(database: Database) -> None:
+    database.execute("DROP TABLE pgqueue_archived_message_20260314")
+
+
+def test_a_partition_that_is_rewritten_while_it_is_read_fails_the_export(source: Source, database: Database) -> None:
+    fill_archive(database, 10)
+    plan = make_plan(database, {})
+    database.execute("VACUUM FULL pgqueue_archived_message_20260314")
+
+    with pytest.raises(PipelineError, match=r"20260314 was rewritten .* run export again"):
+        check_unchanged(database, plan.partitions)

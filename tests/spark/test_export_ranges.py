@@ -1,0 +1,64 @@
+"""Which ranges of a table an export reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.plan import make_plan
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.source import Source
+from tests.spark.rows import DAY, fill_archive, fill_dead_letters
+from tests.spark.test_export import ARCHIVE, LETTERS, Database, expected, ids
+
+
+def test_the_ranges_cover_each_block_once_and_none_is_large(source: Source, database: Database) -> None:
+    fill_archive(database, 5000)
+    plan = make_plan(database, {}, range_bytes=100_000)
+    [partition] = [part for part in plan.partitions if part.blocks]
+
+    counted = [
+        database.execute(f"SELECT count(*) FROM {task.relation} WHERE {condition}").fetchone()[0]
+        for task in plan.tasks
+        if task.table == "archive"
+        for condition in task.ranges
+    ]
+
+    assert sum(counted) == 5000
+    assert len(counted) >= partition.bytes // 100_000
+    assert max(counted) < 1000
+
+
+def test_of_a_day_that_is_in_the_lake_only_the_ranges_with_something_new_are_read(
+    source: Source, database: Database, lake: Path
+) -> None:
+    fill_archive(database, 5000)
+    export(source, lake)
+    fill_archive(database, 3)
+
+    state = Lake.open(lake).state
+    plan = make_plan(database, state, range_bytes=100_000)
+    conditions = [condition for task in plan.tasks if task.table == "archive" for condition in task.ranges]
+
+    assert state["open_days"] == [DAY.isoformat()]
+    assert 1 <= len(conditions) <= 2
+    assert export(source, lake, Options(range_bytes=100_000)).rows["archive"] == 3
+    assert ids(lake) == expected(database)
+
+
+def test_ranges_are_read_by_place_and_dead_letters_by_their_index(source: Source, database: Database) -> None:
+    fill_archive(database, 20000)
+    fill_dead_letters(database, 5000, xid="(1 + i / 10)::text::xid8")
+    database.execute(f"ANALYZE {ARCHIVE}, {LETTERS}")
+    plan = make_plan(database, {}, range_bytes=100_000)
+    # The last range of each.
+    statements = {task.table: f"{task.query} WHERE {task.ranges[-1]}" for task in plan.tasks}
+
+    assert "Tid Range Scan" in explained(database, statements["archive"])
+    assert "pgqueue_dead_letter_xid" in explained(database, statements["dead_letter"])
+
+
+def explained(database: Database, statement: str) -> str:
+    return json.dumps(database.execute(f"EXPLAIN (FORMAT JSON) {statement}").fetchone()[0])

@@ -1,0 +1,172 @@
+"""Processes that die, hang, or do not start, and what becomes of their messages."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from django_pgqueue import dequeue
+from django_pgqueue.models import ArchivedMessage, Message
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.supervisor.deaths import Undertaker, after_death
+from django_pgqueue.worker.supervisor.restarts import Restarts
+from django_pgqueue.worker.supervisor.watch import Verdict, judge
+from tests.worker.conftest import effects, eventually, mark, marks, script, scripts, where
+from tests.worker.test_supervisor import Spawn, gone, pids
+
+
+def test_a_killed_child_is_replaced_and_its_messages_are_redelivered_at_once(spawn: Spawn) -> None:
+    running = script(["effect"], ["first", ["await", "never"]])
+    spawned = spawn("--lease", "600", "--concurrency", "1", processes=1)
+    eventually(lambda: effects())
+    [child] = eventually(pids)
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: where(running) == "completed")
+    assert effects() == [(running, 1), (running, 2)]
+    [error] = ArchivedMessage.objects.get(id=running).errors
+    assert error["type"] == "WorkerDied"
+    assert "SIGKILL" in error["message"]
+    assert "died: SIGKILL" in spawned.log
+    eventually(lambda: pids() not in ([], [child]))
+
+
+def test_messages_that_a_dead_process_had_not_started_keep_their_attempt(spawn: Spawn) -> None:
+    script(["mark", "running"], ["await", "never"])
+    waiting = scripts(5, ["effect"])
+    spawn("--lease", "600", "--concurrency", "1", "--once", "--batch", "6", processes=1)
+    eventually(lambda: marks("running"))
+    [child] = eventually(pids)
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: Message.objects.filter(id__in=waiting, status=Message.Status.READY, attempts=0).count() == 5)
+
+
+@pytest.mark.usefixtures("queue")
+def test_what_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
+    message = script(["effect"])
+    outage, settled = Outage("default", "test"), threading.Event()
+    keeper = LeaseKeeper("default", timedelta(seconds=600), outage=outage, on_lost=print, crashed=print)
+    undertaker = Undertaker("default", keeper=keeper, outage=outage, on_settled=settled.set, crashed=print)
+    undertaker.put(after_death("ghost", running=frozenset(), end="SIGKILL"))
+    undertaker.start()
+    # Its session in the database goes on for a moment.
+    assert [delivery.id for delivery in dequeue("default", worker="ghost")] == [message]
+    assert settled.wait(30)
+    assert undertaker.stop(30)
+    assert where(message) == "live: ready"
+    assert Message.objects.get(id=message).attempts == 0
+
+
+@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic"])
+def test_nothing_is_lost_when_processes_are_killed_under_load(spawn: Spawn, handler: str) -> None:
+    messages = scripts(600, ["effect"], ["sleep", 0.002], handler=handler, max_attempts=50)
+    spawn("--lease", "600", processes=2)
+    for done in (100, 250, 400):
+        eventually(lambda done=done: ArchivedMessage.objects.count() > done)
+        # The row of one that was killed before may still be there.
+        os.kill(eventually(lambda: [pid for pid in pids() if not gone(pid)])[0], signal.SIGKILL)
+    eventually(lambda: not Message.objects.exists(), timeout=60)
+    assert {where(message) for message in messages} == {"completed"}
+    done = [message for message, _ in effects()]
+    assert set(done) == set(messages)
+    if handler == "scripted.atomic":
+        assert len(done) == len(messages), "atomic effects are exactly once"
+
+
+def test_children_of_a_killed_supervisor_end_what_they_run_and_go(spawn: Spawn) -> None:
+    running, waiting = script(["effect"], ["await", "go"]), script(["effect"])
+    worker = spawn("--lease", "20", "--concurrency", "1", "--once", "--batch", "2", processes=1)
+    eventually(lambda: effects())
+    [child] = eventually(pids)
+    worker.signal(signal.SIGKILL)
+    eventually(lambda: where(waiting) == "live: ready")
+    assert not gone(child)
+    mark("go")
+    eventually(lambda: where(running) == "completed")
+    eventually(lambda: gone(child))
+
+
+def test_children_of_a_killed_supervisor_are_gone_before_their_leases(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "never"])
+    worker = spawn("--lease", "3", processes=1)
+    eventually(lambda: effects())
+    [child] = eventually(pids)
+    worker.signal(signal.SIGKILL)
+    eventually(lambda: gone(child))
+    assert where(message) == "live: leased"
+
+
+def test_a_handler_that_holds_the_gil_keeps_its_lease(spawn: Spawn) -> None:
+    message = script(["mark", "running"], ["hold the GIL", 4], ["effect"])
+    spawn("--lease", "1", processes=1)
+    another = spawn("--lease", "1", processes=1)
+    eventually(lambda: where(message) == "completed")
+    assert effects() == [(message, 1)]
+    assert marks("running") == 1
+    assert "lease" not in another.log.replace("lease 0:00:01", "")
+
+
+def test_what_waits_behind_a_handler_that_holds_the_gil_is_given_to_others(spawn: Spawn) -> None:
+    script(["mark", "running"], ["hold the GIL", 30])
+    waiting = scripts(3, ["effect"])
+    stuck = spawn("--lease", "1", "--concurrency", "1", "--once", "--batch", "4", processes=1)
+    eventually(lambda: marks("running"))
+    spawn("--lease", "1", processes=1)
+    eventually(lambda: len(effects()) == 3)
+    assert {where(message) for message in waiting} <= {"completed", "live: leased"}
+    assert "giving back 3 message(s)" in stuck.log
+
+
+@pytest.mark.parametrize("stuck", [["hold the GIL", 60], ["stop"]], ids=str)
+def test_a_process_that_cannot_even_give_up_what_is_overdue_is_killed(spawn: Spawn, stuck: list[object]) -> None:
+    innocent = script(["mark", "running"], ["first", ["await", "never"]])
+    worker = spawn("--lease", "600", processes=1)
+    eventually(lambda: marks("running"))
+    guilty = script(["first", stuck], ["effect"], handler="scripted.limited")
+    eventually(lambda: where(guilty) == "completed", timeout=60)
+    [error] = ArchivedMessage.objects.get(id=guilty).errors
+    assert error["type"] == "HandlerTimeout"
+    assert f"past the deadline of #{guilty}" in error["message"]
+    # It was not its fault.
+    eventually(lambda: marks("running") == 2)
+    assert Message.objects.get(id=innocent).attempts == 1
+    assert "killing process" in worker.log
+
+
+def test_a_process_that_is_stopped_while_it_runs_nothing_is_replaced() -> None:
+    """In less than the minute that it takes: by what is known of the child."""
+    child = SimpleNamespace(board=Board(), end_by=math.inf, ready=True, heard_at=100.0)
+    assert judge(child, 160.0, grace=5) is None
+    assert judge(child, 160.1, grace=5) == Verdict("it says nothing for 60 s, and runs nothing")
+    child.board.begin([SimpleNamespace(id=7)], deadline=190.0)
+    assert judge(child, 200.0, grace=5) is None
+    assert judge(child, 200.1, grace=5) == Verdict("it runs past the deadline of #7", frozenset({7}))
+
+
+def test_a_process_that_does_not_start_or_stop_is_killed() -> None:
+    starting = SimpleNamespace(board=Board(), end_by=math.inf, ready=False, started_at=100.0)
+    assert judge(starting, 220.0, grace=5) is None
+    assert judge(starting, 220.1, grace=5) == Verdict("it was not ready after 120 s")
+    stopping = SimpleNamespace(board=Board(), end_by=100.0, ready=True, heard_at=100.0, stop_reason="SIGTERM")
+    assert judge(stopping, 100.0, grace=5) is None
+    assert judge(stopping, 100.1, grace=5) == Verdict("it did not stop in time (SIGTERM)")
+
+
+def test_pauses_between_starts_grow_as_the_deaths_need_it() -> None:
+    loads_nothing, is_killed = Restarts(), Restarts()
+    starts = [loads_nothing.delay(lived=1, was_ready=False) for _ in range(8)]
+    # The last two are both the longest, but for the jitter.
+    assert starts[:-1] == sorted(starts[:-1])
+    assert 0.4 <= starts[0] <= 0.5
+    assert 24 <= starts[-1] <= 30
+    works = [is_killed.delay(lived=1, was_ready=True) for _ in range(8)]
+    assert works[0] == 0
+    assert 0.8 <= works[-1] <= 1
+    assert is_killed.delay(lived=61, was_ready=True) == 0
