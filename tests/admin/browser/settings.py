@@ -5,6 +5,6 @@ from datetime import timedelta
 from testproject.settings import *  # noqa: F403
 from testproject.settings import MIDDLEWARE
 
-MIDDLEWARE = ["tests.admin.browser.strict.strict", *MIDDLEWARE]
+MIDDLEWARE = ["tests.admin.browser.strict.strict", "tests.admin.browser.strict.forgetful", *MIDDLEWARE]
 DJANGO_PGQUEUE = {"MEASURE_INTERVAL": timedelta(seconds=1)}
 DEBUG = True  # runserver serves the static files
