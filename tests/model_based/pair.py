@@ -12,7 +12,8 @@ from . import enqueue as enqueues
 from . import settle, take
 from .enqueue import Draft
 from .model import Model, leased
-from .sides import CHANNELS, Sides
+from .pair_operators import PairOperators
+from .sides import CHANNELS
 from .sql import Refusal, span
 from .states import SECOND
 from .strategies import numbers
@@ -22,7 +23,7 @@ names = st.sampled_from([*CHANNELS][:4])
 whose = st.lists(st.tuples(numbers, st.sampled_from(["current", "current", "stale", "forged"])), min_size=1, max_size=3)
 
 
-class PairMachine(Sides):
+class PairMachine(PairOperators):
     """Each rule is a call of one of the two, or the begin or end of its transaction."""
 
     @initialize(names=st.lists(names, min_size=2, max_size=6))
@@ -146,18 +147,6 @@ class PairMachine(Sides):
             n,
             lambda queue: queue.one("SELECT pgqueue_purge(%s)", name),
             lambda model, _: settle.purge(model, name, "default"),
-            False,
-        )
-
-    @rule(n=who)
-    def redrive(self, n: int) -> None:
-        """All that it sees; so that no full channel is in the way, elsewhere."""
-        ids = sorted(self.sides[n].view.dead)
-        query = "SELECT * FROM pgqueue_redrive(%s, 'other')"
-        self.call(
-            n,
-            lambda queue: queue.rows(query, ids),
-            lambda model, answer: enqueues.redrive(model, ids, answer, "other"),
             False,
         )
 

@@ -14,6 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.chaos.sabotage.defects import Defect
 
 from .machine import QueueMachine
+from .operators import OperatorMachine
 from .sql import Queue
 
 # Found is enough here: nobody reads the shortest example.
@@ -21,6 +22,20 @@ HUNT = settings(
     stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck), database=None,
     derandomize=True, phases=[Phase.generate],
 )  # fmt: skip
+WAITING = "m.status IN (1, 3)"
+ANY = "m.status IN (1, 2, 3)"
+OPERATORS = (
+    Defect("a rescheduled message is not announced", "reschedule", "PERFORM pgqueue_announce(v_moved)", "PERFORM 1"),
+    Defect("a reschedule moves what is leased", "reschedule", WAITING, ANY),
+    Defect("a released lease counts as settled", "lease_release", "p_swept => true", "p_swept => false"),
+    Defect(
+        "a discarded message keeps its token", "discard",
+        "= gen_random_uuid()", "= coalesce(m.lease_token, gen_random_uuid())",
+    ),
+    Defect("redriven letters are discarded", "discard_dead", "d.redriven_at IS NULL AND ", ""),
+    Defect("an edit changes what is leased", "edit", WAITING, ANY),
+)  # fmt: skip
+"""Of operators, who are not in the runs of `tests.chaos`."""
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -53,6 +68,7 @@ NOTICED = (
     "a promoted message is not announced",
     "a free place is not told",
     "lanes that may have messages go",
+    *(defect.name for defect in OPERATORS),
 )
 
 
@@ -70,7 +86,8 @@ def installed(session: psycopg.Connection[Any], defect: Defect) -> Iterator[None
 
 def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
     """What the machine says of the defect; empty: nothing."""
-    machine = type("Machine", (QueueMachine,), {"queue": queue, "steps": 0})
+    base = OperatorMachine if defect in OPERATORS else QueueMachine
+    machine = type("Machine", (base,), {"queue": queue, "steps": 0})
     with installed(queue.session, defect):
         try:
             run_state_machine_as_test(machine, settings=settings(HUNT, max_examples=examples))

@@ -25,7 +25,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
 @dataclass(slots=True)
 class Side:
     """A session. ``touched``: messages whose rows it has locked; ``fills``: it holds the count of the small channel;
-    ``ticks``: nobody else may."""
+    ``ticks``, ``discards``: nobody else may."""
 
     queue: Queue
     view: Model = field(default_factory=Model)
@@ -33,6 +33,7 @@ class Side:
     touched: frozenset[int] = frozenset()
     fills: bool = False
     ticks: bool = False
+    discards: bool = False
 
 
 class Sides(RuleBasedStateMachine):
@@ -103,7 +104,7 @@ class Sides(RuleBasedStateMachine):
 
     def close(self, n: int) -> None:
         side = self.sides[n]
-        side.open = side.fills = side.ticks = False
+        side.open = side.fills = side.ticks = side.discards = False
         side.touched = frozenset()
 
     def pairs(self, n: int, picks: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -144,9 +145,15 @@ class Sides(RuleBasedStateMachine):
             if not any(other.open for other in self.sides):
                 assert all(size == self.committed.sizes().get(channel, size) for channel, size in sizes.items())
             assert not side.queue.mended
-        few = {m.id for side in self.sides for m in leased(side.view) if side.view.name_of(m)[1] == "few"}
+        few = self.few(0) | self.few(1)
         assert len(few) <= 2, "max_concurrency"
         self.sound = True
+
+    def few(self, n: int) -> set[int]:
+        """What it knows to be leased of the limited channel, without what the other has given back or settled."""
+        view, other = self.sides[n].view, self.other(n)
+        ended = {number for number in other.touched if number not in {m.id for m in leased(other.view)}}
+        return {m.id for m in leased(view) if view.name_of(m)[1] == "few"} - ended
 
 
 def changed(before: Model, after: Model) -> frozenset[int]:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from .clock import readings
 from .machine import QueueMachine
+from .operators import OperatorMachine
 from .sql import Queue
 
 # PGQUEUE_MODEL=60 runs sixty times as many, 0.1 a tenth.
@@ -45,6 +46,16 @@ def test_the_queue_does_what_the_model_does(queue: Queue) -> None:
 @pytest.mark.timeout(LONG)
 def test_the_queue_does_what_the_model_does_in_cases_of_today(queue: Queue) -> None:
     run(QueueMachine, 34, same=False, queue=queue)
+
+
+@pytest.mark.timeout(LONG)
+def test_the_queue_does_what_the_model_does_with_operators(queue: Queue) -> None:
+    run(OperatorMachine, 80, same=True, queue=queue)
+
+
+@pytest.mark.timeout(LONG)
+def test_the_queue_does_what_the_model_does_with_operators_in_cases_of_today(queue: Queue) -> None:
+    run(OperatorMachine, 16, same=False, queue=queue)
 
 
 def test_nothing_goes_by_another_clock(model_url: str) -> None:

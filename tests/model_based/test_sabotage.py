@@ -8,11 +8,11 @@ import pytest
 
 from tests.chaos.sabotage.defects import DEFECTS, Defect
 
-from .sabotage import NOTICED, notice
+from .sabotage import NOTICED, OPERATORS, notice
 from .sql import Queue
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "model.md"
-DEFECT_OF = {defect.name: defect for defect in DEFECTS}
+DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OPERATORS)}
 
 
 @pytest.mark.slow

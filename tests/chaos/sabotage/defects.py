@@ -23,7 +23,7 @@ class Defect:
     function: str
     find: str
     replace: str
-    breaks: frozenset[str]
+    breaks: frozenset[str] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
 
     def install(self, session: psycopg.Connection[Any]) -> None:

@@ -1,0 +1,100 @@
+"""What the documentation says of operators, who act on messages whoever has them. They wait for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .model import Model
+from .settle import Outcomes, fail
+from .states import LEASED, READY, SCHEDULED, SWEPT
+
+
+def gone(model: Model, number: int) -> str:
+    return "settled" if number in model.archive or number in model.dead else "not_found"
+
+
+def reschedule(model: Model, ids: Sequence[int], at: int | None) -> Outcomes:
+    """``at``: a time of the clock; None, or one that has passed, is now."""
+    return [(number, reschedule_one(model, number, at)) for number in sorted(set(ids))]
+
+
+def reschedule_one(model: Model, number: int, at: int | None) -> str:
+    message = model.messages.get(number)
+    if message is None:
+        return gone(model, number)
+    if message.status == LEASED:
+        return "leased"
+    if not model.free(number):
+        return "busy"
+    if at is not None and at > model.now:
+        model.messages[number] = replace(message, status=SCHEDULED, dequeue_at=at)
+        return "rescheduled"
+    if message.status == SCHEDULED:
+        model.messages[number] = replace(message, status=READY, dequeue_at=model.now)
+        return "rescheduled"
+    # As it was, and nobody else's until this transaction ends.
+    model.messages[number] = replace(message)
+    return "ready"
+
+
+def lease_release(model: Model, ids: Sequence[int]) -> Outcomes:
+    return [(number, lease_release_one(model, number)) for number in sorted(set(ids))]
+
+
+def lease_release_one(model: Model, number: int) -> str:
+    message = model.messages.get(number)
+    if message is None:
+        return gone(model, number)
+    if message.status != LEASED:
+        return "waiting"
+    if not model.free(number):
+        return "busy"
+    outcome = fail(model, message, "poison", lambda _: model.now, swept=True)
+    if outcome != "retried":
+        return outcome
+    model.messages[number] = replace(model.messages[number], status=READY)
+    return "released"
+
+
+def discard(model: Model, ids: Sequence[int]) -> Outcomes:
+    return [(number, discard_one(model, number)) for number in sorted(set(ids))]
+
+
+def discard_one(model: Model, number: int) -> str:
+    message = model.messages.get(number)
+    if message is None:
+        return gone(model, number)
+    if not model.free(number):
+        return "busy"
+    model.bury(replace(message, token=SWEPT), "discarded")
+    return "discarded"
+
+
+def discard_dead(model: Model, ids: Sequence[int], alone: bool = True) -> Outcomes:
+    """``alone``: nobody else discards at this moment."""
+    return [(number, discard_dead_one(model, number, alone)) for number in sorted(set(ids))]
+
+
+def discard_dead_one(model: Model, number: int, alone: bool) -> str:
+    letter = model.dead.get(number)
+    if letter is None:
+        return "not_found"
+    if letter.redriven_to is not None:
+        return "redriven"
+    if not alone or not model.free(number):
+        return "busy"
+    del model.dead[number]
+    return "discarded"
+
+
+def edit(model: Model, number: int, payload: int) -> str:
+    message = model.messages.get(number)
+    if message is None:
+        return gone(model, number)
+    if message.status == LEASED:
+        return "leased"
+    if not model.free(number):
+        return "busy"
+    model.messages[number] = replace(message, number=payload)
+    return "edited"

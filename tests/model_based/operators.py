@@ -1,0 +1,58 @@
+"""The machine and its operators: what they do to messages and dead letters, whatever state these are in."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+from psycopg.types.json import Jsonb
+
+from . import operate
+from .machine import QueueMachine
+from .sql import moment
+from .strategies import delays, numbers, reasons
+
+VERBS = ["reschedule", "lease_release", "discard", "discard_dead", "edit"]
+picks = st.lists(numbers, min_size=1, max_size=3)
+
+
+class OperatorMachine(QueueMachine):
+    """A machine of its own: more rules leave too few steps for what happens most."""
+
+    def known(self, picks: list[int]) -> list[int]:
+        """Ids of what is live, archived or dead, and of nothing."""
+        known = [*self.model.messages, *self.model.archive, *self.model.dead, 10_000]
+        return [known[pick % len(known)] for pick in picks]
+
+    @rule(verb=st.sampled_from(VERBS), picks=picks, reason=reasons, due=delays | st.just(-1_000_000))
+    def operate(self, verb: str, picks: list[int], reason: str, due: int | None) -> None:
+        """One rule for all, so that the others keep their share."""
+        more = {"reschedule": [due], "lease_release": [reason], "discard": [reason]}.get(verb, [])
+        getattr(self, verb)(picks, *more)
+
+    def reschedule(self, picks: list[int], due: int | None) -> None:
+        ids = self.known(picks)
+        at = None if due is None else self.model.now + due
+        answer = self.queue.rows("SELECT * FROM pgqueue_reschedule(%s, %s)", ids, None if at is None else moment(at))
+        self.agree(answer, lambda: operate.reschedule(self.model, ids, at))
+
+    def lease_release(self, picks: list[int], reason: str) -> None:
+        ids = self.known(picks)
+        answer = self.queue.rows("SELECT * FROM pgqueue_lease_release(%s, %s)", ids, reason)
+        self.agree(answer, lambda: operate.lease_release(self.model, ids))
+
+    def discard(self, picks: list[int], reason: str) -> None:
+        ids = self.known(picks)
+        answer = self.queue.rows("SELECT * FROM pgqueue_discard(%s, %s)", ids, reason)
+        self.agree(answer, lambda: operate.discard(self.model, ids))
+
+    def discard_dead(self, picks: list[int]) -> None:
+        known = [*self.model.dead, *[*self.model.messages][:1], 10_000]
+        ids = [known[pick % len(known)] for pick in picks]
+        answer = self.queue.rows("SELECT * FROM pgqueue_discard_dead(%s)", ids)
+        self.agree(answer, lambda: operate.discard_dead(self.model, ids))
+
+    def edit(self, picks: list[int]) -> None:
+        [number] = self.known(picks[:1])
+        self.numbered += 1
+        answer = self.queue.one("SELECT pgqueue_edit(%s, %s)", number, Jsonb({"n": self.numbered}))
+        self.agree(answer, lambda: operate.edit(self.model, number, self.numbered))
