@@ -4,8 +4,11 @@ import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from django_pgqueue.embedded import Cluster
+import pytest
+
+from django_pgqueue.embedded import Cluster, home
 from django_pgqueue.embedded.home import locked
 from tests.embedded.conftest import query
 
@@ -59,8 +62,10 @@ def test_a_process_killed_while_it_holds_the_lock_blocks_nobody(in_python: InPyt
     assert make().start() is True
 
 
-def test_who_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(folder: Path):
-    entered = threading.Event()
+def test_who_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    opened, entered = threading.Event(), threading.Event()
 
     def wait_and_enter() -> None:
         with locked(folder):
@@ -68,8 +73,16 @@ def test_who_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(folder
 
     removed, new = locked(folder), locked(folder)
     removed.__enter__()
+    wait = home._lock_until
+
+    def wait_with_the_file(*given: Any) -> None:
+        opened.set()
+        wait(*given)
+
+    monkeypatch.setattr(home, "_lock_until", wait_with_the_file)
     waiter = threading.Thread(target=wait_and_enter)
     waiter.start()
+    assert opened.wait(10)
     (folder / "lock").unlink()
     new.__enter__()
     removed.__exit__(None, None, None)
