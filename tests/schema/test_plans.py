@@ -6,73 +6,49 @@ backlog, the archive, the channels or what is scheduled for later.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import psycopg
 import pytest
 
 from tests.concurrency.helpers import (
-    Lease,
     Session,
     dequeue,
-    enqueue,
     enqueue_many,
-    make_channel,
     one,
-    retry,
     settle,
     tick,
 )
+from tests.schema.calls import OPERATOR, VERBS, RecordPlans, held, index_names, make_channels, nodes, plans_of
+from tests.schema.databases import migrated
 
 # django_db: the server is there for tests that say they need it.
 pytestmark = [pytest.mark.auto_explain, pytest.mark.django_db]
 
-ROOT = Path(__file__).parents[2]
 MESSAGES = 100_000
 CHANNELS = 1_000
 GROWING = re.compile(r"pgqueue_(message|lane|arrival|archived_message\w*|channel|channel_size|departure)$")
-RecordPlans = Callable[[Session], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
 def databases(environment: dict[str, str], pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
     """URLs of two queues with statistics of their size: an empty one and a large one. Tests roll back what they do."""
-    with psycopg.connect(pg_url, autocommit=True) as session:
+    with ExitStack() as stack:
         urls = {}
         for size in ("empty", "large"):
-            session.execute(f"CREATE DATABASE pgqueue_{size}")
-            urls[size] = pg_url.replace(f"/{session.info.dbname}?", f"/pgqueue_{size}?")
-            migrate(environment, urls[size])
+            urls[size] = stack.enter_context(migrated(f"pgqueue_{size}", pg_url, environment))
             with psycopg.connect(urls[size], autocommit=True) as fresh:
                 fill(fresh, size)
         yield urls
-        for size in urls:
-            session.execute(f"DROP DATABASE pgqueue_{size} WITH (FORCE)")
-
-
-def migrate(environment: dict[str, str], url: str) -> None:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "testproject")])
-    subprocess.run(
-        [sys.executable, "testproject/manage.py", "migrate", "--verbosity=0"],
-        env={**environment, "DATABASE_URL": url, "PYTHONPATH": path},
-        cwd=ROOT,
-        check=True,
-        timeout=100,
-    )
 
 
 def fill(session: Session, size: str) -> None:
     if size == "empty":
         session.execute("VACUUM ANALYZE")
-    names = [f"channel{place:04}" for place in range(CHANNELS if size == "large" else 4)]
-    for place, name in enumerate(names):
-        make_channel(session, name, **(LIMITS[place] if place < 4 else LIMITS[place % 2]))
+    names = make_channels(session, CHANNELS if size == "large" else 4)
     if size == "large":
         session.execute(
             "INSERT INTO pgqueue_message (channel_id, handler, priority, status, dequeue_at)"
@@ -104,88 +80,8 @@ def queue(request: pytest.FixtureRequest, databases: dict[str, str]) -> Iterator
 
 
 large = pytest.mark.parametrize("queue", ["large"], indirect=True)
-LIMITS: list[dict[str, Any]] = [
-    {},
-    {"max_concurrency": 50},
-    {"max_size": 100_000},
-    {"release_interval": "1 ms", "release_burst": 50},
-]
 
 
-def held(session: Session, count: int = 3) -> list[Lease]:
-    leases: list[Lease] = []
-    while len(leases) < count:
-        leases += dequeue(session, count - len(leases))
-    return leases
-
-
-class Waiting(NamedTuple):
-    id: int
-
-
-def waiting(session: Session) -> list[Waiting]:
-    return [Waiting(enqueue(session, "channel0000", delay="1 hour")) for _ in range(3)]
-
-
-def expired(session: Session) -> list[Lease]:
-    leases = dequeue(session, 3, lease="1 microsecond")
-    assert leases
-    return leases
-
-
-# What is measured, and what has to be there before.
-VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
-    "enqueue": (lambda s: None, lambda s, _: [enqueue(s, f"channel{place:04}") for place in range(4)]),
-    "enqueue with a dedupe key": (lambda s: None, lambda s, _: enqueue(s, "channel0000", dedupe_key="k")),
-    "enqueue many": (lambda s: None, lambda s, _: enqueue_many(s, [f"channel{place:04}" for place in range(4)] * 5)),
-    "dequeue 1": (lambda s: None, lambda s, _: [dequeue(s, 1) for _ in range(6)]),
-    "dequeue 50": (lambda s: None, lambda s, _: dequeue(s, 50)),
-    "dequeue of an empty queue": (lambda s: None, lambda s, _: dequeue(s, 50, queue="nothing")),
-    "pop": (lambda s: None, lambda s, _: s.execute("SELECT * FROM pgqueue_pop('default', 3)")),
-    "complete": (held, lambda s, leases: settle(s, leases)),
-    "heartbeat": (held, lambda s, leases: settle(s, leases, "heartbeat")),
-    "defer": (held, lambda s, leases: settle(s, leases, "defer")),
-    "retry": (held, lambda s, leases: retry(s, leases)),
-    "dead_letter": (held, lambda s, leases: settle(s, leases, "dead_letter", ["refused"] * len(leases))),
-    "complete once more": (
-        lambda s: [leases := held(s), settle(s, leases)][0],
-        lambda s, leases: settle(s, leases, "complete", None, True),
-    ),
-    "cancel": (
-        lambda s: [*waiting(s), *held(s)],
-        lambda s, found: s.execute("SELECT pgqueue_cancel(%s)", [[message.id for message in found]]),
-    ),
-    "sweep": (expired, lambda s, _: s.execute("SELECT * FROM pgqueue_sweep()")),
-    "tick": (held, lambda s, leases: tick(s, 2)),
-    "tick with messages that are due": (
-        lambda s: [enqueue(s, "channel0000", delay="1 microsecond") for _ in range(3)],
-        lambda s, _: tick(s),
-    ),
-}
-# Not often, and by people: an index where there is something to search, no promise about a small table.
-OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
-    "purge": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_purge('channel0000', p_limit => 5)")),
-    "peek of a channel": (
-        lambda s: None,
-        lambda s, _: s.execute("SELECT * FROM pgqueue_peek('default', 'channel0000')"),
-    ),
-    "explain a channel": (
-        lambda s: tick(s),
-        lambda s, _: s.execute("SELECT * FROM pgqueue_explain_channel('channel0001')"),
-    ),
-    "explain a message": (
-        lambda s: enqueue(s, "channel0001"),
-        lambda s, message: s.execute("SELECT * FROM pgqueue_explain_message(%s)", [message]),
-    ),
-    "explain a settled message": (
-        lambda s: settle(s, held(s)),
-        lambda s, ids: s.execute("SELECT * FROM pgqueue_explain_message(%s)", [ids[0]]),
-    ),
-    "redrive": (
-        lambda s: settle(s, leases := held(s), "dead_letter", ["refused"] * len(leases)),
-        lambda s, ids: s.execute("SELECT * FROM pgqueue_redrive(%s)", [ids]),
-    ),
-}
 # What may be read: buffers of a call's statements together. The largest are calls that do fifty messages.
 BUFFERS = 20_000
 INDEXES = {
@@ -202,27 +98,6 @@ INDEXES = {
     "enqueue with a dedupe key": {"pgqueue_message_dedupe"},
     "enqueue": {"pgqueue_channel_name", "pgqueue_channel_pkey"},
 }
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from nodes(child)
-
-
-def index_names(found: list[dict[str, Any]]) -> set[str]:
-    return {re.sub(r"_[0-9a-f]{8}_(uniq|idx)$", "", node["Index Name"]) for node in found if "Index Name" in node}
-
-
-def plans_of(session: Session, record_plans: RecordPlans, verb: str) -> list[dict[str, Any]]:
-    prepare, measure = (VERBS | OPERATOR)[verb]
-    ready = prepare(session)
-    plans = record_plans(session)
-    session.execute("SET auto_explain.log_buffers = on")
-    plans.clear()
-    measure(session, ready)
-    assert len(plans) >= 2 or verb == "peek of a channel", "nested statements are recorded"
-    return list(plans)
 
 
 def check_scans(plans: list[dict[str, Any]], growing: re.Pattern[str] = GROWING) -> None:

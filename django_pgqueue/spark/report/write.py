@@ -52,16 +52,18 @@ def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) ->
 def steady(lake: Lake, read: Callable[[], Read]) -> Read:
     """What was read, all of it from one commit: a rollup replaces files while others read them.
 
-    Raises PipelineError: the lake was written again and again.
+    Raises PipelineError: the lake was written again and again, or a file has gone without that.
     """
     for attempt in range(1, ATTEMPTS + 1):
         head = lake.head.number
         try:
             found = read()
-        except PipelineError:
-            if lake.head.number == head or attempt == ATTEMPTS:
-                raise
-            continue
+        except (PipelineError, FileNotFoundError) as error:
+            if lake.head.number != head and attempt < ATTEMPTS:
+                continue
+            if isinstance(error, FileNotFoundError):
+                raise PipelineError(f"{error.filename} has gone while the report read it: run report again.") from error
+            raise
         if lake.head.number == head:
             return found
     raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")

@@ -1,10 +1,10 @@
 -- Moves the lanes of limited channels on after their turn: to the tail, or parked until their limits allow more.
--- Caller: what takes messages and holds the lanes. The arrays pair up. p_counts: how many of p_got each lane gave; null: not a limited one.
---   p_rooms: places that were free; p_nexts: time of the token bucket; p_lease_floors: see pgqueue_allowance. Returns how many lanes.
+-- Caller: what takes messages and holds the lanes. The arrays pair up. p_lanes: where they are stored, which nobody else can change;
+--   p_counts: how many of p_got each lane gave; null: not a limited one; p_rooms: places that were free; p_nexts: time of the token bucket;
+--   p_lease_floors: see pgqueue_allowance. Returns how many lanes.
 -- Parked at 'infinity': at max_concurrency, paused or empty; an arrival brings it back. Locks: none that the caller does not hold.
 CREATE FUNCTION pgqueue_leave_limited(
-    p_channel_ids bigint[],
-    p_seqs bigint[],
+    p_lanes tid[],
     p_now timestamptz,
     p_counts integer[],
     p_got bigint[],
@@ -22,14 +22,15 @@ BEGIN
     WITH turned AS MATERIALIZED (
         SELECT t.*, CASE WHEN t.rotate THEN nextval('pgqueue_lane_seq') END AS tail
         FROM (
-            SELECT u.channel_id, u.seq, u.count, u.room, u.lease_floor, c.paused_at, c.changed_at, f.rank, f.dequeue_at, f.id,
+            SELECT u.lane, u.count, u.room, u.lease_floor, c.paused_at, c.changed_at, f.rank, f.dequeue_at, f.id,
                 u.count = 0 OR o.served + u.count >= c.weight AS rotate,
                 u.next_at + u.count * coalesce(c.release_interval, '0') AS next_at,
                 u.next_at + (u.count - c.release_burst + 1) * c.release_interval AS free_at
-            FROM unnest(p_channel_ids, p_seqs, p_counts, p_rooms, p_nexts, p_lease_floors)
-                WITH ORDINALITY AS u (channel_id, seq, count, room, next_at, lease_floor, place)
-            JOIN pgqueue_lane AS o ON o.channel_id = u.channel_id AND o.seq = u.seq
-            JOIN pgqueue_channel AS c ON c.id = u.channel_id
+            FROM unnest(p_lanes, p_counts, p_rooms, p_nexts, p_lease_floors)
+                WITH ORDINALITY AS u (lane, count, room, next_at, lease_floor, place)
+            -- One lane after the other: a join may begin at the channels and walk all that their lanes have been.
+            CROSS JOIN LATERAL (SELECT n.* FROM pgqueue_lane AS n WHERE n.ctid = u.lane LIMIT 1) AS o
+            CROSS JOIN LATERAL (SELECT n.* FROM pgqueue_channel AS n WHERE n.id = o.channel_id LIMIT 1) AS c
             LEFT JOIN LATERAL (
                 SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
                 WHERE m.channel_id = o.channel_id AND m.status = 1
@@ -58,7 +59,7 @@ BEGIN
             WHEN n.free_at > p_now THEN n.free_at
         END
     FROM turned AS n
-    WHERE l.channel_id = n.channel_id AND l.seq = n.seq;
+    WHERE l.ctid = n.lane;
     GET DIAGNOSTICS v_moved = ROW_COUNT;
     RETURN v_moved;
 END;

@@ -42,31 +42,39 @@ BEGIN
     v_seq := CASE WHEN v_held THEN v_old.lane_seq ELSE v_old.next_lane_seq END;
     -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
     v_parked := CASE WHEN v_held THEN v_old.parked_from ELSE v_old.ticked_at - interval '10 seconds' END;
+    -- Each is looked for between the old floor and what it may rise to: all before is dead, and what comes behind does not matter.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
         FOREACH v_arrival IN ARRAY ARRAY[
             (SELECT a.xid FROM pgqueue_arrival AS a
-            WHERE a.queue = v_queue AND NOT a.lazy AND a.xid >= v_old.arrival_xid ORDER BY a.xid LIMIT 1),
+            WHERE a.queue = v_queue AND NOT a.lazy AND a.xid >= v_old.arrival_xid AND a.xid < v_xid ORDER BY a.xid LIMIT 1),
             (SELECT a.xid FROM pgqueue_arrival AS a
-            WHERE a.queue = v_queue AND a.lazy AND a.xid >= v_old.arrival_xid ORDER BY a.xid LIMIT 1)]
+            WHERE a.queue = v_queue AND a.lazy AND a.xid >= v_old.arrival_xid AND a.xid < v_xid ORDER BY a.xid LIMIT 1)]
         LOOP
             v_xid := least(v_xid, v_arrival);
         END LOOP;
         v_seq := least(v_seq, (
             SELECT l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.seq >= v_old.lane_seq ORDER BY l.seq LIMIT 1));
+            WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.seq >= v_old.lane_seq AND l.seq < v_seq
+            ORDER BY l.seq LIMIT 1));
         v_parked := least(v_parked, (
             SELECT l.parked_until FROM pgqueue_lane AS l
-            WHERE l.queue = v_queue AND l.parked_until >= v_old.parked_from ORDER BY l.parked_until LIMIT 1));
+            WHERE l.queue = v_queue AND l.parked_until >= v_old.parked_from AND l.parked_until < v_parked
+            ORDER BY l.parked_until LIMIT 1));
         v_running := v_running || ARRAY(
-            SELECT a.xid FROM pgqueue_arrival AS a
-            WHERE a.queue = v_queue AND a.lazy = ANY ('{f,t}') AND a.xid = ANY (v_old.late_xids));
+            SELECT a.xid
+            FROM unnest(v_old.late_xids) AS x (xid)
+            CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
+            CROSS JOIN LATERAL (
+                SELECT n.xid FROM pgqueue_arrival AS n WHERE n.queue = v_queue AND n.lazy = z.lazy AND n.xid = x.xid LIMIT 1
+            ) AS a);
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
     VALUES (
         v_old.id + 1, v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
         greatest(v_parked, v_old.parked_from), v_bound, v_next_seq);
-    DELETE FROM pgqueue_floor AS f WHERE f.id < v_old.id - 9;
+    -- The lower bound keeps it away from those that were deleted before.
+    DELETE FROM pgqueue_floor AS f WHERE f.id BETWEEN v_old.id - 50 AND v_old.id - 10;
 END;
 $$;

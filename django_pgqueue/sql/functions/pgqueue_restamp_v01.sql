@@ -11,8 +11,15 @@ BEGIN
     UPDATE pgqueue_arrival AS a
     SET xid = pg_current_xact_id(), lazy = false
     WHERE a.ctid = ANY (ARRAY(
-        SELECT n.ctid FROM pgqueue_arrival AS n
-        WHERE n.queue = p_queue AND n.lazy = ANY ('{f,t}') AND n.xid = ANY (p_late_xids) LIMIT 200 FOR UPDATE SKIP LOCKED));
+        SELECT n.ctid
+        FROM unnest(p_late_xids) AS x (xid)
+        CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
+        CROSS JOIN LATERAL (
+            SELECT late.ctid FROM pgqueue_arrival AS late
+            WHERE late.queue = p_queue AND late.lazy = z.lazy AND late.xid = x.xid
+            FOR UPDATE SKIP LOCKED
+        ) AS n
+        LIMIT 200));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
 END;

@@ -18,6 +18,7 @@ DECLARE
     v_tokens uuid[];
     v_errors jsonb[];
     v_queue text;
+    v_lane_seq bigint;
     v_late record;
 BEGIN
     -- First, while this transaction has no xid yet: only then can the floors move.
@@ -56,14 +57,18 @@ BEGIN
 
     -- The head of each line tells how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
+    SELECT f.lane_seq INTO v_lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
     WHILE v_queue IS NOT NULL LOOP
         -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_leave_limited).
         PERFORM pgqueue_unpark(v_queue, v_now - interval '1 minute', v_now + interval '5 seconds', 1000);
+        -- By their keys; the cast is as in pgqueue_announce.
         SELECT l.channel_id, m.id, v_now - m.dequeue_at AS waited INTO v_late
         FROM (
-            SELECT h.* FROM pgqueue_lane AS h WHERE h.queue = v_queue AND h.parked_until IS NULL ORDER BY h.seq LIMIT 100
+            SELECT h.* FROM pgqueue_lane AS h
+            WHERE h.queue = v_queue AND h.parked_until IS NULL AND h.seq >= v_lane_seq
+            ORDER BY h.seq LIMIT 100
         ) AS l
-        JOIN pgqueue_message AS m ON m.id = l.floor_id AND m.status = 1
+        JOIN pgqueue_message AS m ON m.id = l.floor_id AND m.status::integer = 1
         WHERE m.dequeue_at < v_now - p_waiting
         ORDER BY m.dequeue_at LIMIT 1;
         IF FOUND AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = v_queue AND q.paused_at IS NOT NULL) THEN

@@ -1,9 +1,16 @@
 -- Takes single messages straight from their arrivals, without a lane: the short way while nobody stands in line.
--- Caller: pgqueue_take, when the line is empty. It works when no more than 16 arrivals are there, all of single messages on channels
---   without limits: so no message overtakes another of its channel, and no channel waits for more than these.
+-- Caller: pgqueue_take, when the line is empty; p_news_xid: of the first arrival that it has seen. It works when no more than 16 arrivals
+--   are there, all of single messages on channels without limits: so no message overtakes another of its channel, and no channel waits
+--   for more than these.
 -- Returns the locked ids; none when there is nothing; null when the long way must be gone. Locks: arrivals and messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_arrived(
-    p_queue text, p_limit integer, p_arrival_xid xid8, p_lane_seq bigint, p_parked_from timestamptz, p_now timestamptz
+    p_queue text,
+    p_limit integer,
+    p_news_xid xid8,
+    p_arrival_xid xid8,
+    p_lane_seq bigint,
+    p_parked_from timestamptz,
+    p_now timestamptz
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -15,18 +22,27 @@ DECLARE
     v_got bigint[];
 BEGIN
     SELECT count(*) AS count, coalesce(bool_and(n.short), true) AS short,
-        -- In one snapshot with the news: what somebody has just folded stands in line now.
-        EXISTS (SELECT FROM pgqueue_lane AS l WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_lane_seq)
-        OR EXISTS (
-            SELECT FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until >= p_parked_from AND l.parked_until <= p_now) AS line
+        -- In one snapshot with the news: what somebody has just folded stands in line now. Each in the order of its index, or the
+        -- planner may take another one, which looks as cheap while it is small.
+        (
+            (
+                SELECT l.seq FROM pgqueue_lane AS l
+                WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_lane_seq ORDER BY l.seq LIMIT 1) IS NOT NULL
+            OR (
+                SELECT l.parked_until FROM pgqueue_lane AS l
+                WHERE l.queue = p_queue AND l.parked_until >= p_parked_from AND l.parked_until <= p_now
+                ORDER BY l.parked_until LIMIT 1) IS NOT NULL
+            OR (
+                SELECT a.xid FROM pgqueue_arrival AS a
+                WHERE a.queue = p_queue AND a.lazy AND a.xid >= p_arrival_xid ORDER BY a.xid LIMIT 1) IS NOT NULL
+        ) AS line
     INTO v_news
     FROM (
-        SELECT NOT a.lazy AND a.messages = 1 AND (c.released_at IS NOT NULL
+        SELECT a.messages = 1 AND (c.released_at IS NOT NULL
                 OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL) IS TRUE AS short
         FROM pgqueue_arrival AS a
         LEFT JOIN pgqueue_channel AS c ON c.id = a.channel_id
-        WHERE a.queue = p_queue AND a.lazy = ANY ('{f,t}') AND a.xid >= p_arrival_xid LIMIT 17
+        WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= p_news_xid ORDER BY a.xid LIMIT 17
     ) AS n;
     IF v_news.line OR v_news.count > 16 OR NOT v_news.short THEN
         RETURN NULL;
@@ -40,7 +56,7 @@ BEGIN
         SELECT a.ctid AS place, a.floor_rank, a.floor_at, a.floor_id
         FROM pgqueue_arrival AS a
         JOIN pgqueue_channel AS c ON c.id = a.channel_id
-        WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= p_arrival_xid AND a.messages = 1
+        WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= p_news_xid AND a.messages = 1
             -- An arrival may have come since.
             AND (c.released_at IS NOT NULL
                 OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL)
@@ -48,7 +64,9 @@ BEGIN
         LIMIT p_limit
         FOR UPDATE OF a SKIP LOCKED
     ) AS n;
-    v_got := ARRAY(SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) AND m.status = 1 FOR UPDATE SKIP LOCKED);
+    -- By their keys; the cast is as in pgqueue_announce.
+    v_got := ARRAY(
+        SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) AND m.status::integer = 1 FOR UPDATE SKIP LOCKED);
     -- Somebody else has one of them, or it has gone: all of them go the long way, in their order.
     IF cardinality(v_got) < least(p_limit, v_news.count) OR cardinality(v_got) < cardinality(v_ids) THEN
         RETURN NULL;

@@ -11,7 +11,7 @@ AS $$
 DECLARE
     v_floor record;
     v_channel record;
-    v_lane pgqueue_lane;
+    v_lane record;
     v_may record;
     v_quota integer := p_limit;
     v_held boolean;
@@ -46,7 +46,7 @@ BEGIN
     contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true) OR contended;
     PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, taken_at, 1000);
 
-    SELECT l.* INTO v_lane FROM pgqueue_lane AS l
+    SELECT l.ctid AS place, l.* INTO v_lane FROM pgqueue_lane AS l
     WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
     ORDER BY l.seq DESC LIMIT 1
     FOR UPDATE SKIP LOCKED;
@@ -100,7 +100,7 @@ BEGIN
         FOR UPDATE SKIP LOCKED);
     IF v_held AND v_channel.limited THEN
         PERFORM pgqueue_leave_limited(
-            ARRAY[v_channel.id], ARRAY[v_lane.seq], taken_at, ARRAY[cardinality(ids)], ids, ARRAY[v_may.room], ARRAY[v_may.next_at],
+            ARRAY[v_lane.place], taken_at, ARRAY[cardinality(ids)], ids, ARRAY[v_may.room], ARRAY[v_may.next_at],
             ARRAY[v_may.lease_floor]);
     ELSIF v_held THEN
         -- Its new floor is the first message that is left, as seen after the lane was locked.
@@ -114,9 +114,9 @@ BEGIN
             ORDER BY -m.priority, m.dequeue_at, m.id
             LIMIT 1
         ) AS n
-        WHERE l.channel_id = v_channel.id AND l.seq = v_lane.seq;
+        WHERE l.ctid = v_lane.place;
         IF NOT FOUND THEN
-            DELETE FROM pgqueue_lane AS l WHERE l.channel_id = v_channel.id AND l.seq = v_lane.seq;
+            DELETE FROM pgqueue_lane AS l WHERE l.ctid = v_lane.place;
         END IF;
     END IF;
 END;

@@ -13,7 +13,7 @@ DECLARE
     v_rotate boolean;
 BEGIN
     ids := '{}';
-    SELECT n.seq, n.channel_id, n.floor_rank, n.floor_at, n.floor_id, n.served, n.next_at, n.lease_floor, n.weight, n.limited,
+    SELECT n.place, n.seq, n.channel_id, n.floor_rank, n.floor_at, n.floor_id, n.served, n.next_at, n.lease_floor, n.weight, n.limited,
         CASE
             WHEN n.seq IS NULL THEN (
                 SELECT l.seq FROM pgqueue_lane AS l
@@ -23,8 +23,11 @@ BEGIN
         coalesce(p_now < n.lease_floor, false)
         OR EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid)
         OR f.late_xids <> '{}' AND EXISTS (
-            SELECT FROM pgqueue_arrival AS a
-            WHERE a.queue = p_queue AND a.lazy = ANY ('{f,t}') AND a.xid = ANY (f.late_xids))
+            SELECT FROM unnest(f.late_xids) AS x (xid)
+            CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
+            CROSS JOIN LATERAL (
+                SELECT FROM pgqueue_arrival AS n WHERE n.queue = p_queue AND n.lazy = z.lazy AND n.xid = x.xid LIMIT 1
+            ) AS a)
         OR EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) AS unusual
     INTO v_lane
     FROM (
@@ -37,7 +40,7 @@ BEGIN
         FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
     ) AS f
     LEFT JOIN LATERAL (
-        SELECT l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor, c.weight,
+        SELECT l.ctid AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor, c.weight,
             c.released_at IS NULL AND (
                 c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
         FROM pgqueue_lane AS l
@@ -71,7 +74,7 @@ BEGIN
         FOR UPDATE SKIP LOCKED);
     IF v_lane.limited THEN
         PERFORM pgqueue_leave_limited(
-            ARRAY[v_lane.channel_id], ARRAY[v_lane.seq], p_now, ARRAY[cardinality(ids)], ids, ARRAY[v_may.room], ARRAY[v_may.next_at],
+            ARRAY[v_lane.place], p_now, ARRAY[cardinality(ids)], ids, ARRAY[v_may.room], ARRAY[v_may.next_at],
             ARRAY[v_may.lease_floor]);
         RETURN;
     ELSIF ids = '{}' THEN
@@ -93,9 +96,9 @@ BEGIN
         ORDER BY -m.priority, m.dequeue_at, m.id
         LIMIT 1
     ) AS n
-    WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+    WHERE l.ctid = v_lane.place;
     IF NOT FOUND THEN
-        DELETE FROM pgqueue_lane AS l WHERE l.channel_id = v_lane.channel_id AND l.seq = v_lane.seq;
+        DELETE FROM pgqueue_lane AS l WHERE l.ctid = v_lane.place;
     END IF;
 END;
 $$;

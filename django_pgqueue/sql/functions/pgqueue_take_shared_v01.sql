@@ -24,8 +24,8 @@ BEGIN
         WHERE c.released_at IS NOT NULL
             OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL;
     ELSE
-        -- A channel may have both news and a lane: its messages begin at the lower floor, or what is new would overtake what waits. Its
-        -- lane may stand below the line, where it was parked: its newest entry is the one that lives.
+        -- A channel may have both news and a lane: its messages begin at the lower floor, or what is new would overtake what waits. If
+        -- it ever had a limit or a pause, its lane may stand below the line, where it was parked: its newest entry is the one that lives.
         WITH news AS MATERIALIZED (
             SELECT DISTINCT ON (a.channel_id) a.channel_id, a.floor_rank, a.floor_at, a.floor_id
             FROM (
@@ -45,8 +45,14 @@ BEGIN
             SELECT n.channel_id, o.floor_rank, o.floor_at, o.floor_id, o.seq
             FROM news AS n
             CROSS JOIN LATERAL (
+                SELECT CASE WHEN c.changed_at IS NULL THEN p_lane_seq ELSE 0 END AS seq FROM pgqueue_channel AS c
+                WHERE c.id = n.channel_id AND (c.released_at IS NOT NULL
+                    OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL)
+                LIMIT 1
+            ) AS c
+            CROSS JOIN LATERAL (
                 SELECT l.floor_rank, l.floor_at, l.floor_id, l.seq FROM pgqueue_lane AS l
-                WHERE l.channel_id = n.channel_id
+                WHERE l.channel_id = n.channel_id AND l.seq >= c.seq
                 ORDER BY l.seq DESC LIMIT 1
             ) AS o
         )

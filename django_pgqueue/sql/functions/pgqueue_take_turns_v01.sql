@@ -24,7 +24,8 @@ DECLARE
     v_places bigint[];
     v_counts integer[];
     v_visited bigint;
-    v_moved bigint;
+    v_moved bigint[];
+    v_left integer := 0;
 BEGIN
     ids := '{}';
     fold := false;
@@ -39,7 +40,7 @@ BEGIN
         ) AS n
         JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     END IF;
-    SELECT array_agg(n.seq) AS seqs, array_agg(n.channel_id) AS channels, array_agg(n.floor_rank) AS ranks,
+    SELECT array_agg(n.lane) AS lanes, array_agg(n.channel_id) AS channels, array_agg(n.floor_rank) AS ranks,
         array_agg(n.floor_at) AS ats, array_agg(n.floor_id) AS keys, array_agg(n.served) AS served, array_agg(n.weight) AS weights,
         array_agg(greatest(n.weight - n.served, (p_limit * n.weight + v_weights - 1) / v_weights)::integer) AS quotas,
         array_agg(n.limited) AS limited, bool_or(n.limited) AS some_limited, array_agg(n.next_at) AS nexts,
@@ -47,7 +48,7 @@ BEGIN
         min(n.seq + n.served) AS turn
     INTO v_line
     FROM (
-        SELECT l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor, c.weight,
+        SELECT l.ctid AS lane, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor, c.weight,
             c.released_at IS NULL AND (
                 c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
         FROM pgqueue_lane AS l
@@ -102,12 +103,13 @@ BEGIN
     v_visited := CASE WHEN cardinality(ids) < p_limit THEN cardinality(v_quotas) ELSE v_places[p_limit] END;
 
     -- The new floor of a lane is the first message that is left, locked by others or not, as seen after the lane was locked. The lanes go
-    -- to the tail in their order: places are drawn before the update, whose order is the planner's own business.
+    -- to the tail in their order: places are drawn before the update, whose order is the planner's own business. They are locked, so
+    -- where they are stored does not change, and no plan can walk what they have been.
     WITH turned AS MATERIALIZED (
-        SELECT u.seq, u.channel_id, g.count, f.rank, f.dequeue_at, f.id,
+        SELECT u.place, u.lane, g.count, f.rank, f.dequeue_at, f.id,
             CASE WHEN g.count = 0 OR u.served + g.count >= u.weight THEN nextval('pgqueue_lane_seq') END AS tail
-        FROM unnest(v_line.seqs, v_line.channels, v_line.ranks, v_line.ats, v_line.keys, v_line.served, v_line.weights, v_line.limited)
-            WITH ORDINALITY AS u (seq, channel_id, rank, at, key, served, weight, limited, place)
+        FROM unnest(v_line.lanes, v_line.channels, v_line.ranks, v_line.ats, v_line.keys, v_line.served, v_line.weights, v_line.limited)
+            WITH ORDINALITY AS u (lane, channel_id, rank, at, key, served, weight, limited, place)
         CROSS JOIN LATERAL (SELECT cardinality(array_positions(v_places, u.place)) AS count) AS g
         CROSS JOIN LATERAL (
             SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
@@ -117,34 +119,32 @@ BEGIN
             LIMIT 1
         ) AS f
         WHERE NOT u.limited AND u.place <= v_visited
+    ),
+    moved AS (
+        UPDATE pgqueue_lane AS l
+        SET seq = coalesce(n.tail, l.seq),
+            served = CASE WHEN n.tail IS NULL THEN l.served + n.count ELSE 0 END,
+            floor_rank = n.rank,
+            floor_at = n.dequeue_at,
+            floor_id = n.id
+        FROM turned AS n
+        WHERE l.ctid = n.lane
+        RETURNING n.place
     )
-    UPDATE pgqueue_lane AS l
-    SET seq = coalesce(n.tail, l.seq),
-        served = CASE WHEN n.tail IS NULL THEN l.served + n.count ELSE 0 END,
-        floor_rank = n.rank,
-        floor_at = n.dequeue_at,
-        floor_id = n.id
-    FROM turned AS n
-    WHERE l.channel_id = n.channel_id AND l.seq = n.seq;
-    GET DIAGNOSTICS v_moved = ROW_COUNT;
+    SELECT coalesce(array_agg(n.place), '{}') INTO v_moved FROM moved AS n;
     IF v_line.some_limited THEN
         v_counts := ARRAY(
             SELECT CASE WHEN v_line.limited[p.place] THEN cardinality(array_positions(v_places, p.place)) END
             FROM generate_series(1, v_visited) AS p (place)
             ORDER BY p.place);
-        v_moved := v_moved + pgqueue_leave_limited(
-            v_line.channels, v_line.seqs, p_now, v_counts, ids, v_may.rooms, v_may.nexts, v_may.lease_floors);
+        v_left := pgqueue_leave_limited(
+            v_line.lanes, p_now, v_counts, ids, v_may.rooms, v_may.nexts, v_may.lease_floors);
     END IF;
-    IF v_moved < v_visited THEN
-        -- The others were emptied.
+    IF cardinality(v_moved) + v_left < v_visited THEN
+        -- The others were emptied: what comes later has an arrival, which makes a new lane.
         DELETE FROM pgqueue_lane AS l
-        USING unnest(v_line.seqs, v_line.channels, v_line.ranks, v_line.ats, v_line.keys, v_line.limited)
-            WITH ORDINALITY AS u (seq, channel_id, rank, at, key, limited, place)
-        WHERE l.channel_id = u.channel_id AND l.seq = u.seq AND NOT u.limited AND u.place <= v_visited
-            AND NOT EXISTS (
-                SELECT FROM pgqueue_message AS m
-                WHERE m.channel_id = u.channel_id AND m.status = 1 AND (-m.priority, m.dequeue_at, m.id) >= (u.rank, u.at, u.key)
-                    AND m.id <> ALL (ids));
+        USING unnest(v_line.lanes, v_line.limited) WITH ORDINALITY AS u (lane, limited, place)
+        WHERE l.ctid = u.lane AND NOT u.limited AND u.place <= v_visited AND u.place <> ALL (v_moved);
     END IF;
 END;
 $$;

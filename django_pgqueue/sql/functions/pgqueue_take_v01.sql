@@ -14,7 +14,6 @@ DECLARE
     v_from bigint;
     v_tail bigint;
     v_fold boolean := false;
-    v_news xid8;
 BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
@@ -28,45 +27,64 @@ BEGIN
         END IF;
     END IF;
     -- Where to look, and what cannot wait, in one statement.
-    SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.parked_from,
-        EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid) AS news,
-        (
-            SELECT l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
-        ) AS head,
-        EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) AS paused
+    SELECT n.*,
+        EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) AS paused,
+        CASE
+            WHEN n.news IS NULL AND n.head IS NULL AND n.late_xids = '{}' THEN (
+                SELECT a.xid FROM pgqueue_arrival AS a
+                WHERE a.queue = p_queue AND a.lazy AND a.xid >= n.arrival_xid ORDER BY a.xid LIMIT 1) IS NULL
+            AND (
+                SELECT l.parked_until FROM pgqueue_lane AS l
+                WHERE l.queue = p_queue AND l.parked_until >= n.parked_from AND l.parked_until <= taken_at
+                ORDER BY l.parked_until LIMIT 1) IS NULL
+        END AS nothing
     INTO v_floor
     FROM (
-        -- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing. And what this
-        -- transaction has enqueued itself may stand below the floor, when it is old.
-        SELECT CASE
-                WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())
-                    THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
-                ELSE '0'
-            END AS arrival_xid,
-            o.late_xids, o.lane_seq, o.parked_from
-        FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
-    ) AS f;
-    -- Whatever comes into the line from now on stands behind its head: no scan needs to walk the dead entries before it again.
+        SELECT f.*,
+            (
+                SELECT a.xid FROM pgqueue_arrival AS a
+                WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
+            ) AS news,
+            (
+                SELECT l.seq FROM pgqueue_lane AS l
+                WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
+            ) AS head
+        FROM (
+            -- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing. And what this
+            -- transaction has enqueued itself may stand below the floor, when it is old.
+            SELECT CASE
+                    WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())
+                        THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
+                    ELSE '0'
+                END AS arrival_xid,
+                o.late_xids, o.lane_seq, o.parked_from
+            FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
+        ) AS f
+        -- Each is looked up once.
+        OFFSET 0
+    ) AS n;
+    -- Whatever comes into the line from now on stands behind its head: no scan needs to walk the dead entries before it again. The same
+    -- goes for the first of the news: what becomes visible below it while this call goes on is for the next one.
     v_head := coalesce(v_floor.head, v_floor.lane_seq);
 
     IF ids = '{}' THEN
-        IF v_floor.paused THEN
+        IF v_floor.paused OR v_floor.nothing THEN
             RETURN;
         END IF;
         IF v_floor.late_xids <> '{}' THEN
-            v_floor.news := pgqueue_restamp(p_queue, v_floor.late_xids) > 0 OR v_floor.news;
+            IF pgqueue_restamp(p_queue, v_floor.late_xids) > 0 THEN
+                v_floor.news := least(v_floor.news, pg_current_xact_id());
+            END IF;
         END IF;
-        IF v_floor.head IS NULL THEN
+        IF v_floor.head IS NULL AND v_floor.news IS NOT NULL THEN
             ids := pgqueue_take_arrived(
-                p_queue, p_limit, v_floor.arrival_xid, v_floor.lane_seq, v_floor.parked_from, taken_at);
+                p_queue, p_limit, v_floor.news, v_floor.arrival_xid, v_floor.lane_seq, v_floor.parked_from, taken_at);
             IF ids IS NOT NULL THEN
                 RETURN;
             END IF;
         END IF;
-        IF v_floor.news THEN
-            contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
-            v_news := v_floor.arrival_xid;
+        IF v_floor.news IS NOT NULL THEN
+            contended := pgqueue_absorb(p_queue, v_floor.news, v_floor.lane_seq, false);
         END IF;
         IF v_floor.head IS NULL THEN
             contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true) OR contended;
@@ -85,7 +103,7 @@ BEGIN
             v_from := v_turns.last_seq + 1;
         END LOOP;
         IF cardinality(ids) < p_limit THEN
-            ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_head, v_news, ids);
+            ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_head, v_floor.news, ids);
         END IF;
     END IF;
     -- What can wait is looked at once in eight turns, so that even without a ticker nobody waits for long, and when work is short: news

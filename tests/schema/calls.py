@@ -1,0 +1,132 @@
+"""Calls of the engine, and the plans of the statements inside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from tests.concurrency.helpers import (
+    Lease,
+    Session,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    make_channel,
+    retry,
+    settle,
+    tick,
+)
+
+RecordPlans = Callable[[Session], list[dict[str, Any]]]
+# Of the first channels; those that come after them have the first two.
+LIMITS: list[dict[str, Any]] = [
+    {},
+    {"max_concurrency": 50},
+    {"max_size": 100_000},
+    {"release_interval": "1 ms", "release_burst": 50},
+]
+
+
+def make_channels(session: Session, count: int) -> list[str]:
+    names = [f"channel{place:04}" for place in range(count)]
+    for place, name in enumerate(names):
+        make_channel(session, name, **(LIMITS[place] if place < 4 else LIMITS[place % 2]))
+    return names
+
+
+def held(session: Session, count: int = 3) -> list[Lease]:
+    leases: list[Lease] = []
+    while len(leases) < count:
+        leases += dequeue(session, count - len(leases))
+    return leases
+
+
+class Waiting(NamedTuple):
+    id: int
+
+
+def waiting(session: Session) -> list[Waiting]:
+    return [Waiting(enqueue(session, "channel0000", delay="1 hour")) for _ in range(3)]
+
+
+def expired(session: Session) -> list[Lease]:
+    leases = dequeue(session, 3, lease="1 microsecond")
+    assert leases
+    return leases
+
+
+# What is measured, and what has to be there before.
+VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
+    "enqueue": (lambda s: None, lambda s, _: [enqueue(s, f"channel{place:04}") for place in range(4)]),
+    "enqueue with a dedupe key": (lambda s: None, lambda s, _: enqueue(s, "channel0000", dedupe_key="k")),
+    "enqueue many": (lambda s: None, lambda s, _: enqueue_many(s, [f"channel{place:04}" for place in range(4)] * 5)),
+    "dequeue 1": (lambda s: None, lambda s, _: [dequeue(s, 1) for _ in range(6)]),
+    "dequeue 50": (lambda s: None, lambda s, _: dequeue(s, 50)),
+    "dequeue of an empty queue": (lambda s: None, lambda s, _: dequeue(s, 50, queue="nothing")),
+    "pop": (lambda s: None, lambda s, _: s.execute("SELECT * FROM pgqueue_pop('default', 3)")),
+    "complete": (held, lambda s, leases: settle(s, leases)),
+    "heartbeat": (held, lambda s, leases: settle(s, leases, "heartbeat")),
+    "defer": (held, lambda s, leases: settle(s, leases, "defer")),
+    "retry": (held, lambda s, leases: retry(s, leases)),
+    "dead_letter": (held, lambda s, leases: settle(s, leases, "dead_letter", ["refused"] * len(leases))),
+    "complete once more": (
+        lambda s: [leases := held(s), settle(s, leases)][0],
+        lambda s, leases: settle(s, leases, "complete", None, True),
+    ),
+    "cancel": (
+        lambda s: [*waiting(s), *held(s)],
+        lambda s, found: s.execute("SELECT pgqueue_cancel(%s)", [[message.id for message in found]]),
+    ),
+    "sweep": (expired, lambda s, _: s.execute("SELECT * FROM pgqueue_sweep()")),
+    "tick": (held, lambda s, leases: tick(s, 2)),
+    "tick with messages that are due": (
+        lambda s: [enqueue(s, "channel0000", delay="1 microsecond") for _ in range(3)],
+        lambda s, _: tick(s),
+    ),
+}
+# Not often, and by people: an index where there is something to search, no promise about a small table.
+OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
+    "purge": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_purge('channel0000', p_limit => 5)")),
+    "peek of a channel": (
+        lambda s: None,
+        lambda s, _: s.execute("SELECT * FROM pgqueue_peek('default', 'channel0000')"),
+    ),
+    "explain a channel": (
+        lambda s: tick(s),
+        lambda s, _: s.execute("SELECT * FROM pgqueue_explain_channel('channel0001')"),
+    ),
+    "explain a message": (
+        lambda s: enqueue(s, "channel0001"),
+        lambda s, message: s.execute("SELECT * FROM pgqueue_explain_message(%s)", [message]),
+    ),
+    "explain a settled message": (
+        lambda s: settle(s, held(s)),
+        lambda s, ids: s.execute("SELECT * FROM pgqueue_explain_message(%s)", [ids[0]]),
+    ),
+    "redrive": (
+        lambda s: settle(s, leases := held(s), "dead_letter", ["refused"] * len(leases)),
+        lambda s, ids: s.execute("SELECT * FROM pgqueue_redrive(%s)", [ids]),
+    ),
+}
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def index_names(found: list[dict[str, Any]]) -> set[str]:
+    return {re.sub(r"_[0-9a-f]{8}_(uniq|idx)$", "", node["Index Name"]) for node in found if "Index Name" in node}
+
+
+def plans_of(session: Session, record_plans: RecordPlans, verb: str) -> list[dict[str, Any]]:
+    prepare, measure = (VERBS | OPERATOR)[verb]
+    ready = prepare(session)
+    plans = record_plans(session)
+    session.execute("SET auto_explain.log_buffers = on")
+    plans.clear()
+    measure(session, ready)
+    assert len(plans) >= 2 or verb == "peek of a channel", "nested statements are recorded"
+    return list(plans)

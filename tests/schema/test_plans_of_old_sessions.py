@@ -1,0 +1,141 @@
+"""C9: plans in tables that are full of what nobody may clean up, whenever they were made.
+
+A generic plan is made at the first call. For tables of a page or two the planner finds all of an index as cheap as a
+look-up in it, and a snapshot that stays open lets dead rows pile up behind such a plan until statistics are taken anew.
+Those count what lives, which is little, and may lead to another bad plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.concurrency.helpers import Session, dequeue, enqueue, retry, settle, tick
+from tests.schema.calls import VERBS, RecordPlans, make_channels, nodes, plans_of
+from tests.schema.databases import migrated
+
+pytestmark = [pytest.mark.auto_explain, pytest.mark.django_db]
+
+CHANNELS = 40
+CYCLES = 3_000
+TICK_EVERY = 25  # cycles
+# A call may walk what has died since the last tick, a few times, but not what has died since the snapshot.
+BUFFERS = 1_500
+# An index scan, and three for each row that it finds.
+HITS = 50
+# The tick walks all messages that were scheduled and came due (docs/explanation/delivery-guarantees.md, C10).
+WALKED = "pgqueue_message_scheduled"
+CHURNING = ("message", "lane", "arrival")
+COLUMNS = """
+    SELECT i.relname, array_agg(pg_get_indexdef(x.indexrelid, place, true) ORDER BY place)
+    FROM pg_index AS x
+    JOIN pg_class AS i ON i.oid = x.indexrelid
+    CROSS JOIN LATERAL generate_series(1, x.indnkeyatts) AS place
+    WHERE x.indrelid = ANY (%s::regclass[])
+    GROUP BY i.relname
+"""
+
+
+@pytest.fixture(scope="module", params=["new", "vacuumed"])
+def database(
+    request: pytest.FixtureRequest, environment: dict[str, str], pg_url: str, django_db_blocker: Any
+) -> Iterator[str]:
+    """Of a new table the planner thinks that it has ten pages, until it has been vacuumed."""
+    with migrated("pgqueue_old", pg_url, environment) as url:
+        with psycopg.connect(url, autocommit=True) as session:
+            for table in (*CHURNING, "floor"):
+                # New statistics would mend the plans in a while.
+                session.execute(f"ALTER TABLE pgqueue_{table} SET (autovacuum_enabled = false)")
+            make_channels(session, CHANNELS)
+            tick(session)
+            if request.param == "vacuumed":
+                session.execute("VACUUM ANALYZE")
+        yield url
+
+
+@pytest.fixture(scope="module")
+def sessions(database: str) -> Iterator[dict[str, Session]]:
+    """One has made its plans in time; since then a snapshot has been open beside some thousand calls. For the other one
+    statistics were taken after them."""
+    with (
+        psycopg.connect(database) as old,
+        psycopg.connect(database) as reader,
+        psycopg.connect(database) as new,
+        psycopg.connect(database, autocommit=True) as others,
+    ):
+        for prepare, call in VERBS.values():
+            for place in range(4):
+                enqueue(old, f"channel{place:04}")
+            call(old, prepare(old))
+            old.rollback()
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM pgqueue_message")
+        churn(others)
+        yield {"made on an empty queue": old, "made with new statistics": new}
+
+
+def churn(session: Session) -> None:
+    for cycle in range(CYCLES):
+        enqueue(session, f"channel{cycle % CHANNELS:04}")
+        leases = dequeue(session, 3)
+        if cycle % 4:
+            settle(session, leases)
+        else:
+            retry(session, leases)
+        if cycle % TICK_EVERY == 0:
+            tick(session)
+    for place in range(4):
+        for _ in range(10):
+            enqueue(session, f"channel{place:04}")
+    tick(session, 2)
+
+
+# In this order: statistics make all sessions plan anew.
+@pytest.fixture(scope="module", params=["made on an empty queue", "made with new statistics"])
+def planned(request: pytest.FixtureRequest, sessions: dict[str, Session]) -> Session:
+    session = sessions[request.param]
+    if request.param == "made with new statistics":
+        session.execute(f"ANALYZE {', '.join(f'pgqueue_{table}' for table in CHURNING)}")
+        session.commit()
+    return session
+
+
+@pytest.fixture
+def queue(planned: Session) -> Iterator[Session]:
+    yield planned
+    planned.rollback()
+
+
+@pytest.fixture(scope="module")
+def columns(database: str) -> dict[str, list[str]]:
+    """Of each index of the tables that churn."""
+    with psycopg.connect(database) as session:
+        return dict(session.execute(COLUMNS, [[f"pgqueue_{table}" for table in CHURNING]]).fetchall())
+
+
+def is_bounded(node: dict[str, Any], columns: list[str]) -> bool:
+    """An index is entered by its first columns: a condition on later ones alone reads all of it."""
+    named = [re.search(rf"(?<![\w.]){re.escape(column)}(?!\w)", node.get("Index Cond", "")) for column in columns]
+    return any(named) and sorted(map(bool, named), reverse=True) == [bool(name) for name in named]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_plans_read_no_more_than_what_is_new(
+    queue: Session, record_plans: RecordPlans, columns: dict[str, list[str]], verb: str
+) -> None:
+    plans = plans_of(queue, record_plans, verb)
+
+    for plan in plans:
+        for node in nodes(plan["Plan"]):
+            if node.get("Index Name") in columns:
+                assert is_bounded(node, columns[node["Index Name"]]), f"{node} in\n{plan['Query Text']}"
+                hits, loops = node["Shared Hit Blocks"], max(1, node["Actual Loops"])
+                assert hits / loops <= HITS + 3 * node["Actual Rows"] or node["Index Name"] == WALKED, (
+                    f"{node} in\n{plan['Query Text']}"
+                )
+    largest = max(plan["Plan"]["Shared Hit Blocks"] for plan in plans)
+    assert largest <= BUFFERS, f"{largest} buffers"
