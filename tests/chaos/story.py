@@ -112,6 +112,11 @@ class Story:
         if tell and not swept:
             self.op("retry", ids=[message], tokens=[token], value={"done": [message]})
 
+    def put_off(self, message: int) -> None:
+        """To the end of its channel."""
+        self._live[message]["dequeue_at"] = self.now
+        self.give_back(message)
+
     def sweep(self, message: int) -> None:
         self.wait(LEASE / SECOND)
         self.give_back(message, swept=True)

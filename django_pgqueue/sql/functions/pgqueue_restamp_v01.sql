@@ -1,12 +1,13 @@
 -- Gives the arrivals of transactions that committed late the xid of this one, so that they stand where everybody looks.
 -- Caller: pgqueue_take, pgqueue_tick. Rolled back, they are late again and the next caller finds them.
--- Returns how many. Locks: arrivals, SKIP LOCKED.
+-- Returns the least xid that such arrivals have now, null without any: what others hold keeps the old one, and comes before what is new.
+-- Locks: arrivals, SKIP LOCKED.
 CREATE FUNCTION pgqueue_restamp(p_queue text, p_late_xids xid8[])
-RETURNS integer
+RETURNS xid8
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_count integer;
+    v_xid xid8;
 BEGIN
     UPDATE pgqueue_arrival AS a
     SET xid = pg_current_xact_id(), lazy = false
@@ -20,7 +21,15 @@ BEGIN
             FOR UPDATE SKIP LOCKED
         ) AS n
         LIMIT 200));
-    GET DIAGNOSTICS v_count = ROW_COUNT;
-    RETURN v_count;
+    IF FOUND THEN
+        v_xid := pg_current_xact_id();
+    END IF;
+    RETURN least(v_xid, (
+        SELECT min(x.xid)
+        FROM unnest(p_late_xids) AS x (xid)
+        CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
+        CROSS JOIN LATERAL (
+            SELECT FROM pgqueue_arrival AS held WHERE held.queue = p_queue AND held.lazy = z.lazy AND held.xid = x.xid LIMIT 1
+        ) AS n));
 END;
 $$;

@@ -22,6 +22,7 @@ DECLARE
     v_got bigint[];
 BEGIN
     SELECT count(*) AS count, coalesce(bool_and(n.short), true) AS short,
+        array_agg(n.floor_id ORDER BY n.floor_rank, n.floor_at, n.floor_id) AS ids,
         -- In one snapshot with the news: what somebody has just folded stands in line now. Each in the order of its index, or the
         -- planner may take another one, which looks as cheap while it is small.
         (
@@ -38,7 +39,7 @@ BEGIN
         ) AS line
     INTO v_news
     FROM (
-        SELECT a.messages = 1 AND (c.released_at IS NOT NULL
+        SELECT a.floor_rank, a.floor_at, a.floor_id, a.messages = 1 AND (c.released_at IS NOT NULL
                 OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL) IS TRUE AS short
         FROM pgqueue_arrival AS a
         LEFT JOIN pgqueue_channel AS c ON c.id = a.channel_id
@@ -49,8 +50,8 @@ BEGIN
     ELSIF v_news.count = 0 THEN
         RETURN '{}';
     END IF;
-    SELECT array_agg(n.place ORDER BY n.floor_rank, n.floor_at, n.floor_id),
-        array_agg(n.floor_id ORDER BY n.floor_rank, n.floor_at, n.floor_id)
+    SELECT coalesce(array_agg(n.place ORDER BY n.floor_rank, n.floor_at, n.floor_id), '{}'),
+        coalesce(array_agg(n.floor_id ORDER BY n.floor_rank, n.floor_at, n.floor_id), '{}')
     INTO v_places, v_ids
     FROM (
         SELECT a.ctid AS place, a.floor_rank, a.floor_at, a.floor_id
@@ -64,11 +65,17 @@ BEGIN
         LIMIT p_limit
         FOR UPDATE OF a SKIP LOCKED
     ) AS n;
-    -- By their keys; the cast is as in pgqueue_announce.
+    IF cardinality(v_ids) < least(p_limit, v_news.count) THEN
+        RETURN NULL;
+    END IF;
+    -- With those that come before them: who holds only their news must have them too, or they would be overtaken. By their keys; the cast
+    -- is as in pgqueue_announce.
     v_got := ARRAY(
-        SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) AND m.status::integer = 1 FOR UPDATE SKIP LOCKED);
-    -- Somebody else has one of them, or it has gone: all of them go the long way, in their order.
-    IF cardinality(v_got) < least(p_limit, v_news.count) OR cardinality(v_got) < cardinality(v_ids) THEN
+        SELECT m.id FROM pgqueue_message AS m
+        WHERE m.id = ANY (v_news.ids[:array_position(v_news.ids, v_ids[cardinality(v_ids)])] || v_ids) AND m.status::integer = 1
+        FOR UPDATE SKIP LOCKED);
+    -- Somebody else has one of them, or it has gone, or one before them is free: all of them go the long way, in their order.
+    IF cardinality(v_got) <> cardinality(v_ids) OR NOT v_got @> v_ids THEN
         RETURN NULL;
     END IF;
     DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);

@@ -40,7 +40,7 @@ BEGIN
     FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1;
     -- Nobody else may serve this queue: the news are folded in here, those of other channels too.
     IF v_floor.late_xids <> '{}' THEN
-        PERFORM pgqueue_restamp(p_queue, v_floor.late_xids);
+        v_floor.arrival_xid := least(v_floor.arrival_xid, pgqueue_restamp(p_queue, v_floor.late_xids));
     END IF;
     contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
     contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true) OR contended;

@@ -56,7 +56,7 @@ BEGIN
     ELSIF v_lane.seq IS NULL THEN
         -- Others hold all lanes: what one hot channel has is shared.
         IF v_lane.head IS NOT NULL THEN
-            ids := pgqueue_take_shared(p_queue, 1, v_lane.head, NULL, '{}');
+            ids := pgqueue_take_shared(p_queue, 1, v_lane.head, NULL, NULL, '{}');
         END IF;
         RETURN;
     END IF;

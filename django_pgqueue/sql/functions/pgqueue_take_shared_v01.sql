@@ -1,8 +1,11 @@
 -- Takes messages of unlimited channels whose lanes or arrivals other transactions hold, so that one hot channel is served by all
 -- workers at once, and a dequeue in an open transaction hides nothing. Each channel gives its share first, then whoever has more.
--- Caller: pgqueue_take, when the lanes that it could lock did not fill the limit. p_arrival_xid: null when there are no news.
+-- Caller: pgqueue_take, when the lanes that it could lock did not fill the limit. p_head: of the line, when the call began; p_lane_seq: the
+--   floor, below which no lane of a channel with news can show up meanwhile; p_arrival_xid: of the first of the news, null without any.
 -- Returns the locked ids, none of p_except. Locks: messages, SKIP LOCKED. Lanes and arrivals are only read: their holders move them.
-CREATE FUNCTION pgqueue_take_shared(p_queue text, p_limit integer, p_lane_seq bigint, p_arrival_xid xid8, p_except bigint[])
+CREATE FUNCTION pgqueue_take_shared(
+    p_queue text, p_limit integer, p_head bigint, p_lane_seq bigint, p_arrival_xid xid8, p_except bigint[]
+)
 RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
@@ -17,7 +20,7 @@ BEGIN
         INTO v_starts
         FROM (
             SELECT l.channel_id, l.floor_rank, l.floor_at, l.floor_id FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_lane_seq
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_head
             ORDER BY l.seq LIMIT 8
         ) AS n
         JOIN pgqueue_channel AS c ON c.id = n.channel_id
@@ -37,7 +40,7 @@ BEGIN
         ),
         starts AS (
             (SELECT l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_lane_seq
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_head
             ORDER BY l.seq LIMIT 8)
             UNION ALL
             SELECT n.channel_id, n.floor_rank, n.floor_at, n.floor_id, NULL FROM news AS n

@@ -14,6 +14,7 @@ DECLARE
     v_from bigint;
     v_tail bigint;
     v_fold boolean := false;
+    v_late xid8;
 BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
@@ -72,11 +73,10 @@ BEGIN
             RETURN;
         END IF;
         IF v_floor.late_xids <> '{}' THEN
-            IF pgqueue_restamp(p_queue, v_floor.late_xids) > 0 THEN
-                v_floor.news := least(v_floor.news, pg_current_xact_id());
-            END IF;
+            v_late := pgqueue_restamp(p_queue, v_floor.late_xids);
+            v_floor.news := least(v_floor.news, v_late);
         END IF;
-        IF v_floor.head IS NULL AND v_floor.news IS NOT NULL THEN
+        IF v_floor.head IS NULL AND v_floor.news IS NOT NULL AND v_late IS NULL THEN
             ids := pgqueue_take_arrived(
                 p_queue, p_limit, v_floor.news, v_floor.arrival_xid, v_floor.lane_seq, v_floor.parked_from, taken_at);
             IF ids IS NOT NULL THEN
@@ -103,7 +103,8 @@ BEGIN
             v_from := v_turns.last_seq + 1;
         END LOOP;
         IF cardinality(ids) < p_limit THEN
-            ids := ids || pgqueue_take_shared(p_queue, p_limit - cardinality(ids), v_head, v_floor.news, ids);
+            ids := ids || pgqueue_take_shared(
+                p_queue, p_limit - cardinality(ids), v_head, v_floor.lane_seq, v_floor.news, ids);
         END IF;
     END IF;
     -- What can wait is looked at once in eight turns, so that even without a ticker nobody waits for long, and when work is short: news

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from operator import itemgetter
 
 from tests.chaos.history import History, Row
 from tests.chaos.history.events import READY
@@ -52,7 +53,7 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
     following = successors(lives)
     folded = history.run.get("folded_within", FOLDED_AFTER)
     for transaction in transactions(history.rows):
-        granted: dict[int, Row] = {}
+        granted: dict[int, tuple[Key, Row]] = {}
         for row in transaction:
             if row.channel is None or row.event not in ("created", "changed", "gone"):
                 continue
@@ -60,12 +61,26 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
                 waiting[row.channel].add(row)
             else:
                 waiting[row.channel].remove(row.message)
-            if is_grant(row) and (row.channel not in granted or key(granted[row.channel]) < key(row)):
-                granted[row.channel] = row
-        for channel, row in granted.items():
+            if is_grant(row):
+                taken = place(lives, row), row
+                granted[row.channel] = max(granted.get(row.channel, taken), taken, key=itemgetter(0))
+        for channel, (stood, row) in granted.items():
             if held.meet(row.at - folded, row.committed):
                 continue
-            yield overtaken(waiting[channel], row, following, folded)
+            yield overtaken(waiting[channel], stood, row, following, folded)
+
+
+def place(lives: Lives, grant: Row) -> Key:
+    """Where the call found the message. It may have been leased and given back since the call began, and stand behind
+    others now: who looks for messages and then locks them gets the newest version of what he has found."""
+    began = grant.leased_at or grant.at
+    assert grant.message is not None
+    found = [
+        key(row)
+        for row, after in pairwise(lives[grant.message].rows)
+        if row.status == READY and row.seq < grant.seq and after.committed > began
+    ]
+    return min(found, default=key(grant))
 
 
 class Periods:
@@ -103,9 +118,9 @@ def successors(lives: Lives) -> dict[int, dict[int, Row]]:
     }
 
 
-def overtaken(waiting: Waiting, row: Row, following: dict[int, dict[int, Row]], folded: int) -> str | None:
+def overtaken(waiting: Waiting, stood: Key, row: Row, following: dict[int, dict[int, Row]], folded: int) -> str | None:
     began = row.leased_at or row.at
-    for earlier in waiting.keys[: bisect_left(waiting.keys, key(row))]:
+    for earlier in waiting.keys[: bisect_left(waiting.keys, stood)]:
         message = earlier[2]
         since = waiting.since[message][1]
         if since > began - folded:
