@@ -98,9 +98,13 @@ BEGIN
                     CONTINUE;
                 END IF;
                 -- A limited channel keeps its lane; parked for long, it stands below the floor. Its newest entry is the one that lives:
-                -- looked up first and locked by its key, because a search for one to lock would walk all that are dead.
+                -- looked up first and locked by its key, because a search for one to lock would walk all that are dead. That of another
+                -- channel has been held or removed a moment ago, and none of it stands below the floor.
                 SELECT l.seq INTO v_seq FROM pgqueue_lane AS l
-                WHERE l.channel_id = v_news.channel_id
+                WHERE l.channel_id = v_news.channel_id AND l.seq >= coalesce((
+                    SELECT p_lane_seq FROM pgqueue_channel AS c
+                    WHERE c.id = v_news.channel_id AND c.changed_at IS NULL
+                        AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL), 0)
                 ORDER BY l.seq DESC LIMIT 1;
                 IF FOUND THEN
                     SELECT l.* INTO v_lane FROM pgqueue_lane AS l

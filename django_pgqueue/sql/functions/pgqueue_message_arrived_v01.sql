@@ -6,6 +6,7 @@ RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 AS $$
 DECLARE

@@ -52,9 +52,10 @@ BEGIN
     FOR UPDATE SKIP LOCKED;
     v_held := FOUND;
     IF NOT v_held THEN
-        contended := contended OR EXISTS (
-            SELECT FROM pgqueue_lane AS l
-            WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq);
+        contended := contended OR (
+            SELECT l.seq FROM pgqueue_lane AS l
+            WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
+            ORDER BY l.seq DESC LIMIT 1) IS NOT NULL;
         IF v_channel.limited THEN
             RETURN;
         END IF;

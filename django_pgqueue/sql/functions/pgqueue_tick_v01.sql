@@ -9,6 +9,7 @@ SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET enable_bitmapscan = off
 SET jit = off
 AS $$
 DECLARE
