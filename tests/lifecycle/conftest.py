@@ -91,6 +91,28 @@ def value(statement: str, *parameters: Any) -> Any:
     return only
 
 
+def partition_of(days_ago: int) -> str:
+    """The name of a partition of the past, made by hand."""
+    [(name, first, last)] = sql(
+        """
+        SELECT 'pgqueue_archived_message_' || to_char(day, 'YYYYMMDD'), (day AT TIME ZONE 'UTC')::text,
+            ((day + interval '1 day') AT TIME ZONE 'UTC')::text
+        FROM (SELECT date_trunc('day', now() AT TIME ZONE 'UTC') - %s * interval '1 day' AS day) AS d""",
+        days_ago,
+    )
+    bounds = f"FROM ('{first}') TO ('{last}')"
+    sql(f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF pgqueue_archived_message FOR VALUES {bounds}")
+    return name
+
+
+@pytest.fixture
+def _yesterday() -> Iterator[None]:
+    """The archive has a place for it: just after midnight, half an hour ago is there."""
+    name = partition_of(days_ago=1)
+    yield
+    sql(f"DROP TABLE {name}")
+
+
 def expire(*deliveries: Delivery) -> None:
     """As if the workers had been silent for longer than the lease."""
     sql(

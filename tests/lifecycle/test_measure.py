@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -100,20 +100,6 @@ def test_what_is_rolled_back_never_counts(connect: Callable[..., psycopg.Connect
         measure(AT_ONCE)
         session.rollback()
     assert measure(AT_ONCE).settled == 0
-
-
-@pytest.fixture
-def _yesterday() -> Iterator[None]:
-    """The archive has a place for it: just after midnight, half an hour ago is there."""
-    today = datetime.now(UTC).date()
-    name = f"pgqueue_archived_message_{today - timedelta(days=1):%Y%m%d}"
-    if value("SELECT to_regclass(%s) IS NOT NULL", name):
-        yield
-        return
-    bounds = f"FROM ('{today - timedelta(days=1)} 00:00+00') TO ('{today} 00:00+00')"
-    sql(f"CREATE TABLE {name} PARTITION OF pgqueue_archived_message FOR VALUES {bounds}")
-    yield
-    sql(f"DROP TABLE {name}")
 
 
 @pytest.mark.usefixtures("_yesterday")

@@ -7,7 +7,7 @@ import pytest
 from django_pgqueue import channel_release, channel_set, complete, dead_letter, dequeue, enqueue, prune
 from django_pgqueue.lifecycle.prune import PruneCounts
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Worker
-from tests.lifecycle.conftest import pass_time, sql, value
+from tests.lifecycle.conftest import partition_of, pass_time, sql, value
 
 pytestmark = pytest.mark.django_db
 
@@ -21,19 +21,6 @@ def partitions() -> list[str]:
         "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"
     )
     return sorted(name for (name,) in found)
-
-
-def partition_of(days_ago: int) -> str:
-    """A partition of the past, made by hand."""
-    [(name, first, last)] = sql(
-        """
-        SELECT 'pgqueue_archived_message_' || to_char(day, 'YYYYMMDD'), (day AT TIME ZONE 'UTC')::text,
-            ((day + interval '1 day') AT TIME ZONE 'UTC')::text
-        FROM (SELECT date_trunc('day', now() AT TIME ZONE 'UTC') - %s * interval '1 day' AS day) AS d""",
-        days_ago,
-    )
-    sql(f"CREATE TABLE {name} PARTITION OF pgqueue_archived_message FOR VALUES FROM ('{first}') TO ('{last}')")
-    return name
 
 
 def test_there_is_nothing_to_do_after_the_migration():

@@ -1,5 +1,5 @@
 -- Gives the arrivals of transactions that committed late the xid of this one, so that they stand where everybody looks.
--- Caller: pgqueue_take, pgqueue_tick. Rolled back, they are late again and the next caller finds them.
+-- Caller: pgqueue_take, pgqueue_take_channel, pgqueue_tick. Rolled back, they are late again and the next caller finds them.
 -- Returns the least xid that such arrivals have now, null without any: what others hold keeps the old one, and comes before what is new.
 -- Locks: arrivals, SKIP LOCKED.
 CREATE FUNCTION pgqueue_restamp(p_queue text, p_late_xids xid8[])
