@@ -89,8 +89,7 @@ BEGIN
                 INSERT INTO pgqueue_lane (channel_id, queue, floor_rank, floor_at, floor_id)
                 SELECT c.id, c.queue, v_news.floor_rank, v_news.floor_at, v_news.floor_id
                 FROM pgqueue_channel AS c
-                WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND c.changed_at IS NULL
-                    AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL
+                WHERE c.id = v_news.channel_id AND v_news.floor_id IS NOT NULL AND c.changed_at IS NULL AND NOT pgqueue_is_limited(c)
                     AND NOT EXISTS (
                         SELECT FROM pgqueue_lane AS l WHERE l.channel_id = v_news.channel_id AND l.seq >= p_lane_seq);
                 IF FOUND THEN
@@ -103,8 +102,7 @@ BEGIN
                 SELECT l.seq INTO v_seq FROM pgqueue_lane AS l
                 WHERE l.channel_id = v_news.channel_id AND l.seq >= coalesce((
                     SELECT p_lane_seq FROM pgqueue_channel AS c
-                    WHERE c.id = v_news.channel_id AND c.changed_at IS NULL
-                        AND c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL), 0)
+                    WHERE c.id = v_news.channel_id AND c.changed_at IS NULL AND NOT pgqueue_is_limited(c)), 0)
                 ORDER BY l.seq DESC LIMIT 1;
                 IF FOUND THEN
                     SELECT l.* INTO v_lane FROM pgqueue_lane AS l

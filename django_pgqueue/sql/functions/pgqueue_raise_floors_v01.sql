@@ -61,13 +61,7 @@ BEGIN
             SELECT l.parked_until FROM pgqueue_lane AS l
             WHERE l.queue = v_queue AND l.parked_until >= v_old.parked_from AND l.parked_until < v_parked
             ORDER BY l.parked_until LIMIT 1));
-        v_running := v_running || ARRAY(
-            SELECT a.xid
-            FROM unnest(v_old.late_xids) AS x (xid)
-            CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
-            CROSS JOIN LATERAL (
-                SELECT n.xid FROM pgqueue_arrival AS n WHERE n.queue = v_queue AND n.lazy = z.lazy AND n.xid = x.xid LIMIT 1
-            ) AS a);
+        v_running := v_running || ARRAY(SELECT n.xid FROM pgqueue_late_news(v_queue, v_old.late_xids) AS n);
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)

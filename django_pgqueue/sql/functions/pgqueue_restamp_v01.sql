@@ -24,12 +24,6 @@ BEGIN
     IF FOUND THEN
         v_xid := pg_current_xact_id();
     END IF;
-    RETURN least(v_xid, (
-        SELECT min(x.xid)
-        FROM unnest(p_late_xids) AS x (xid)
-        CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
-        CROSS JOIN LATERAL (
-            SELECT FROM pgqueue_arrival AS held WHERE held.queue = p_queue AND held.lazy = z.lazy AND held.xid = x.xid LIMIT 1
-        ) AS n));
+    RETURN least(v_xid, (SELECT min(n.xid) FROM pgqueue_late_news(p_queue, p_late_xids) AS n));
 END;
 $$;

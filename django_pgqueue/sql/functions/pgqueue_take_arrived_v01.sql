@@ -39,8 +39,7 @@ BEGIN
         ) AS line
     INTO v_news
     FROM (
-        SELECT a.floor_rank, a.floor_at, a.floor_id, a.messages = 1 AND (c.released_at IS NOT NULL
-                OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL) IS TRUE AS short
+        SELECT a.floor_rank, a.floor_at, a.floor_id, a.messages = 1 AND NOT pgqueue_is_limited(c) AS short
         FROM pgqueue_arrival AS a
         LEFT JOIN pgqueue_channel AS c ON c.id = a.channel_id
         WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= p_news_xid ORDER BY a.xid LIMIT 17
@@ -59,8 +58,7 @@ BEGIN
         JOIN pgqueue_channel AS c ON c.id = a.channel_id
         WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= p_news_xid AND a.messages = 1
             -- An arrival may have come since.
-            AND (c.released_at IS NOT NULL
-                OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL)
+            AND NOT pgqueue_is_limited(c)
         ORDER BY a.floor_rank, a.floor_at, a.floor_id
         LIMIT p_limit
         FOR UPDATE OF a SKIP LOCKED

@@ -19,10 +19,7 @@ BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
     contended := false;
-    SELECT c.id, c.released_at IS NULL AND (
-            c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
-    INTO v_channel
-    FROM pgqueue_channel AS c
+    SELECT c.id, pgqueue_is_limited(c) AS limited INTO v_channel FROM pgqueue_channel AS c
     WHERE c.queue = p_queue AND c.name = p_channel;
     IF NOT FOUND THEN
         PERFORM pgqueue_missing_channel(p_channel, p_queue, false);
@@ -30,14 +27,7 @@ BEGIN
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) THEN
         RETURN;
     END IF;
-    -- As in pgqueue_take.
-    SELECT CASE
-            WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
-            ELSE '0'
-        END AS arrival_xid,
-        o.late_xids, o.lane_seq, o.parked_from
-    INTO v_floor
-    FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1;
+    SELECT f.* INTO v_floor FROM pgqueue_floor_now() AS f;
     -- Nobody else may serve this queue: the news are folded in here, those of other channels too.
     IF v_floor.late_xids <> '{}' THEN
         v_floor.arrival_xid := least(v_floor.arrival_xid, pgqueue_restamp(p_queue, v_floor.late_xids));

@@ -22,27 +22,13 @@ BEGIN
         -- A clock that seems to go back, news as in pgqueue_take, or a pause.
         coalesce(p_now < n.lease_floor, false)
         OR EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid)
-        OR f.late_xids <> '{}' AND EXISTS (
-            SELECT FROM unnest(f.late_xids) AS x (xid)
-            CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
-            CROSS JOIN LATERAL (
-                SELECT FROM pgqueue_arrival AS n WHERE n.queue = p_queue AND n.lazy = z.lazy AND n.xid = x.xid LIMIT 1
-            ) AS a)
+        OR f.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_late_news(p_queue, f.late_xids))
         OR EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) AS unusual
     INTO v_lane
-    FROM (
-        SELECT CASE
-                WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())
-                    THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
-                ELSE '0'
-            END AS arrival_xid,
-            o.late_xids, o.lane_seq
-        FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
-    ) AS f
+    FROM pgqueue_floor_now() AS f
     LEFT JOIN LATERAL (
         SELECT l.ctid AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor, c.weight,
-            c.released_at IS NULL AND (
-                c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
+            pgqueue_is_limited(c) AS limited
         FROM pgqueue_lane AS l
         JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq

@@ -24,8 +24,7 @@ BEGIN
             ORDER BY l.seq LIMIT 8
         ) AS n
         JOIN pgqueue_channel AS c ON c.id = n.channel_id
-        WHERE c.released_at IS NOT NULL
-            OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL;
+        WHERE NOT pgqueue_is_limited(c);
     ELSE
         -- A channel may have both news and a lane: its messages begin at the lower floor, or what is new would overtake what waits. If
         -- it ever had a limit or a pause, its lane may stand below the line, where it was parked: its newest entry is the one that lives.
@@ -49,8 +48,7 @@ BEGIN
             FROM news AS n
             CROSS JOIN LATERAL (
                 SELECT CASE WHEN c.changed_at IS NULL THEN p_lane_seq ELSE 0 END AS seq FROM pgqueue_channel AS c
-                WHERE c.id = n.channel_id AND (c.released_at IS NOT NULL
-                    OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL)
+                WHERE c.id = n.channel_id AND NOT pgqueue_is_limited(c)
                 LIMIT 1
             ) AS c
             CROSS JOIN LATERAL (
@@ -69,8 +67,7 @@ BEGIN
             ORDER BY o.channel_id, o.floor_rank, o.floor_at, o.floor_id
         ) AS s
         JOIN pgqueue_channel AS c ON c.id = s.channel_id
-        WHERE c.released_at IS NOT NULL
-            OR c.max_concurrency IS NULL AND c.release_interval IS NULL AND c.paused_at IS NULL;
+        WHERE NOT pgqueue_is_limited(c);
     END IF;
     v_quota := (p_limit + cardinality(v_starts.channels) - 1) / cardinality(v_starts.channels);
     WHILE cardinality(v_ids) < p_limit AND v_quota > 0 LOOP

@@ -49,8 +49,7 @@ BEGIN
     INTO v_line
     FROM (
         SELECT l.ctid AS lane, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.next_at, l.lease_floor, c.weight,
-            c.released_at IS NULL AND (
-                c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL OR c.paused_at IS NOT NULL) AS limited
+            pgqueue_is_limited(c) AS limited
         FROM pgqueue_lane AS l
         JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= p_from

@@ -50,17 +50,7 @@ BEGIN
                 SELECT l.seq FROM pgqueue_lane AS l
                 WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
             ) AS head
-        FROM (
-            -- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing. And what this
-            -- transaction has enqueued itself may stand below the floor, when it is old.
-            SELECT CASE
-                    WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())
-                        THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
-                    ELSE '0'
-                END AS arrival_xid,
-                o.late_xids, o.lane_seq, o.parked_from
-            FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
-        ) AS f
+        FROM pgqueue_floor_now() AS f
         -- Each is looked up once.
         OFFSET 0
     ) AS n;

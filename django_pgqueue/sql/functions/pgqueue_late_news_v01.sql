@@ -1,0 +1,14 @@
+-- Which of the transactions that committed late have left arrivals below the floor; p_late_xids: as pgqueue_floor keeps them by name.
+-- Caller: pgqueue_take_next, pgqueue_restamp, pgqueue_raise_floors. STABLE, so that it becomes a part of the statement. Locks: none.
+CREATE FUNCTION pgqueue_late_news(p_queue text, p_late_xids xid8[])
+RETURNS TABLE (xid xid8)
+LANGUAGE sql
+STABLE
+AS $$
+SELECT x.xid
+FROM unnest(p_late_xids) AS x (xid)
+CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
+CROSS JOIN LATERAL (
+    SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND a.lazy = z.lazy AND a.xid = x.xid LIMIT 1
+) AS n;
+$$;
