@@ -144,6 +144,30 @@ def test_who_looks_at_what_churns_does_not_read_all_that_matches(name: str) -> N
     assert "\nSET enable_bitmapscan = off\n" in path.read_text(encoding="utf-8")
 
 
+INLINED = {
+    "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', '-infinity') AS a",
+    "pgqueue_floor_now": "SELECT f.* FROM pgqueue_floor_now() AS f",
+    "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",
+    "pgqueue_late_news": "SELECT n.xid FROM pgqueue_late_news('default', '{1}') AS n",
+}
+
+
+def test_it_is_known_what_becomes_a_part_of_the_statement() -> None:
+    says = {
+        path.stem.rpartition("_v")[0] for path in FILES if "part of the statement" in header(path.read_text("utf-8"))
+    }
+    assert says == set(INLINED)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", INLINED)
+def test_what_becomes_a_part_of_the_statement_is_not_called(name: str) -> None:
+    """A call for each row would cost more, and its own plan might not be the one that fits."""
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN (VERBOSE) " + INLINED[name])
+        assert name not in "\n".join(line for (line,) in cursor.fetchall())
+
+
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_a_table_file_says_what_it_is_for(path: Path) -> None:
     assert re.match(r"-- [A-Z]", path.read_text(encoding="utf-8"))
