@@ -28,7 +28,7 @@ chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|tenth|n
 model: $(READY)  ## the TLA+ models, each as it is and without each guard (some minutes)
 	$(PYTHON) -m tests.formal
 
-sabotage: $(READY)  ## defects that are put into the queue: is each noticed? (about eight minutes)
+sabotage: $(READY)  ## defects that are put into the queue: is each noticed? (ten minutes or so)
 	$(PYTHON) -m tests.chaos sabotage
 
 test-slow: $(READY)  ## what takes minutes each: Spark killed and on a cluster, storms of faults, defects

@@ -41,6 +41,7 @@ class Consumer(Actor):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.zombies: list[Held] = []
+        self.limits: list[int] = self.stage.options.get("limits", [1, 1, 2, 5])
 
     def step(self) -> None:
         held = self.dequeue()
@@ -53,7 +54,7 @@ class Consumer(Actor):
 
     def dequeue(self) -> list[Held]:
         lease = self.stage.lease
-        limit = self.random.choice([1, 1, 2, 5])
+        limit = self.random.choice(self.limits)
         lingers = not self.stage.calm.is_set() and self.chance(0.03)
         call = self.recorder.invoke("dequeue", limit=limit, lingers=lingers)
 
