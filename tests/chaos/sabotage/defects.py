@@ -16,7 +16,7 @@ FENCE = " AND m.lease_token = p_tokens[array_position(p_ids, m.id)]"
 class Defect:
     """In ``function``, each ``find`` becomes ``replace``. ``breaks``: the invariants of which one must be violated.
 
-    ``options`` of the run, for a defect that is in a reader and not in the queue.
+    ``options`` of the run: for a defect that is in a reader and not in the queue, or that chance would hide.
     """
 
     name: str
