@@ -18,9 +18,16 @@ admin: $(READY)  ## the admin of the demo project in a browser (PORT=8000)
 	@$(MANAGE) migrate --verbosity 0
 	@$(MANAGE) demoadmin --port $(PORT)
 
-test: $(READY)  ## the whole test suite, on a throw-away server
+test-quick: $(READY)  ## before each commit: verbs, schema, worker basics (a minute and a half)
+	@$(PYTHON) -m tests.suite quick
+
+test: $(READY)  ## what guards the main path, on throw-away servers (ten minutes on two cores)
 	-@.ci/tools
-	@.ci/tests $(PYTHON)
+	@$(PYTHON) -m tests.suite $(or $(PARTS),test)
+
+test-all: $(READY)  ## the rest, part by part: servers, Pythons, Djangos, faults, models, browser (PARTS="chaos kills")
+	-@.ci/tools
+	@$(PYTHON) -m tests.suite $(or $(PARTS),rest)
 
 chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|tenth|nightly|release SEED=7)
 	$(PYTHON) -m tests.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED)) --model
@@ -31,11 +38,7 @@ model: $(READY)  ## the TLA+ models, each as it is and without each guard (some 
 sabotage: $(READY)  ## defects that are put into the queue: is each noticed? (ten minutes or so)
 	$(PYTHON) -m tests.chaos sabotage
 
-test-slow: $(READY)  ## what takes minutes each: Spark killed and on a cluster, storms of faults, defects
-	-@.ci/tools
-	$(PYTHON) -m pytest -m slow
-
-tools:  ## programs that some tests need beside Python: PgBouncer, libfaketime, Chromium
+tools: $(READY)  ## what some tests need beside Python: PgBouncer, libfaketime, Chromium, the tests of Django
 	@.ci/tools
 
 bench: $(READY)  ## the benchmarks
@@ -77,14 +80,9 @@ clean:  ## removes the embedded server with its data, the virtual environment an
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml
-	@python=; for candidate in python3 python3.13 python3.12 python3.11; do \
-	  if $$candidate -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	    python=$$candidate; break; fi; done; \
-	if [ -z "$$python" ]; then \
-	  echo "Python 3.11 or newer with venv is missing: apt-get install python3 python3-venv" >&2; exit 1; fi; \
-	echo "Setting up $(VENV) with $$($$python --version) (once) …"; \
-	$(PYTHON) -m pip --version >/dev/null 2>&1 || $$python -m venv --clear $(VENV)
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || { python=$$(.ci/python) && \
+	  echo "Setting up $(VENV) with $$("$$python" --version) (once) …" && "$$python" -m venv --clear $(VENV); }
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test test-slow matrix chaos model sabotage tools bench bench-growth bench-peers bench-spark lint docs psql stop clean
+.PHONY: help demo admin test test-quick test-all matrix chaos model sabotage tools bench bench-growth bench-peers bench-spark lint docs psql stop clean

@@ -12,12 +12,18 @@ DEFAULTS: dict[str, Any] = {
     "DATABASE": None,
     # Enqueue creates channels that do not exist, without limits.
     "AUTO_CREATE_CHANNELS": False,
+    # How long enqueue waits behind another open transaction that fills the same channel with a max_size.
+    "ENQUEUE_WAIT": timedelta(seconds=2),
     # How long a worker may be silent before its messages are given to others.
     "LEASE": timedelta(seconds=15),
     # How long a handler may run that has no timeout of its own; None: no limit.
     "HANDLER_TIMEOUT": timedelta(hours=1),
+    # How long a message waits for a worker that knows its handler, from the first delivery to one that does not.
+    "UNKNOWN_HANDLER_GRACE": timedelta(minutes=10),
     # Deliveries of a message before it is dead-lettered, unless the handler or the message says otherwise.
     "MAX_ATTEMPTS": 5,
+    # The most bytes that a message (payload as JSON, body and headers), a result or a saved state may take.
+    "MAX_PAYLOAD": 16 * 1024 * 1024,
     # The longest time an idle worker sleeps without looking; NOTIFY wakes it earlier.
     "POLL_INTERVAL": timedelta(seconds=1),
     # When enqueue notifies workers: while one is "waiting", "always", or "never", then they poll.

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict
 from uuid import UUID
 
 from django_pgqueue.backoff import Policy
 from django_pgqueue.outcomes import Cancelled
+
+if TYPE_CHECKING:
+    # With its default, a plain ``Delivery`` means Delivery[Any]; typing.TypeVar has defaults from Python 3.13 on.
+    from typing_extensions import TypeVar
+
+    P_co = TypeVar("P_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    P_co = TypeVar("P_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +40,37 @@ class NewMessage:
     dedupe_key: str | None = None
 
 
+class EnqueueOptions(TypedDict, total=False):
+    """The keywords of :func:`django_pgqueue.enqueue`, for what passes them on; a test compares them."""
+
+    channel: str
+    queue: str | None
+    body: bytes | None
+    headers: Mapping[str, Any] | None
+    priority: int
+    dequeue_at: datetime | None
+    delay: timedelta | None
+    max_attempts: int | None
+    backoff: Policy | None
+    dedupe_key: str | None
+    on_refused: Literal["raise", "return"]
+    using: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Enqueued:
     """The answer to an enqueue.
 
     ``id`` of the message; of the one that is there already for a ``duplicate``; None for a message that was
-    ``dropped``.
+    ``dropped`` or, with ``on_refused="return"``, refused: ``not_found`` (the channel), ``released``, ``full``,
+    ``busy`` or ``invalid``. ``reason``: why it was refused, for people; empty otherwise. ``created_at``, by the
+    database clock, of a message that was ``created``.
     """
 
     id: int | None
-    outcome: Literal["created", "duplicate", "dropped"]
+    outcome: Literal["created", "duplicate", "dropped", "not_found", "released", "full", "busy", "invalid"]
+    reason: str = ""
+    created_at: datetime | None = field(default=None, compare=False)
 
     @property
     def created(self) -> bool:
@@ -63,8 +94,11 @@ class Leased(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(Generic[P_co]):
     """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
+
+    ``Delivery[OrderPayload]`` has a payload of that type; a handler that takes one gets the payload checked and made
+    into it, see :mod:`django_pgqueue.payloads`.
 
     ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
     last deferral saved. ``channel_context`` is the channel's. ``worker``: the name under which it was leased, if any.
@@ -75,7 +109,7 @@ class Delivery:
     queue: str
     channel: str
     handler: str
-    payload: Any
+    payload: P_co
     body: bytes | None
     headers: Mapping[str, Any]
     priority: int
@@ -103,3 +137,8 @@ class Delivery:
         """End the handler here if somebody wants the message cancelled. Raises Cancelled."""
         if self.cancelled:
             raise Cancelled
+
+
+def label(delivery: Delivery) -> str:
+    """Return what a line of the log calls the message: ``shop.confirm #7 on default/acme``."""
+    return f"{delivery.handler} #{delivery.id} on {delivery.queue}/{delivery.channel}"

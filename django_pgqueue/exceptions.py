@@ -4,17 +4,23 @@ from __future__ import annotations
 
 
 class PgQueueError(Exception):
-    """Base of all errors of the queue. ``hint`` says what to do."""
+    """Base of all errors of the queue. ``hint`` says what to do.
+
+    ``outcome``: the word that the SQL functions return for it; empty for an error that they raise.
+    """
 
     sqlstate: str | None = None
+    outcome: str = ""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message} ({hint})" if hint else message)
+        self.message = message
         self.hint = hint
 
 
 class MessageNotFound(PgQueueError):
     sqlstate = "PGQ01"
+    outcome = "not_found"
 
 
 class LeaseLost(PgQueueError):
@@ -32,28 +38,33 @@ class LeaseLost(PgQueueError):
 
 class ChannelNotFound(PgQueueError):
     sqlstate = "PGQ03"
+    outcome = "not_found"
 
 
 class ChannelFull(PgQueueError):
     """The channel holds ``max_size`` live messages and its policy is ``error``; nothing was enqueued."""
 
     sqlstate = "PGQ04"
+    outcome = "full"
 
 
 class ChannelReleased(PgQueueError):
     sqlstate = "PGQ05"
+    outcome = "released"
 
 
 class ChannelBusy(PgQueueError):
-    """Another transaction fills the same size-limited channels in another order; retry, or use one ``enqueue_many``."""
+    """Another open transaction fills the same channel with a ``max_size``. Nothing was enqueued: try again later."""
 
     sqlstate = "PGQ06"
+    outcome = "busy"
 
 
 class InvalidMessage(PgQueueError, ValueError):
     """An argument that no message, lease or channel may have."""
 
     sqlstate = "PGQ07"
+    outcome = "invalid"
 
 
 class PartitionMissing(PgQueueError):
@@ -64,6 +75,7 @@ class PartitionMissing(PgQueueError):
 
 class ScheduleNotFound(PgQueueError):
     sqlstate = "PGQ09"
+    outcome = "not_found"
 
 
 class InvalidSchedule(PgQueueError, ValueError):

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
-from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack, overload
 
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
+import django_pgqueue
 from django_pgqueue.backoff import Constant, Exponential, Policy
-from django_pgqueue.exceptions import UnknownHandler
+from django_pgqueue.delivery import Enqueued, EnqueueOptions
+from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
+from django_pgqueue.handler_types import Register, RegisterBatch
+from django_pgqueue.payloads import converting
+from django_pgqueue.signatures import check_name, check_options, examine, is_async, where_is
 
 # Of a delivery, or of a list of them: which of the two, the option `batch` says.
 Function = Callable[[Any], Any]
@@ -25,7 +30,10 @@ Pauses = Callable[[int, BaseException], timedelta | None]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A registered function and its policy; see :func:`handler`."""
+    """A registered function and its policy; see :func:`handler`.
+
+    ``converts``: ``function`` makes the payloads first, and its ``__wrapped__`` is the one that was registered.
+    """
 
     name: str
     function: Function
@@ -39,6 +47,11 @@ class Handler:
     process: bool = False
     pauses: Pauses | None = None
     asynchronous: bool = False
+    converts: bool = False
+
+    @property
+    def registered(self) -> Function:
+        return self.function.__wrapped__ if self.converts else self.function  # type: ignore[attr-defined]  # of wraps()
 
 
 _registry: dict[str, Handler] = {}
@@ -49,6 +62,31 @@ broken: dict[str, str] = {}
 logger = logging.getLogger("django_pgqueue")
 
 
+@overload
+def handler(
+    name: str,
+    *,
+    atomic: bool = False,
+    queue: str = "default",
+    max_attempts: int | None = None,
+    backoff: Policy | Pauses | None = None,
+    batch: None = None,
+    timeout: timedelta | None = None,
+    concurrency: int | None = None,
+    process: bool = False,
+) -> Register: ...
+@overload
+def handler(
+    name: str,
+    *,
+    atomic: bool = False,
+    queue: str = "default",
+    max_attempts: int | None = None,
+    backoff: Policy | Pauses | None = None,
+    batch: int,
+    timeout: timedelta | None = None,
+    concurrency: int | None = None,
+) -> RegisterBatch: ...
 def handler(
     name: str,
     *,
@@ -60,17 +98,21 @@ def handler(
     timeout: timedelta | None = None,
     concurrency: int | None = None,
     process: bool = False,
-) -> Callable[[F], F]:
+) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
     It answers with nothing (done) or an outcome: Complete, Defer, Retry, DeadLetter, returned or raised. Any other
-    exception is a Retry.
+    exception is a Retry. The function stays what it was; it gets ``enqueue`` and ``aenqueue``, which take a payload and
+    the options of :func:`django_pgqueue.enqueue`.
+
+    If it takes ``Delivery[T]``, the payload is checked and made into a ``T`` before each call: a dataclass, a TypedDict
+    or a simple type. A payload that does not fit is dead-lettered as ``invalid_payload``.
 
     ``atomic``: the function and the settlement of its message run in one transaction on the queue's database; a lost
     lease rolls all of it back. What is returned commits together with what was written; what is raised, and Retry in
     any case, rolls it back. ``queue``, ``max_attempts``, ``backoff``: defaults for messages that are enqueued for this
     handler. ``backoff`` is the base of the exponential one, a policy, or a function of the attempt and the exception,
-    which the worker asks after each failure; whoever it cannot ask (the worker died) takes the message's policy.
+    which the worker asks after each failure; if the worker died, the message's own policy applies.
 
     ``batch``: the function takes a list of up to so many deliveries, in one transaction if it is ``atomic``. It answers
     with nothing (all are done) or a dict of outcomes by message id. When it raises, or one message of an atomic batch
@@ -83,12 +125,12 @@ def handler(
 
     ``concurrency``: most calls at the same time in one worker process. ``process``: run in a process of its own, for
     work that keeps the processor busy or may crash; not with ``atomic``, ``batch`` or ``async def``.
+
+    Raises ValueError for options that cannot be, and for a function that could not be called.
     """
-    for option, value in (("batch", batch), ("concurrency", concurrency)):
-        if value is not None and value < 1:
-            raise ValueError(f"{option} of the handler {name!r} is {value}: it must be at least 1.")
-    if timeout is not None and timeout <= timedelta(0):
-        raise ValueError(f"timeout of the handler {name!r} is {timeout}: it must be longer than zero.")
+    check_name(name)
+    counts = {"max_attempts": max_attempts, "batch": batch, "concurrency": concurrency}
+    check_options(name, counts, queue=queue, timeout=timeout)
     if process and (atomic or batch):
         raise ValueError(
             f"The handler {name!r} has process=True, and atomic or batch: a process has neither the worker's "
@@ -106,22 +148,38 @@ def handler(
         )
 
     def register(function: F) -> F:
+        convert = examine(name, function, batch)
         known = _registry.get(name)
-        if known is not None and known.function is not function:
+        if known is not None and known.registered is not function:
             raise ValueError(
-                f"Two handlers are called {name!r}: {known.function.__module__}.{known.function.__qualname__} and "
-                f"{function.__module__}.{function.__qualname__}. Rename one."
+                f"Two handlers are called {name!r}: {where_is(known.function)} and {where_is(function)}. Rename one."
             )
-        asynchronous = iscoroutinefunction(function)
+        asynchronous = is_async(function)
         if asynchronous:
             refuse_async(name, atomic=atomic, process=process)
+        called = function if convert is None else converting(function, convert, asynchronous=asynchronous)
         _registry[name] = Handler(
-            name, function, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process,
-            pauses=pauses, asynchronous=asynchronous,
+            name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process,
+            pauses=pauses, asynchronous=asynchronous, converts=convert is not None,
         )  # fmt: skip
+        give_enqueue(function)
         return function
 
     return register
+
+
+def give_enqueue(function: Any) -> None:
+    """Some objects take no attributes, such as bound methods: they are enqueued by name."""
+
+    # The verbs are above this module; the package resolves them when they are used.
+    def enqueue(payload: Any = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        return django_pgqueue.enqueue(name_of(function), payload, **options)
+
+    async def aenqueue(payload: Any = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        return await django_pgqueue.aenqueue(name_of(function), payload, **options)
+
+    with suppress(AttributeError):
+        function.enqueue, function.aenqueue = enqueue, aenqueue
 
 
 def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
@@ -160,10 +218,26 @@ def kinds() -> set[bool]:
 def names_of(function: Function) -> list[str]:
     """The names under which a function is registered, by itself or inside of a wrapper."""
     return sorted(
-        name
-        for name, known in _registry.items()
-        if known.function is function or getattr(known.function, "__wrapped__", None) is function
+        name for name, known in _registry.items() if any(layer is function for layer in layers(known.function))
     )
+
+
+def layers(function: Function | None) -> Iterator[Function]:
+    """The function, what it wraps, and so on."""
+    while function is not None:
+        yield function
+        function = getattr(function, "__wrapped__", None)
+
+
+def name_of(handler: str | Function) -> str:
+    """The name of a registered function; a name stays as it is. Raises InvalidMessage for none, or several."""
+    if isinstance(handler, str):
+        return handler
+    names = names_of(handler)
+    if len(names) != 1:
+        found = f"has {len(names)} names: {', '.join(names)}" if names else "is not registered with @handler"
+        raise InvalidMessage(f"{getattr(handler, '__qualname__', handler)!r} {found}", hint="Say the name.")
+    return names[0]
 
 
 def unregister(name: str) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 
-class _Keep:
+class Keep:
     def __reduce__(self) -> str:
         return "KEEP"
 
@@ -14,17 +14,32 @@ class _Keep:
         return "KEEP"
 
 
-KEEP: Final = _Keep()
-"""Leave the saved state of the message as it is."""
+KEEP: Final = Keep()
+"""Leave as it is: the saved state of a message, a limit of a channel."""
 
 
 class Outcome(Exception):
-    """Base of the outcomes; an exception, so that code deep inside a handler can end it."""
+    """Base of the outcomes; an exception, so that code deep inside a handler can end it.
+
+    Two outcomes are equal if their classes and their fields are.
+    """
 
     __match_args__: tuple[str, ...] = ()
 
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Outcome) or type(self) is not type(other):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        # The fields may hold dicts and lists, which have no hash.
+        return hash(type(self))
+
     def __reduce__(self) -> tuple[type[Outcome], tuple[Any, ...]]:
-        return type(self), tuple(getattr(self, name) for name in self.__match_args__)
+        return type(self), self._values()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__match_args__)})"
@@ -51,15 +66,23 @@ class Cancelled(Outcome):
 
 
 class Defer(Outcome):
-    """Deliver again later, on purpose: at ``until`` (aware datetime), or ``delay`` from now, or at once. The attempt
-    is given back.
+    """Deliver again later, on purpose.
 
-    ``state`` (JSON) is saved with the message; the next delivery brings it.
+    ``until``: an aware datetime, or ``delay``: a timedelta from now; without either, at once. ``state``: JSON that is
+    saved with the message; the next delivery brings it. ``count_attempt``: by default the attempt is given back; with
+    True it counts, so ``2 ** delivery.attempt`` grows from deferral to deferral, and a message whose attempts are used
+    up becomes a dead letter with reason ``deferred``.
     """
 
-    __match_args__ = ("until", "delay", "state")
+    __match_args__ = ("until", "delay", "state", "count_attempt")
 
-    def __init__(self, until: datetime | None = None, delay: timedelta | None = None, state: Any = KEEP) -> None:
+    def __init__(
+        self,
+        until: datetime | None = None,
+        delay: timedelta | None = None,
+        state: Any = KEEP,
+        count_attempt: bool = False,
+    ) -> None:
         super().__init__()
         if until is not None and delay is not None:
             raise ValueError("Defer takes until or delay, not both.")
@@ -68,15 +91,21 @@ class Defer(Outcome):
         self.until = until
         self.delay = delay
         self.state = state
+        self.count_attempt = count_attempt
 
 
 class Retry(Outcome):
-    """Failed; try again after ``after``, or by the message's back-off. Dead-lettered when its attempts are used up."""
+    """Report a failure and try again, or dead-letter the message when its attempts are used up.
 
-    __match_args__ = ("after", "error")
+    ``after``: a timedelta until the next delivery; default: the message's back-off. ``error``: a text that is kept with
+    the message. ``state``: JSON that is saved for the next delivery; default: the saved state stays.
+    """
 
-    def __init__(self, after: timedelta | None = None, error: str = "") -> None:
+    __match_args__ = ("after", "error", "state")
+
+    def __init__(self, after: timedelta | None = None, error: str = "", state: Any = KEEP) -> None:
         super().__init__()
+        self.state = state
         self.after = after
         self.error = error
 

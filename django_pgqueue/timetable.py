@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -76,7 +77,8 @@ class Timetable:
         """The next ``count`` ticks, the known ``tick`` first if it is given."""
         if self.every is not None:
             first = tick or self.after(moment)
-            return [(first + self.every * n).astimezone(UTC) for n in range(count)]
+            times = ((first + self.every * n).astimezone(UTC) for n in range(count))
+            return list(while_there_is_time(times))
         start = [tick.astimezone(UTC)] if tick else []
         return [*start, *islice(self._matches(tick or moment), count - len(start))]
 
@@ -94,12 +96,18 @@ class Timetable:
         except (CronSimError, ValueError) as error:
             raise InvalidSchedule(f"the cron expression {self.cron!r} is wrong: {error}", field="cron") from error
         last = moment
-        for found in matches:
+        for found in while_there_is_time(matches):
             # In an hour that happens twice, cronsim may begin before the moment. In UTC: two datetimes of one zone
             # would be compared by the wall clock.
             if (utc := found.astimezone(UTC)) > last:
                 last = utc
                 yield utc
+
+
+def while_there_is_time(times: Iterator[datetime]) -> Iterator[datetime]:
+    """Yield the times up to the end of the year 9999, where Python has no more."""
+    with suppress(OverflowError):
+        yield from times
 
 
 def zone(name: str) -> ZoneInfo:

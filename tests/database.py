@@ -1,6 +1,7 @@
 """The server under test: DATABASE_URL, or else a throw-away cluster for this run of pytest.
 
 A plugin of its own (`-p tests.database` in pyproject.toml): pytest-django reads the settings before any conftest.py.
+With `-n 2`, each process of pytest-xdist has a cluster of its own, because some tests manipulate the server.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from django_pgqueue.embedded import Binaries, Cluster, EmbeddedError, find_all, 
 CLUSTER = pytest.StashKey[Cluster]()
 BINARIES = pytest.StashKey[Binaries]()
 OTHER = "other"
+# The address of the controller's cluster, which is never started: a process of pytest-xdist replaces it by its own.
+CONTROLLER = "PGQUEUE_TEST_CONTROLLER"
+# Processes of pytest-xdist load the plugins of the command line too late, and those of this variable in time.
+PLUGINS = "PYTEST_PLUGINS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,8 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    if os.environ.get("DATABASE_URL"):
+    if os.environ.get("DATABASE_URL") != os.environ.pop(CONTROLLER, None):
         return
+    os.environ.pop(PLUGINS, None)
     cleanup = ExitStack()
     early_config.add_cleanup(cleanup.close)
     try:
@@ -43,6 +49,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     early_config.stash[CLUSTER] = cluster
     os.environ["DATABASE_URL"] = cluster.url("pgqueue")
     cleanup.callback(os.environ.pop, "DATABASE_URL")
+    if getattr(early_config.known_args_namespace, "numprocesses", None):
+        os.environ |= {CONTROLLER: os.environ["DATABASE_URL"], PLUGINS: __name__}
 
 
 def chosen(config: pytest.Config) -> str:

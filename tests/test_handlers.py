@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import inspect
+import pickle
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import wraps
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
 
-from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_many, handler, handlers
+from django_pgqueue import Delivery, NewMessage, channel_set, dequeue, enqueue, enqueue_many, handler, handlers
 from django_pgqueue.backoff import Constant
+from django_pgqueue.delivery import EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.models import Message
 
@@ -57,6 +63,183 @@ def test_a_backoff_may_be_a_policy_or_a_function():
         handler("tests.greet", backoff=5)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("timeout", 5, "timeout of the handler 'tests.greet' is 5: it takes a timedelta"),
+        ("timeout", timedelta(0), "longer than zero"),
+        ("max_attempts", "3", "max_attempts of the handler 'tests.greet' is '3': it takes a whole number"),
+        ("max_attempts", 0, "at least 1"),
+        ("batch", True, "batch of the handler 'tests.greet' is True: it takes a whole number"),
+        ("concurrency", 1.5, "concurrency of the handler 'tests.greet' is 1.5: it takes a whole number"),
+        ("queue", None, "queue of the handler 'tests.greet' is None: it takes the name of a queue"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused_by_name(option: str, value: object, says: str):
+    with pytest.raises(ValueError, match=says):
+        handler("tests.greet", **{option: value})
+
+
+def test_a_decorator_without_parentheses_is_refused_and_the_error_shows_how_to_write_it():
+    with pytest.raises(ValueError, match=r'@handler\("tests\.greet"\)'):
+
+        @handler
+        def greet(delivery): ...
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, 7])
+def test_a_name_that_no_message_can_carry_is_refused(name: object):
+    with pytest.raises(ValueError, match="1 to 200 characters"):
+        handler(name)
+
+
+def takes_nothing(): ...
+def takes_two(delivery, channel): ...
+def takes_only_keywords(*, delivery): ...
+
+
+class Method:
+    def handle(self, delivery): ...
+
+
+@pytest.mark.parametrize("function", [takes_nothing, takes_two, takes_only_keywords, Method.handle])
+def test_a_function_that_cannot_be_called_with_one_delivery_is_refused(function):
+    with pytest.raises(ValueError, match=rf"one delivery.*{function.__name__}\(delivery: Delivery\)"):
+        handler("tests.greet")(function)
+    with pytest.raises(ValueError, match=r"a list of deliveries.*list\[Delivery\]"):
+        handler("tests.greet", batch=5)(function)
+    assert handlers.find("tests.greet") is None
+
+
+def test_a_method_of_an_object_can_be_a_handler():
+    bound = Method().handle
+    handler("tests.greet")(bound)
+    assert handlers.get("tests.greet").function == bound
+
+
+def test_a_batch_takes_a_list():
+    def one(delivery: Delivery): ...
+    def many(deliveries: list[Delivery]): ...
+
+    with pytest.raises(ValueError, match=r"has batch=5, so it is called with a list: take list\[Delivery\]"):
+        handler("tests.greet", batch=5)(one)
+    with pytest.raises(ValueError, match="takes a list, and is called with one delivery: add batch=100"):
+        handler("tests.greet")(many)
+    handler("tests.one")(one)
+    handler("tests.many", batch=5)(many)
+
+
+def test_a_decorator_may_take_what_the_function_inside_does_not():
+    def with_order(function):
+        @wraps(function)
+        def wrapper(delivery):
+            return function(delivery.payload["order"], delivery.channel)
+
+        return wrapper
+
+    @handler("tests.greet")
+    @with_order
+    def greet(order: list[int], channel: str): ...
+
+    assert handlers.get("tests.greet").function is greet
+
+
+def test_a_decorator_that_passes_on_what_it_gets_is_looked_through():
+    def traced(function):
+        @wraps(function)
+        def wrapper(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    with pytest.raises(ValueError, match="add batch=100"):
+
+        @handler("tests.greet")
+        @traced
+        def greet(deliveries: list[Delivery]): ...
+
+
+def test_a_function_with_a_yield_is_refused():
+    def pages(delivery):
+        yield 1
+
+    async def more(delivery):
+        yield 1
+
+    for function in (pages, more):
+        with pytest.raises(ValueError, match=r"has a yield.*return Defer\(state=…\)"):
+            handler("tests.greet")(function)
+
+
+def test_an_async_function_inside_of_a_decorator_that_is_not_is_refused():
+    with pytest.raises(ValueError, match=r"async inside of a decorator that is not.*greet"):
+
+        @handler("tests.greet")
+        @transaction.atomic
+        async def greet(delivery): ...
+
+
+def test_an_async_function_that_is_made_sync_is_a_plain_handler():
+    @handler("tests.greet")
+    @async_to_sync
+    async def greet(delivery): ...
+
+    assert not handlers.get("tests.greet").asynchronous
+
+
+def test_an_object_with_an_async_call_is_async():
+    class Greet:
+        async def __call__(self, delivery): ...
+
+    handler("tests.greet")(Greet())
+    assert handlers.get("tests.greet").asynchronous
+
+
+def test_a_class_is_no_handler():
+    with pytest.raises(ValueError, match="belongs on a function"):
+        handler("tests.greet")(Method)
+
+
+@handler("tests.for_functions", queue="emails")
+def for_functions(delivery: Delivery): ...
+
+
+def test_a_handler_pickles_and_is_what_inspect_says_of_its_function():
+    assert pickle.loads(pickle.dumps(for_functions)) is for_functions
+    assert inspect.isfunction(for_functions)
+    assert list(inspect.signature(for_functions).parameters) == ["delivery"]
+
+
+@pytest.mark.django_db
+def test_a_handler_enqueues_its_own_messages():
+    channel_set(channel="acme", queue="emails")
+    first = for_functions.enqueue({"order": 7}, channel="acme", priority=3)
+    second = enqueue(for_functions, {"order": 8}, channel="acme")
+    third = async_to_sync(for_functions.aenqueue)({"order": 9}, channel="acme")
+    stored = Message.objects.order_by("id").values_list("id", "handler", "channel__queue", "payload__order")
+    assert list(stored) == [
+        (answer.id, "tests.for_functions", "emails", order) for answer, order in ((first, 7), (second, 8), (third, 9))
+    ]
+
+
+def test_the_options_that_a_handler_passes_on_are_those_of_enqueue():
+    parameters = inspect.signature(enqueue).parameters.values()
+    keywords = {parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert EnqueueOptions.__annotations__.keys() == keywords
+
+
+@pytest.mark.django_db
+def test_a_function_that_is_no_handler_or_has_two_names_is_not_enqueued():
+    def greet(delivery): ...
+
+    with pytest.raises(InvalidMessage, match=r"greet' is not registered with @handler"):
+        enqueue(greet)
+    handler("tests.a")(handler("tests.b")(greet))
+    with pytest.raises(InvalidMessage, match=r"has 2 names: tests\.a, tests\.b.*Say the name"):
+        greet.enqueue()
+    assert not Message.objects.exists()
+
+
 def test_an_unknown_name_is_refused_and_the_error_says_what_to_do():
     with pytest.raises(UnknownHandler, match=r"tests\.nobody") as raised:
         handlers.get("tests.nobody")
@@ -97,7 +280,7 @@ def test_handlers_of_installed_apps_are_discovered():
 
 @pytest.mark.django_db
 def test_messages_take_the_policy_of_their_handler():
-    channel_set("default", "emails")
+    channel_set(channel="default", queue="emails")
     handler("tests.greet", queue="emails", max_attempts=7, backoff=timedelta(seconds=9))(lambda delivery: None)
     enqueue("tests.greet")
     enqueue_many([NewMessage(handler="tests.greet")])
@@ -107,8 +290,8 @@ def test_messages_take_the_policy_of_their_handler():
 
 @pytest.mark.django_db
 def test_what_the_message_says_wins_over_the_handler():
-    channel_set("default", "emails")
-    channel_set("default")
+    channel_set(channel="default", queue="emails")
+    channel_set(channel="default")
     handler("tests.greet", queue="emails", max_attempts=7, backoff=timedelta(seconds=9))(lambda delivery: None)
     enqueue("tests.greet", queue="default", max_attempts=2, backoff=timedelta(0))
     [delivery] = dequeue()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_state_of_none_is_not_the_same_as_none_given():
 
 def test_an_outcome_shows_what_it_says():
     assert repr(DeadLetter("refused", {"n": 1})) == "DeadLetter(reason='refused', details={'n': 1})"
-    assert repr(Defer(until=LATER)).endswith("delay=None, state=KEEP)")
+    assert repr(Defer(until=LATER)).endswith("delay=None, state=KEEP, count_attempt=False)")
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,19 @@ def test_an_outcome_shows_what_it_says():
 def test_an_outcome_that_makes_no_sense_is_refused_where_it_is_made(make, problem: str):
     with pytest.raises(ValueError, match=problem):
         make()
+
+
+def test_outcomes_with_the_same_values_are_equal():
+    assert [type(outcome)(*outcome._values()) for outcome in OUTCOMES] == OUTCOMES
+    assert Complete() != Defer()
+    assert Complete({"n": 1}) != Complete({"n": 2})
+    assert Defer(state=None) != Defer()
+    assert Retry() != "Retry"
+
+
+def test_equal_outcomes_have_one_hash_even_with_values_that_have_none():
+    assert len({Complete({"n": 1}), Complete({"n": 1}), DeadLetter("refused", {"n": 1})}) == 2
+
+
+def test_an_outcome_is_equal_to_what_pickle_makes_of_it():
+    assert pickle.loads(pickle.dumps(OUTCOMES)) == OUTCOMES

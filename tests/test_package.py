@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -47,6 +48,17 @@ def test_every_public_name_resolves_and_is_listed():
 def test_every_verb_is_public(verb: str):
     assert verb in django_pgqueue.__all__
     assert callable(getattr(django_pgqueue, verb))
+
+
+def test_type_checkers_see_the_names_that_are_resolved():
+    tree = ast.parse(Path(django_pgqueue.__file__).read_text())
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        (node.module, alias.name) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    homes = django_pgqueue._HOMES.items()
+    assert seen == {(f"django_pgqueue.{home}", name) for home, names in homes for name in names}
+    assert sorted(name for _, name in seen) == sorted(django_pgqueue.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error():

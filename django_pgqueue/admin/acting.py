@@ -102,10 +102,15 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
             consequence=act.consequence,
             button=act.button if after is None else _("Go on"),
             rows=rows,
+            groups=self.groups(queryset, most),
             form=form,
             most=most,
             hidden=[] if after is None else [("after", str(after))],
         )
+
+    def groups(self, queryset: QuerySet[Any], most: int) -> str:
+        """A table of the first ``most`` rows by kind, as HTML; empty where there are no kinds."""
+        return ""
 
     def named(self, queryset: QuerySet[Any]) -> list[Any]:
         """The first ones, with what their text needs: what else were fetched one by one could be gone by then."""

@@ -32,7 +32,7 @@ class ArchivedHandlerFilter(HandlerFilter):
 
 @admin.register(ArchivedMessage)
 class ArchivedMessageAdmin(ContentAdmin):
-    list_display = ["id", "channel_shown", "handler", "outcome_shown", "attempts_of", "waited", "ran", "archived_at"]
+    list_display = ["id", "outcome_shown", "what", "attempts_of", "waited", "ran", "archived"]
     list_filter = [ArchivedFilter, "outcome", QueueFilter, ChannelNameFilter, ArchivedHandlerFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
@@ -49,6 +49,10 @@ class ArchivedMessageAdmin(ContentAdmin):
     @admin.display(description=_("outcome"))
     def outcome_shown(self, message: ArchivedMessage) -> str:
         return rendering.badge(message.get_outcome_display(), KINDS.get(message.outcome, "bad"))
+
+    @admin.display(description=_("archived"), ordering="archived_at")
+    def archived(self, message: ArchivedMessage) -> str:
+        return rendering.at(message.archived_at)
 
     @admin.display(description=_("result"))
     def result_shown(self, message: ArchivedMessage) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
+import django
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
@@ -32,6 +33,14 @@ MAX_BIGINT = 2**63 - 1
 def user_of(request: HttpRequest) -> User:
     """Who is logged in: the admin lets nobody else in."""
     return cast("User", request.user)
+
+
+def breadcrumbs(*steps: tuple[str, StrOrPromise]) -> dict[str, Any]:
+    """Return what the template ``breadcrumbs.html`` needs.
+
+    ``steps``: address and text of each page between the admin's index and this one.
+    """
+    return {"breadcrumbs": steps, "breadcrumbs_as_list": django.VERSION >= (6, 1)}
 
 
 class LeanChangeList(ChangeList):

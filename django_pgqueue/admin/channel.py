@@ -211,13 +211,13 @@ class ChannelAdmin(PausableAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, channel: Channel) -> str:
-        return explanation.shown(explain_channel(channel.name, channel.queue, using=alias(None)))
+        return explanation.shown(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)))
 
     def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
-        channel_pause(item.name, item.queue, reason=reason, until=until, using=using)
+        channel_pause(channel=item.name, queue=item.queue, reason=reason, until=until, using=using)
 
     def resume_one(self, item: Channel, *, using: str) -> None:
-        channel_resume(item.name, item.queue, using=using)
+        channel_resume(channel=item.name, queue=item.queue, using=using)
 
     def acts_on(self, item: Channel) -> dict[str, StrOrPromise]:
         release = {} if item.released_at else {"release": _("Release")}
@@ -246,7 +246,7 @@ class ChannelAdmin(PausableAdmin):
             nonlocal more
             count = 0
             for _batch in range(MOST_PURGE_BATCHES):
-                batch = purge(channel.name, channel.queue, limit=PURGE_BATCH, using=queryset.db)
+                batch = purge(channel=channel.name, queue=channel.queue, limit=PURGE_BATCH, using=queryset.db)
                 count += batch
                 if batch < PURGE_BATCH:
                     break
@@ -288,7 +288,7 @@ class ChannelAdmin(PausableAdmin):
             )
 
         def act(channel: Channel) -> str:
-            channel_release(channel.name, channel.queue, using=queryset.db)
+            channel_release(channel=channel.name, queue=channel.queue, using=queryset.db)
             return str(_("Released."))
 
         done = self.apply(request, queryset.filter(released_at=None), act, using=queryset.db)

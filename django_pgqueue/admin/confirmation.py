@@ -10,9 +10,10 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin.base import BaseAdmin
+from django_pgqueue.admin.base import BaseAdmin, breadcrumbs
 from django_pgqueue.admin.paginator import CappedCount, capped_count
 
 if TYPE_CHECKING:
@@ -71,23 +72,27 @@ def confirm(
     consequence: StrOrPromise,
     button: StrOrPromise,
     rows: Sequence[tuple[str, str]] | None = None,
+    groups: StrOrPromise = "",
     form: forms.Form | None = None,
     most: int = COUNTED,
     hidden: Sequence[tuple[str, str]] = (),
 ) -> TemplateResponse:
-    """``consequence``: what will happen, in words. ``rows``: what it happens to, text and note. ``most``: no
-    more are counted, and acted on."""
+    """``consequence``: what will happen, in words. ``rows``: what it happens to, text and note. ``groups``: a table of
+    all of them by kind. ``most``: no more are counted, and acted on."""
     if rows is None:
         rows = [(str(item), "") for item in queryset[:SHOWN]]
     count = capped_count(queryset, COUNTED)
     beyond = isinstance(count, CappedCount) and most == COUNTED
     count = min(count, most)
+    back = request.get_full_path()
     context = {
         **model_admin.admin_site.each_context(request),
+        **breadcrumbs((back, capfirst(str(model_admin.opts.verbose_name_plural)))),
         "title": title,
         "consequence": consequence,
         "button": button,
         "rows": rows,
+        "groups": groups,
         "more": count > len(rows),
         "count": f"{count:,}",
         "one": count == 1,
@@ -95,7 +100,7 @@ def confirm(
         "form": form,
         "opts": model_admin.opts,
         "media": model_admin.media,
-        "back": request.get_full_path(),
+        "back": back,
         "hidden": [
             ("action", action),
             ("select_across", request.POST.get("select_across", "0")),

@@ -62,6 +62,14 @@ class ContentAdmin(ReadOnlyAdmin):
     def channel_shown(self, item: Any) -> str:
         return rendering.name(f"{item.queue}/{item.channel}")
 
+    @admin.display(description=_("handler, channel"))
+    def what(self, item: Any) -> str:
+        """Both in one column: names may be long, and what became of a message must not be pushed off the page."""
+        return format_html('<span class="pgqueue-what">{}<br>{}</span>', item.handler, self.channel_of(item))
+
+    def channel_of(self, item: Any) -> str:
+        return self.channel_shown(item)
+
     @admin.display(description=_("payload"))
     def payload_shown(self, item: Any) -> str:
         return self.or_dash(json_shown(item, "payload"))

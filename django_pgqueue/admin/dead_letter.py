@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin, messages
 from django.contrib.admin.models import DELETION
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.db.models.fields.json import KT
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +21,7 @@ from django.utils.translation import ngettext, ngettext_lazy
 
 from django_pgqueue.admin import acting, rendering
 from django_pgqueue.admin.acting import Act, ActingAdmin, choose
-from django_pgqueue.admin.confirmation import SHOWN, OptionalReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.confirmation import COUNTED, SHOWN, OptionalReasonForm, confirm, is_confirmed
 from django_pgqueue.admin.edit_payload import PayloadAct, edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 CLIPPED = 160
+SHOWN_GROUPS = 50
 Row = tuple[int, str, str]
 """Id, queue and channel of a dead letter."""
 
@@ -57,7 +58,7 @@ class DeadLetterHandlerFilter(HandlerFilter):
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(ActingAdmin):
-    list_display = ["id", "fate", "channel_shown", "handler", "reason", "problem", "attempts_of", "dead_at"]
+    list_display = ["id", "fate", "what", "why", "attempts_of", "died"]
     list_filter = [
         RedrivenFilter,
         DeadLetterReasonFilter,
@@ -99,7 +100,14 @@ class DeadLetterAdmin(ActingAdmin):
     def has_edit_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.edit_deadletter")
 
-    @admin.display(description=_("problem"), empty_value="-")
+    @admin.display(description=_("died"), ordering="dead_at")
+    def died(self, letter: DeadLetter) -> str:
+        return rendering.at(letter.dead_at)
+
+    @admin.display(description=_("reason"))
+    def why(self, letter: Any) -> str:
+        return format_html("{}{}", letter.reason, self.problem(letter) or "")
+
     def problem(self, letter: Any) -> str | None:
         given = [letter.given_type, letter.given_message]
         text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
@@ -122,6 +130,16 @@ class DeadLetterAdmin(ActingAdmin):
         if item.redriven_at:
             return {}
         return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "discard": _("Discard")}
+
+    def groups(self, queryset: QuerySet[DeadLetter], most: int) -> str:
+        """By reason and handler, as the commands count them."""
+        first = queryset.order_by("id").values("pk")[:most]
+        counted = DeadLetter.objects.using(queryset.db).filter(pk__in=first).values_list("reason", "handler")
+        found = list(counted.annotate(count=Count("pk")).order_by("-count", "reason", "handler")[: SHOWN_GROUPS + 1])
+        rows = [[rendering.number(count), reason, handler] for reason, handler, count in found[:SHOWN_GROUPS]]
+        if len(found) > SHOWN_GROUPS:
+            rows.append(["", _("and others"), ""])
+        return "" if not rows else rendering.table([_("dead letters"), _("reason"), _("handler")], rows)
 
     @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
     def redrive(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
@@ -165,6 +183,7 @@ class DeadLetterAdmin(ActingAdmin):
             ),
             button=_("Go on") if more else _("Redrive"),
             rows=[(str(letter), f"{letter.queue}/{letter.channel}") for letter in shown],
+            groups=self.groups(waiting, more.get("most", COUNTED)),
             form=form,
             **more,
         )

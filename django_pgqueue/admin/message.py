@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import explanation, message_acts, rendering
@@ -33,14 +34,12 @@ KINDS: dict[Any, str] = {Message.Status.READY: "good", Message.Status.LEASED: "b
 class MessageAdmin(ActingAdmin):
     list_display = [
         "id",
-        "channel_link",
-        "handler",
         "state_now",
+        "what",
         "attempts_of",
+        "due",
+        "lease",
         "priority",
-        "dequeue_at",
-        "worker",
-        "lease_expires_at",
     ]
     list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter, AgeFilter, HolderFilter]
     search_fields = ["=id", "=dedupe_key", "=handler"]
@@ -68,6 +67,24 @@ class MessageAdmin(ActingAdmin):
         except Channel.DoesNotExist:
             return _("missing, id %d") % message.channel_id
         return self.link(rendering.name(channel), "channel_change", channel.pk)
+
+    def channel_of(self, message: Message) -> str:
+        return self.channel_link(message)
+
+    @admin.display(description=_("due"), ordering="dequeue_at")
+    def due(self, message: Message) -> str:
+        return rendering.at(message.dequeue_at)
+
+    @admin.display(description=_("lease"), empty_value="-")
+    def lease(self, message: Message) -> str | None:
+        if message.worker is None or message.lease_expires_at is None:
+            return None
+        until = _("until %s") % rendering.at(message.lease_expires_at)
+        return format_html(
+            '<span class="pgqueue-what">{}<br>{}</span>',
+            self.link(message.worker, "worker_change", message.worker),
+            until,
+        )
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:

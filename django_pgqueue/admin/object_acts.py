@@ -12,9 +12,10 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
-from django_pgqueue.admin.base import BaseAdmin
+from django_pgqueue.admin.base import BaseAdmin, breadcrumbs
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -62,12 +63,17 @@ class ObjectActsAdmin(BaseAdmin):
         chosen = self.get_queryset(request).filter(pk=item.pk)
         response: HttpResponse | None = getattr(self, name)(request, chosen)
         if isinstance(response, TemplateResponse):
-            response.context_data = {**(response.context_data or {}), "original": item}
+            to_list = (self.list_address(), capfirst(str(self.opts.verbose_name_plural)))
+            trail = breadcrumbs(to_list, (request.get_full_path(), str(item)))
+            response.context_data = {**(response.context_data or {}), **trail}
         if response is not None:
             return response
         return HttpResponseRedirect(request.get_full_path()) if chosen.exists() else self.to_list(request)
 
     def to_list(self, request: HttpRequest) -> HttpResponse:
-        page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
         filters: dict[str, Any] = {"preserved_filters": self.get_preserved_filters(request), "opts": self.opts}
-        return HttpResponseRedirect(add_preserved_filters(filters, reverse(page, current_app=self.admin_site.name)))
+        return HttpResponseRedirect(add_preserved_filters(filters, self.list_address()))
+
+    def list_address(self) -> str:
+        page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
+        return reverse(page, current_app=self.admin_site.name)

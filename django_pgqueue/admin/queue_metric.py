@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.admin.filters import ChannelNameFilter, OneOfFilter, QueueFilter
+from django_pgqueue.admin.pipeline import PipelineAdmin
 from django_pgqueue.models import QueueMetric
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class LevelFilter(OneOfFilter):
 
 
 @admin.register(QueueMetric)
-class QueueMetricAdmin(ReadOnlyAdmin):
+class QueueMetricAdmin(PipelineAdmin):
     """A queue leads to its channels, a channel to its handlers."""
 
     list_display = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -141,6 +141,17 @@ def number(value: object) -> str:
 def name(text: object) -> str:
     """A name that may be long and without spaces."""
     return format_html('<span class="pgqueue-name">{}</span>', text)
+
+
+def table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """A small table on the page of one object."""
+    return format_html(
+        '<table class="pgqueue-table"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>',
+        format_html_join("", '<th scope="col">{}</th>', ((head,) for head in heads)),
+        format_html_join(
+            "", "<tr>{}</tr>", ((format_html_join("", "<td>{}</td>", ((cell,) for cell in row)),) for row in rows)
+        ),
+    )
 
 
 def badge(text: object, kind: str) -> str:

@@ -56,6 +56,18 @@ class ScheduleForm(forms.ModelForm):
             raise ValidationError(_("No handler is called that. There are: %s") % known)
         return name
 
+    def clean_headers(self) -> Any:
+        headers = self.cleaned_data["headers"]
+        if headers is not None and not isinstance(headers, dict):
+            raise ValidationError(_('Give a JSON object, as {"tenant": "acme"}.'))
+        return headers
+
+    def clean_priority(self) -> int:
+        priority: int = self.cleaned_data["priority"]
+        if priority < -32_767:
+            raise ValidationError(_("Give a number from -32767 to 32767."))
+        return priority
+
     def clean_grace(self) -> Any:
         grace = self.cleaned_data["grace"]
         if grace is not None and grace.total_seconds() < 0:

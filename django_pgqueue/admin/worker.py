@@ -26,6 +26,21 @@ if TYPE_CHECKING:
 KINDS: dict[Any, str] = {Worker.State.STARTING: "late", Worker.State.RUNNING: "good", Worker.State.STOPPING: "late"}
 
 
+TOTALS = {
+    "completed": _("completed"),
+    "deferred": _("deferred"),
+    "retried": _("retried"),
+    "dead_lettered": _("dead-lettered"),
+    "cancelled": _("cancelled"),
+    "lease_lost": _("lease lost"),
+}
+
+
+def lasting(value: object) -> str:
+    """Seconds of a JSON value as a duration; a dash where there are none."""
+    return str(rendering.seconds(value)) if isinstance(value, int | float) else "-"
+
+
 class AliveFilter(admin.SimpleListFilter):
     title = _("alive")
     parameter_name = "alive"
@@ -50,19 +65,16 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
         "name_shown",
         "alive",
         "state_now",
-        "hostname",
-        "pid",
         "queues_shown",
-        "concurrency",
-        "running_count",
-        "memory",
-        "version",
-        "started_at",
+        "busy",
         "heartbeat",
+        "memory",
+        "started",
+        "version",
     ]
     list_filter = [AliveFilter]
     search_fields = ["name"]
-    sortable_by = ["name_shown", "started_at"]
+    sortable_by = ["name_shown", "started"]
     actions = ["pause", "resume"]
     pause_form = ReasonForm
     pause_consequence = _("They take no more messages until you resume them, and end what they have.")
@@ -111,9 +123,14 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
             return rendering.paused(worker.pause_reason)
         return rendering.badge(worker.get_state_display(), KINDS.get(worker.state, "bad"))
 
-    @admin.display(description=_("running"))
-    def running_count(self, worker: Worker) -> int:
-        return len(worker.running)
+    @admin.display(description=_("busy"))
+    def busy(self, worker: Worker) -> str:
+        running = len(worker.running) if isinstance(worker.running, list) else 0
+        return f"{running}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}{worker.concurrency}"
+
+    @admin.display(description=_("started"), ordering="started_at")
+    def started(self, worker: Worker) -> str:
+        return rendering.at(worker.started_at)
 
     @admin.display(description=_("messages"))
     def held(self, worker: Worker) -> str:
@@ -121,11 +138,32 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
 
     @admin.display(description=_("running"))
     def running_shown(self, worker: Worker) -> str:
-        return rendering.pretty_json(worker.running)
+        """Return the running messages as a table, the longest running first; JSON of another shape as it is stored."""
+        entries = worker.running
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            return rendering.pretty_json(entries)
+        if not entries:
+            return str(_("nothing"))
+        rows = [
+            [
+                self.link(f"#{entry.get('id')}", "message_change", entry.get("id")),
+                lasting(entry.get("seconds")),
+                lasting(entry.get("seconds_left")),
+            ]
+            for entry in entries
+        ]
+        return rendering.table([_("message"), _("runs for"), _("time left")], rows)
 
     @admin.display(description=_("totals"))
     def totals_shown(self, worker: Worker) -> str:
-        return rendering.pretty_json(worker.totals)
+        """Return the outcomes since the worker started as a table; JSON of another shape as it is stored."""
+        totals = worker.totals
+        if not isinstance(totals, dict):
+            return rendering.pretty_json(totals)
+        known = [event for event in TOTALS if event in totals]
+        events = [*known, *sorted(totals.keys() - TOTALS.keys())]
+        rows = [[str(TOTALS.get(event, event)), rendering.number(totals[event])] for event in events]
+        return rendering.table([_("outcome"), _("messages")], rows)
 
     @admin.display(description=_("memory"))
     def memory(self, worker: Worker) -> str:

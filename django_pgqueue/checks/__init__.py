@@ -12,7 +12,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Tags, register
 from django.db import Error as DatabaseProblem
 
-from django_pgqueue.checks import configuration, functions, imports, server, tables, triggers
+from django_pgqueue.checks import configuration, enqueued, functions, imports, server, tables, triggers
 from django_pgqueue.checks.migrated import is_migrated
 from django_pgqueue.lifecycle.database import alias
 
@@ -31,7 +31,7 @@ def check_configuration(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
 
 @register()
 def check_imports(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    return imports.check() if is_asked(app_configs) else []
+    return [*imports.check(), *enqueued.check()] if is_asked(app_configs) else []
 
 
 @register(Tags.database)

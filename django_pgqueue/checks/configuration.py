@@ -26,6 +26,7 @@ Rule = tuple[str, Callable[[Any], bool]]
 
 DURATION: Rule = ("a timedelta longer than zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))
 RETENTION: Rule = ("a timedelta longer than zero, or None", lambda value: value is None or DURATION[1](value))
+GRACE: Rule = ("a timedelta of zero or longer", lambda value: isinstance(value, timedelta) and value >= timedelta(0))
 COUNT: Rule = (
     "a whole number of at least 1",
     lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
@@ -63,11 +64,18 @@ ADDRESS: Rule = (
     ),
 )
 
+BYTES: Rule = (
+    "a number of bytes from 1 to 67108864 (64 MB, the limit of the table)",
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 67_108_864,
+)
+
 RULES: dict[str, Rule] = {
     "DATABASE": ALIAS,
     "NOTIFY": NOTIFY,
     "LISTEN_DATABASE": ALIAS,
+    "MAX_PAYLOAD": BYTES,
     "HANDLER_TIMEOUT": RETENTION,
+    "UNKNOWN_HANDLER_GRACE": GRACE,
     "ARCHIVE_RETENTION": RETENTION,
     "DEAD_LETTER_RETENTION": RETENTION,
     "ENQUEUE_CONTEXT": CALLABLES,

@@ -3,22 +3,88 @@
 from __future__ import annotations
 
 import pkgutil
+from dataclasses import dataclass
 from importlib import import_module
 
 from django.db import connections
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from django_pgqueue.sql.call import call
+
+# Which migrations are recorded as applied, may be hidden from this role: then the last two columns must do.
+LOOK = """
+SELECT to_regclass('django_migrations') IS NOT NULL,
+    has_table_privilege(to_regclass('django_migrations'), 'SELECT'),
+    to_regclass('pgqueue_message') IS NOT NULL,
+    to_regproc('pgqueue_dequeue') IS NOT NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaProblem:
+    """``problem``: why the queue cannot work with a database, ``action``: what mends it. Both are sentences."""
+
+    problem: str
+    action: str
+
 
 def is_migrated(database: str) -> bool:
     """All of our migrations are applied, and none that only a newer release knows."""
+    known = known_migrations()
+    return known is not None and known == applied_migrations(database)
+
+
+def find_schema_problem(database: str) -> SchemaProblem | None:
+    """Return why this release cannot work with the database, or None if it can.
+
+    A database that a newer release has migrated is none: the functions that this release calls are still there.
+    Raises the database's error when it cannot be asked.
+    """
+    vendor = connections[database].vendor
+    if vendor != "postgresql":
+        return SchemaProblem(
+            f"The database {database!r} is {vendor}, and the queue needs PostgreSQL.",
+            f"If the queue is in another database, {NAMING}.",
+        )
+    [(is_recorded, is_readable, has_table, has_function)] = call(database, LOOK)
+    if not (is_recorded or has_table or has_function):
+        return SchemaProblem(f"The database {database!r} has no tables of the queue.", migrate(database))
+    known = known_migrations() or set()
+    missing = sorted(known - applied_migrations(database)) if is_recorded and is_readable else []
+    if known and len(missing) == len(known):
+        return SchemaProblem(f"The database {database!r} has no tables of the queue.", migrate(database))
+    if missing:
+        return SchemaProblem(
+            f"{len(missing)} of {len(known)} migrations of the queue are not applied to the database {database!r}: "
+            f"{', '.join(missing)}.",
+            migrate(database),
+        )
+    if not (has_table and has_function):
+        absent = "function pgqueue_dequeue" if has_table else "table pgqueue_message"
+        return SchemaProblem(
+            f"The database {database!r} has no {absent} in its search_path, although its migrations are recorded.",
+            f"If the queue is in another schema, add that to the search_path; if in another database, {NAMING}.",
+        )
+    return None
+
+
+NAMING = '--database or the setting DJANGO_PGQUEUE["DATABASE"] names it'
+
+
+def migrate(database: str) -> str:
+    option = "" if database == "default" else f" --database {database}"
+    return f"Run manage.py migrate{option}; if the queue is in another database, {NAMING}."
+
+
+def known_migrations() -> set[str] | None:
+    """The names of this release's migrations; None if the project has switched them off."""
     name, _ = MigrationLoader.migrations_module("pgqueue")
     if name is None:
-        return False
-    known = {module.name for module in pkgutil.iter_modules(import_module(name).__path__) if module.name[0] not in "_~"}
-    applied = {
-        migration
-        for app, migration in MigrationRecorder(connections[database]).applied_migrations()
-        if app == "pgqueue"
-    }
-    return known == applied
+        return None
+    return {module.name for module in pkgutil.iter_modules(import_module(name).__path__) if module.name[0] not in "_~"}
+
+
+def applied_migrations(database: str) -> set[str]:
+    recorded = MigrationRecorder(connections[database]).applied_migrations()
+    return {migration for app, migration in recorded if app == "pgqueue"}

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError
 
+from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor import (
     archive,
     clock,
     counters,
     drift,
+    handlers,
     horizon,
     housekeeping,
     indexes,
@@ -35,9 +37,12 @@ Examination = Callable[[str, Limits], Iterable[Finding]]
 EXAMINATIONS: dict[str, Examination] = {
     module.__name__.rpartition(".")[2]: module.examine
     for module in (
-        drift, indexes, waiting, housekeeping, counters, horizon, storage, vacuum, archive, notifications, clock,
+        drift, indexes, waiting, handlers, housekeeping, counters, horizon, storage, vacuum, archive, notifications,
+        clock,
     )
 }  # fmt: skip
+SERVER = frozenset({"horizon", "vacuum"})
+"""Examinations of the server, which need none of the queue's tables."""
 LONGEST = 30.0
 
 
@@ -53,9 +58,17 @@ class Report:
 
 
 def examine(*, using: str | None = None, limits: Limits | None = None, only: Iterable[str] | None = None) -> Report:
-    """Run all examinations, or ``only`` those. One that fails is a finding itself."""
+    """Run all examinations, or ``only`` those. One that fails is a finding itself.
+
+    A database that is not migrated is the only finding, since everything else would follow from it. Raises the
+    database's error when it cannot be asked at all.
+    """
+    database = alias(using)
     names = list(EXAMINATIONS) if only is None else list(only)
-    found = [finding for name in names for finding in run(name, alias(using), limits or Limits())]
+    problem = find_schema_problem(database)
+    if problem is not None and not SERVER.issuperset(names):
+        return Report([Finding("not_migrated", Severity.CRITICAL, problem.problem, problem.action)])
+    found = [finding for name in names for finding in run(name, database, limits or Limits())]
     return Report(sorted(found, key=lambda finding: -finding.severity))
 
 

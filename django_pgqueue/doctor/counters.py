@@ -56,7 +56,7 @@ WHERE c.max_concurrency < (
         AND m.leased_at > coalesce(c.changed_at + interval '10 minutes', '-infinity'))
 """
 MISPLACED = """
-SELECT p.queue, p.channel, p.problem, clock_timestamp() - p.oldest_at
+SELECT p.queue, p.channel, p.problem, clock_timestamp() - greatest(p.oldest_at, '0002-01-01 00:00+00')
 FROM pgqueue_misplaced(%s) AS p
 WHERE p.oldest_at < clock_timestamp() - interval '10 seconds'
 ORDER BY p.oldest_at

@@ -20,8 +20,9 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             "not_migrated",
             Severity.CRITICAL,
-            "The migrations of the queue that are applied are not those of this release.",
-            f"manage.py migrate pgqueue --database {using}; if the database is newer, upgrade this package.",
+            f"The database {using!r} has migrations of the queue that this release does not know: a newer release has "
+            "migrated it.",
+            "Upgrade this package where it is older.",
         )
         return
     for check in (functions.check, triggers.check, tables.check):

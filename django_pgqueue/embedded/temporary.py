@@ -19,6 +19,7 @@ THROWAWAY = {
     "full_page_writes": "off",
     "shared_buffers": "128MB",
     "max_connections": "100",
+    "max_prepared_transactions": "10",
     "log_line_prefix": "%m [%p] %a ",
 }
 

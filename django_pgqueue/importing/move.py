@@ -14,6 +14,7 @@ from django_pgqueue.exceptions import ChannelFull
 from django_pgqueue.importing.source import Source, Waiting
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.enqueue import enqueue_many
+from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
 # A transaction each: short locks, and what is done stays done.
@@ -81,8 +82,8 @@ def make_channels(messages: list[NewMessage], locks: Collection[tuple[Any, ...]]
     known = set(call(using, KNOWN_CHANNELS, ([queue for queue, _ in wanted], [name for _, name in wanted])))
     for queue, name in wanted:
         if (queue, name) not in known:
-            limits = {"max_concurrency": 1} if (queue, name) in locks else {}
-            channel_set(name, queue, using=using, **limits)
+            one_at_a_time = 1 if (queue, name) in locks else KEEP
+            channel_set(channel=name, queue=queue, max_concurrency=one_at_a_time, using=using)
 
 
 def left(jobs: list[Waiting], plan: Plan) -> int:

@@ -6,13 +6,15 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 
@@ -28,6 +30,17 @@ DELIVERY_COLUMNS = (
 )
 
 
+class Encoder(DjangoJSONEncoder):
+    """Django's, and dataclasses as objects, enums as their values: what a typed payload is made of."""
+
+    def default(self, value: Any) -> Any:
+        if is_dataclass(value) and not isinstance(value, type):
+            return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        if isinstance(value, Enum):
+            return value.value
+        return super().default(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     """A message that cannot become a delivery. ``token``: of its lease, if it has one."""
@@ -40,16 +53,18 @@ class Unreadable:
 def to_json(value: Any, what: str) -> str | None:
     """JSON text that PostgreSQL takes; None stays None.
 
-    Raises InvalidMessage for what is not JSON, for NaN and infinities, and for \\u0000, which jsonb cannot hold.
+    Raises InvalidMessage for what is not JSON, for NaN and infinities, for \\u0000, which jsonb cannot hold, and for
+    more than MAX_PAYLOAD bytes.
     """
     if value is None:
         return None
     try:
-        text = json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False)
+        text = json.dumps(value, cls=Encoder, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage(
             f"the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates."
         ) from error
+    limit_size(len(text), what)
     if NUL_ESCAPE.search(text):
         raise InvalidMessage(
             f"the {what} contains the character \\u0000, which PostgreSQL cannot store",
@@ -57,7 +72,7 @@ def to_json(value: Any, what: str) -> str | None:
         )
     if SURROGATE_ESCAPE.search(text):
         try:
-            json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode()
+            json.dumps(value, cls=Encoder, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise InvalidMessage(
                 f"the {what} contains half a surrogate pair: it is not text", hint="Send it as body."
@@ -65,27 +80,29 @@ def to_json(value: Any, what: str) -> str | None:
     return text
 
 
+def limit_size(size: int, what: str) -> None:
+    """Raise InvalidMessage for more than MAX_PAYLOAD bytes, before they are sent and without quoting any of them."""
+    if size > settings.MAX_PAYLOAD:
+        raise InvalidMessage(
+            f"the {what} takes {size:,} bytes, more than the setting MAX_PAYLOAD allows ({settings.MAX_PAYLOAD:,})",
+            hint="Store it elsewhere and send its address or id.",
+        )
+
+
 def from_json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def aware(moment: datetime | None, what: str) -> datetime | None:
-    """The moment, if it names one: a naive datetime does not."""
-    if moment is not None and moment.tzinfo is None:
-        raise InvalidMessage(f"{what} is a naive datetime", hint="Use django.utils.timezone.now() or make_aware().")
-    return moment
-
-
-def duration(value: timedelta | None, what: str) -> timedelta | None:
-    if value is not None and not isinstance(value, timedelta):
-        raise InvalidMessage(
-            f"{what} is not a timedelta but {type(value).__name__}", hint="Use datetime.timedelta(seconds=…)."
-        )
-    return value
-
-
 def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
-    return [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
+    """Return the deliveries as a list: of one, or of several. Raises InvalidMessage for what has no id or no token."""
+    found: list[Leased] = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
+    for each in found:
+        if not (hasattr(each, "id") and hasattr(each, "token")):
+            raise InvalidMessage(
+                f"a delivery is expected, not {type(each).__name__}",
+                hint="Pass what dequeue() returned, or a list of it.",
+            )
+    return found
 
 
 def mapping(headers: Any) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from django_pgqueue.lifecycle.arguments import ids_of, text
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask
 
-SQL = "SELECT id, outcome FROM pgqueue_cancel(%s::bigint[], %s::text)"
+SQL = "SELECT id, outcome, refusal FROM pgqueue_cancel(%s::bigint[], %s::text)"
 
 
 def cancel(
@@ -21,5 +22,5 @@ def cancel(
     ``not_found``: nobody knows it. ``reason`` is kept in the archive. Raises MessageNotFound for a single id that
     nobody knows.
     """
-    asked = [ids] if isinstance(ids, int) else list(ids)
-    return dict(call(alias(using), SQL, (asked, reason))) if asked else {}
+    asked = ids_of(ids)
+    return dict(ask(alias(using), SQL, (asked, text(reason, "reason")))) if asked else {}

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django_pgqueue.lifecycle.binding import aware
+from django_pgqueue.lifecycle.arguments import aware, text
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask
 
-SQL = "SELECT pgqueue_channel_pause(%s::text, %s::text, %s::text, %s::timestamptz)"
+SQL = "SELECT outcome, refusal FROM pgqueue_channel_pause(%s::text, %s::text, %s::text, %s::timestamptz)"
 
 
 def channel_pause(
-    name: str, queue: str = "default", *, reason: str = "", until: datetime | None = None, using: str | None = None
+    *,
+    channel: str,
+    queue: str = "default",
+    reason: str = "",
+    until: datetime | None = None,
+    using: str | None = None,
 ) -> None:
-    """Deliver nothing more of the channel; enqueue goes on. ``reason`` is shown to whoever looks. At ``until`` (aware)
-    the sweep resumes it; without it somebody has to.
+    """Stop the deliveries of one channel. Enqueue goes on, and messages that run now are not interrupted.
 
-    Raises ChannelNotFound; InvalidMessage for a time that has passed.
+    ``channel``, ``queue``: the channel's name, and the queue that it belongs to. ``reason``: shown in the admin, by
+    explain and by the doctor. ``until``: an aware datetime at which the sweep resumes the channel; without it the
+    pause lasts until :func:`channel_resume`. ``using``: database alias; default: the queue's.
+
+    Raises ChannelNotFound, and InvalidMessage for a time in the past.
     """
-    call(alias(using), SQL, (name, queue, reason, aware(until, "until")))
+    ask(
+        alias(using),
+        SQL,
+        (text(queue, "queue"), text(channel, "channel"), text(reason, "reason"), aware(until, "until")),
+    )

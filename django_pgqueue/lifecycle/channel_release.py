@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from django.db import transaction
+
+from django_pgqueue.lifecycle.arguments import text
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask, call
+
+SQL = "SELECT outcome, refusal FROM pgqueue_channel_release(%s::text, %s::text)"
 
 
-def channel_release(name: str, queue: str = "default", *, using: str | None = None) -> None:
-    """No new messages; what is there drains without limits; then the channel is removed. Raises ChannelNotFound."""
-    call(alias(using), "SELECT pgqueue_channel_release(%s::text, %s::text)", (name, queue))
+def channel_release(*, channel: str, queue: str = "default", using: str | None = None) -> None:
+    """Release a channel: it takes no new messages, what is there drains without limits, then the channel is removed.
+
+    An empty channel is removed when the release has committed, unless another open transaction may still bring a
+    message; then a sweep removes it. Raises ChannelNotFound.
+    """
+    database = alias(using)
+    ask(database, SQL, (text(queue, "queue"), text(channel, "channel")))
+    transaction.on_commit(lambda: call(database, "SELECT pgqueue_remove_released()"), using=database, robust=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from django_pgqueue.lifecycle.arguments import text
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask
 
 
-def channel_resume(name: str, queue: str = "default", *, using: str | None = None) -> None:
+def channel_resume(*, channel: str, queue: str = "default", using: str | None = None) -> None:
     """End the pause of a channel. Raises ChannelNotFound."""
-    call(alias(using), "SELECT pgqueue_channel_resume(%s::text, %s::text)", (name, queue))
+    ask(
+        alias(using),
+        "SELECT outcome, refusal FROM pgqueue_channel_resume(%s::text, %s::text)",
+        (text(queue, "queue"), text(channel, "channel")),
+    )

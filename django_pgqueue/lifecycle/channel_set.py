@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.arguments import duration, text
 from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.outcomes import KEEP, Keep
+from django_pgqueue.rates import parse
+from django_pgqueue.sql.call import ask
 
+SQL = "SELECT id, refusal FROM pgqueue_channel_set(%s::text, %s::text, %s::jsonb)"
 KINDS: dict[str, type] = {
     "max_concurrency": int,
     "max_size": int,
@@ -20,21 +24,59 @@ KINDS: dict[str, type] = {
 }
 
 
-def channel_set(name: str, queue: str = "default", *, using: str | None = None, **limits: Any) -> int:
-    """Create the channel if it is not there, open it again if it was released, and set the limits that are named.
-    Returns its id.
+def channel_set(
+    *,
+    channel: str,
+    queue: str = "default",
+    max_concurrency: int | Keep | None = KEEP,
+    max_size: int | Keep | None = KEEP,
+    full_policy: Literal["error", "drop"] | Keep = KEEP,
+    rate: str | Keep | None = KEEP,
+    release_interval: timedelta | Keep | None = KEEP,
+    release_burst: int | Keep = KEEP,
+    weight: int | Keep = KEEP,
+    using: str | None = None,
+) -> int:
+    """Create the channel if it is not there, or set the limits that are given.
 
-    Limits: ``max_concurrency``, ``max_size``, ``full_policy`` (``error`` | ``drop``), ``release_interval`` (timedelta),
-    ``release_burst``, ``weight`` (1 to 1000). None lifts a limit; one that is not named stays. Raises InvalidMessage.
+    A released channel of that name that has drained makes room for a new one, with nothing but what this call gives:
+    no limits, context or pause of the old one. While it drains, ChannelReleased is raised.
+
+    A limit that is not given stays as it is; None lifts it. Each holds from the next dequeue on, for all workers
+    together.
+
+    ``max_concurrency``: messages that may be leased at the same time. ``max_size``: live messages that the channel may
+    hold; ``full_policy``: ``error`` refuses those that do not fit, ``drop`` leaves them out. ``rate``: deliveries in a
+    time, as ``"10/m"`` or ``"5/s burst 20"``; it sets both ``release_interval``, the shortest time from one delivery
+    to the next, and ``release_burst``, the deliveries at once after a quiet time (default 1). ``weight``: messages of
+    one turn in the line of its queue, 1 to 1,000.
+
+    Returns the id of the channel. Raises ChannelReleased, InvalidMessage.
     """
-    for limit, value in limits.items():
-        kind = KINDS.get(limit)
-        if kind is not None and value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            raise InvalidMessage(f"{limit} takes {kind.__name__} or None, not {value!r}")
-    plain = {
-        key: f"{value.total_seconds():f} seconds" if isinstance(value, timedelta) else value
-        for key, value in limits.items()
+    if not isinstance(rate, Keep):
+        if not (isinstance(release_interval, Keep) and isinstance(release_burst, Keep)):
+            raise InvalidMessage("rate stands for release_interval and release_burst", hint="Give it, or the two.")
+        release_interval, release_burst = (None, 1) if rate is None else parse(rate)
+    given = {
+        "max_concurrency": max_concurrency,
+        "max_size": max_size,
+        "full_policy": full_policy,
+        "release_interval": release_interval,
+        "release_burst": release_burst,
+        "weight": weight,
     }
-    sql = "SELECT pgqueue_channel_set(%s::text, %s::text, %s::jsonb)"
-    channel: int = call(alias(using), sql, (name, queue, to_json(plain, "limits")))[0][0]
-    return channel
+    limits = {limit: plain(limit, value) for limit, value in given.items() if value is not KEEP}
+    names = text(queue, "queue"), text(channel, "channel")
+    id: int = ask(alias(using), SQL, (*names, to_json(limits, "limits")))[0][0]  # noqa: A001  (as everywhere)
+    return id
+
+
+def plain(limit: str, value: Any) -> Any:
+    """The value of a limit as JSON. Raises InvalidMessage for one of another type."""
+    kind = KINDS[limit]
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise InvalidMessage(f"{limit} takes {kind.__name__} or None, not {value!r}")
+    if isinstance(value, timedelta):
+        duration(value, limit)
+        return f"{value.total_seconds():f} seconds"
+    return value

@@ -7,6 +7,7 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.arguments import text
 from django_pgqueue.lifecycle.binding import Unreadable, leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -31,7 +32,7 @@ def dead_letter(
     settled = listed(deliveries)
     if not settled:
         return set()
-    if not reason or len(reason) > 200:
+    if not 1 <= len(text(reason, "reason")) <= 200:
         raise InvalidMessage("a dead letter needs a reason of 1 to 200 characters")
     ids, tokens = leases(settled)
     rows = call(

@@ -8,14 +8,15 @@ from typing import Any, Literal
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.binding import aware, duration, leases, listed, to_json
+from django_pgqueue.lifecycle.arguments import aware, duration
+from django_pgqueue.lifecycle.binding import leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
 SQL = (
     "SELECT id, outcome FROM pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], %s::jsonb[], "
-    "%s::boolean, %s::boolean)"
+    "%s::boolean, %s::boolean, %s::boolean)"
 )
 
 
@@ -25,15 +26,20 @@ def defer(
     until: datetime | None = None,
     delay: timedelta | None = None,
     state: Any = KEEP,
+    count_attempt: bool = False,
     skip_lost: bool = False,
     using: str | None = None,
 ) -> dict[int, Literal["deferred", "cancelled", "completed", "dead_lettered", "retried"]]:
-    """Deliver again at ``until`` (aware), after ``delay``, or at once, behind those that wait; ``state`` (JSON) is
-    saved for the next delivery. Returns what became of each message: ``deferred``, or ``cancelled`` if somebody wants
-    that.
+    """Give leased messages back on purpose, to be delivered again later.
 
-    A deferral is progress: it does not use up an attempt. Raises LeaseLost. With ``skip_lost``, lost ones are left out,
-    but what this very lease has settled before is returned with what became of it. Raises InvalidMessage.
+    ``until``: an aware datetime, or ``delay``: a timedelta; without either, the message is ready at once, behind those
+    that wait. ``state``: JSON that is saved for the next delivery; default: the saved state stays. ``count_attempt``:
+    by default a deferral is progress and does not use up an attempt; with True it does, so ``delivery.attempt`` grows,
+    and a message whose attempts are used up becomes a dead letter with reason ``deferred``. ``skip_lost``: leave lost
+    leases out instead of raising; what this very lease has settled before is returned with what became of it then.
+
+    Returns the outcome of each id: ``deferred``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
+    Raises LeaseLost and InvalidMessage.
     """
     settled = listed(deliveries)
     if not settled:
@@ -53,6 +59,7 @@ def defer(
             None if keep else [to_json(state, "state")] * len(settled),
             keep,
             skip_lost,
+            count_attempt,
         ),
     )
     return dict(rows)

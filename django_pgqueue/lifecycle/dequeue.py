@@ -9,7 +9,9 @@ from django.db import connections
 
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, duration, to_deliveries
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.arguments import duration, optional_text, text, whole
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dead_letter import refuse
 from django_pgqueue.sql.call import call
@@ -35,9 +37,14 @@ def dequeue(
     for others when the transaction commits. A message that Python cannot read becomes a dead letter (``unreadable``).
     Raises InvalidMessage.
     """
+    text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), optional_text(worker, "worker")
+    if isinstance(wait, bool) or not isinstance(wait, int | float):
+        raise InvalidMessage(f"wait is not a number of seconds but {type(wait).__name__}")
     database = alias(using)
     deadline = time.monotonic() + wait
     lease = settings.LEASE if lease is None else duration(lease, "lease")
+    if not lease or lease < timedelta(0):
+        raise InvalidMessage(f"lease is {lease}: it is not positive")
     while True:
         deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)), worker)
         if unreadable:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.arguments import ids_of
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -20,5 +21,5 @@ def discard_dead(
     ``redriven``: it has a new life, and stays. ``unexported``: a lake lacks it, and KEEP_UNTIL_EXPORTED is set.
     ``busy``: somebody redrives it, discards or prunes at this moment.
     """
-    asked = [ids] if isinstance(ids, int) else list(ids)
+    asked = ids_of(ids)
     return dict(call(alias(using), SQL, (asked, settings.KEEP_UNTIL_EXPORTED))) if asked else {}

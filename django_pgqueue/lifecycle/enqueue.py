@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, cast
 
 from asgiref.sync import sync_to_async
 
@@ -12,27 +12,39 @@ from django_pgqueue import handlers
 from django_pgqueue.backoff import Constant, Exponential, Policy, columns
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued, NewMessage
-from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.binding import aware, duration, to_json
+from django_pgqueue.exceptions import (
+    ChannelBusy,
+    ChannelFull,
+    ChannelNotFound,
+    ChannelReleased,
+    InvalidMessage,
+    PgQueueError,
+)
+from django_pgqueue.handler_types import AnyHandler
+from django_pgqueue.lifecycle.arguments import aware, duration, optional_text, text, whole
+from django_pgqueue.lifecycle.binding import limit_size, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue_context import in_context
 from django_pgqueue.signals import message_created
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import call, refused
 
+OnRefused = Literal["raise", "return"]
+REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
 ONE = """
-SELECT id, outcome FROM pgqueue_enqueue(
+SELECT id, outcome, created_at, refusal FROM pgqueue_enqueue(
     %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
-    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, %s::boolean)
+    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, %s::boolean, %s::interval)
 """
 MANY = """
-SELECT id, outcome FROM pgqueue_enqueue_many(
+SELECT id, outcome, created_at, refusal FROM pgqueue_enqueue_many(
     %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[],
-    %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[], %s::boolean)
+    %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[], %s::boolean,
+    %s::boolean, %s::interval)
 """
 
 
 def enqueue(
-    handler: str,
+    handler: str | AnyHandler,
     payload: Any = None,
     *,
     channel: str = "default",
@@ -45,51 +57,114 @@ def enqueue(
     max_attempts: int | None = None,
     backoff: Policy | None = None,
     dedupe_key: str | None = None,
+    on_refused: OnRefused = "raise",
     using: str | None = None,
 ) -> Enqueued:
     """Enqueue one message in the caller's transaction.
 
-    ``handler``: the name that a worker looks up. ``payload``: JSON. ``body``: raw bytes beside it. ``channel``: the
-    tenant's lane in
-    ``queue`` (default: the handler's queue). ``priority``: higher first within the channel. ``dequeue_at`` (aware)
-    or ``delay``: not
-    delivered before, by the database clock. ``max_attempts``, ``backoff`` (Exponential, Constant, or a timedelta, the
-    base of an exponential one): retry policy; default: the handler's, then the settings'.
-    ``dedupe_key``: while a message of the channel with this key is live, its id is returned instead (outcome
-    ``duplicate``).
+    ``handler``: the name that a worker looks up, or the decorated function. ``payload``: JSON. ``body``: raw bytes
+    beside it. ``channel``: the tenant's lane in ``queue`` (default: the handler's queue). ``priority``: higher first
+    within the channel. ``dequeue_at`` (aware) or ``delay``: not delivered before, by the database clock.
+    ``max_attempts``, ``backoff`` (Exponential, Constant, or a timedelta, the base of an exponential one): retry policy;
+    default: the handler's, then the settings'. ``dedupe_key``: while a message of the channel with this key is live,
+    its id is returned instead (outcome ``duplicate``). ``on_refused``: "return" answers with the outcome of a refusal
+    and its reason instead of raising.
 
-    Raises ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage.
+    Raises ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy (after at most the setting ENQUEUE_WAIT),
+    InvalidMessage. Nothing was written then, and the caller's transaction stays usable.
     """
+    returned(on_refused)
+    name = handlers.name_of(handler)
     message = NewMessage(
-        handler=handler, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
+        handler=name, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
         dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts, backoff=backoff, dedupe_key=dedupe_key,
     )  # fmt: skip
     [message] = in_context([message])
     database = alias(using)
-    enqueued = Enqueued(*call(database, ONE, (*bind(message), settings.AUTO_CREATE_CHANNELS))[0])
+    try:
+        bound = bind(message)
+    except InvalidMessage as error:
+        if returned(on_refused):
+            return not_enqueued(error)
+        raise
+    [row] = call(database, ONE, (*bound, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT))
+    enqueued = answer(row, "", on_refused)
     if message_created.receivers:
         announce([message], [enqueued], database)
     return enqueued
 
 
-def enqueue_many(messages: Iterable[NewMessage], *, using: str | None = None) -> list[Enqueued]:
-    """Enqueue many messages in one statement: all or none. Answers come in the order of the messages; see
-    :func:`enqueue`."""
-    listed = in_context(list(messages))
-    bound = [bind(message) for message in listed]
-    if not bound:
-        return []
-    # A column that nobody uses is sent as NULL: it costs nothing, and dedupe keys or delays make the function look
-    # closer.
-    arrays = [
-        list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
-    ]
-    arrays[1] = arrays[1] or [None] * len(bound)
+def enqueue_many(
+    messages: Iterable[NewMessage], *, on_refused: OnRefused = "raise", using: str | None = None
+) -> list[Enqueued]:
+    """Enqueue many messages in one statement. Answers come in the order of the messages; see :func:`enqueue`.
+
+    ``on_refused``: "raise" enqueues all or none, and the exception says which message is refused and why; "return"
+    enqueues those that are not refused, and returns the outcome and the reason of each of the others.
+    """
+    given = list(messages)
+    if wrong := next((each for each in given if not isinstance(each, NewMessage)), None):
+        raise InvalidMessage(
+            f"a message is not a NewMessage but {type(wrong).__name__}", hint="Use NewMessage(handler=…)."
+        )
+    listed = in_context(given)
     database = alias(using)
-    enqueued = [Enqueued(*row) for row in call(database, MANY, (*arrays, settings.AUTO_CREATE_CHANNELS))]
+    answers: dict[int, Enqueued] = {}
+    bound: dict[int, tuple[Any, ...]] = {}
+    for place, message in enumerate(listed):
+        try:
+            bound[place] = bind(message)
+        except InvalidMessage as error:
+            located = InvalidMessage(f"message {place + 1} of {len(listed)}: {error.message}", hint=error.hint)
+            if not returned(on_refused):
+                raise located from error
+            answers[place] = not_enqueued(located)
+    if bound:
+        params = (
+            *arrays(list(bound.values())),
+            settings.AUTO_CREATE_CHANNELS,
+            returned(on_refused),
+            settings.ENQUEUE_WAIT,
+        )
+        for place, row in zip(bound, call(database, MANY, params), strict=True):
+            answers[place] = answer(row, f"message {place + 1} of {len(listed)}: ", on_refused)
+    enqueued = [answers[place] for place in range(len(listed))]
     if message_created.receivers:
         announce(listed, enqueued, database)
     return enqueued
+
+
+def arrays(bound: list[tuple[Any, ...]]) -> list[list[Any] | None]:
+    """Return one array a column. A column without values is sent as NULL: it costs nothing, and dedupe keys or delays
+    make the function look closer."""
+    columns = [
+        list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
+    ]
+    columns[1] = columns[1] or [None] * len(bound)
+    return columns
+
+
+def answer(row: tuple[Any, ...], prefix: str, on_refused: OnRefused) -> Enqueued:
+    """Return the answer for one message of many, or raise its refusal."""
+    id, outcome, created_at, refusal = row  # noqa: A001  (as everywhere)
+    if refusal is None:
+        return Enqueued(id, outcome, created_at=created_at)
+    error = refused(refusal, prefix)
+    if not returned(on_refused):
+        raise error
+    return not_enqueued(error)
+
+
+def not_enqueued(error: PgQueueError) -> Enqueued:
+    """Return the answer that stands for a refusal."""
+    return Enqueued(None, cast(Any, error.outcome), str(error))
+
+
+def returned(on_refused: str) -> bool:
+    """Return whether refusals are returned. Raises ValueError for what is neither "raise" nor "return"."""
+    if on_refused not in ("raise", "return"):
+        raise ValueError(f'on_refused takes "raise" or "return", not {on_refused!r}')
+    return on_refused == "return"
 
 
 aenqueue = sync_to_async(enqueue)
@@ -105,26 +180,28 @@ def announce(messages: list[NewMessage], enqueued: list[Enqueued], using: str) -
 
 def bind(message: NewMessage) -> tuple[Any, ...]:
     """The parameters of one message, in the order of the SQL function."""
-    known = handlers.find(message.handler)
-    queue = message.queue or (known.queue if known else "default")
-    if not isinstance(message.priority, int):
-        raise InvalidMessage(f"priority is not an integer but {message.priority!r}")
+    known = handlers.find(text(message.handler, "handler"))
+    queue = optional_text(message.queue, "queue") or (known.queue if known else "default")
     if message.headers is not None and not isinstance(message.headers, Mapping):
         raise InvalidMessage(f"headers are not a mapping but {type(message.headers).__name__}")
     if message.body is not None and not isinstance(message.body, bytes):
         raise InvalidMessage(f"body is not bytes but {type(message.body).__name__}", hint="Encode it, or use payload.")
+    body, headers = message.body or b"", to_json(message.headers, "headers")
+    limit_size(len(body), "body")
+    payload = to_json(message.payload, "payload")
+    limit_size(len(payload or "") + len(body) + len(headers or ""), "message (payload, body and headers)")
     return (
         message.handler,
-        to_json(message.payload, "payload"),
-        message.channel,
+        payload,
+        text(message.channel, "channel"),
         queue,
         message.body,
-        to_json(message.headers, "headers"),
-        message.priority,
+        headers,
+        whole(message.priority, "priority", least=-32_767, most=32_767),
         aware(message.dequeue_at, "dequeue_at"),
         duration(message.delay, "delay"),
         *retry_policy(message.handler, message.max_attempts, message.backoff),
-        message.dedupe_key,
+        optional_text(message.dedupe_key, "dedupe_key"),
     )
 
 
@@ -139,4 +216,5 @@ def retry_policy(handler: str, max_attempts: int | None = None, backoff: Policy 
             f"backoff is not a timedelta but {type(backoff).__name__}",
             hint="Use datetime.timedelta(seconds=…), Exponential(…) or Constant(…).",
         )
-    return settings.MAX_ATTEMPTS if max_attempts is None else max_attempts, *columns(backoff)
+    most = settings.MAX_ATTEMPTS if max_attempts is None else max_attempts
+    return whole(most, "max_attempts", least=1), *columns(backoff)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.arguments import id_of, text
 from django_pgqueue.lifecycle.binding import from_json
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask, call
 
 MESSAGE = "SELECT code, sentence, facts FROM pgqueue_explain_message(%s::bigint, %s::interval)"
-CHANNEL = "SELECT code, sentence, facts FROM pgqueue_explain_channel(%s::text, %s::text, %s::interval)"
+CHANNEL = "SELECT code, sentence, facts, refusal FROM pgqueue_explain_channel(%s::text, %s::text, %s::interval)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,14 @@ def explain_message(id: int, *, using: str | None = None) -> list[Reason]:  # no
     One that nobody knows has the code ``unknown``. A worker that was silent for longer than the setting LEASE is taken
     for dead.
     """
-    return _reasons(using, MESSAGE, id, settings.LEASE)
+    return _reasons(call(alias(using), MESSAGE, (id_of(id), settings.LEASE)))
 
 
-def explain_channel(name: str, queue: str = "default", *, using: str | None = None) -> list[Reason]:
+def explain_channel(*, channel: str, queue: str = "default", using: str | None = None) -> list[Reason]:
     """Why the messages of the channel are not running: what holds them up, then its place in the line. Raises
     ChannelNotFound."""
-    return _reasons(using, CHANNEL, name, queue, settings.LEASE)
+    return _reasons(ask(alias(using), CHANNEL, (text(queue, "queue"), text(channel, "channel"), settings.LEASE)))
 
 
-def _reasons(using: str | None, sql: str, *params: Any) -> list[Reason]:
-    return [Reason(code, sentence, from_json(facts)) for code, sentence, facts in call(alias(using), sql, params)]
+def _reasons(rows: list[tuple[Any, ...]]) -> list[Reason]:
+    return [Reason(code, sentence, from_json(facts)) for code, sentence, facts in rows]

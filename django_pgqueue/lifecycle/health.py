@@ -13,7 +13,7 @@ from django_pgqueue.sql.call import call
 MOST = 10_000
 
 SQL = """
-SELECT queue, ready, leased, scheduled, dead, oldest, oldest_channel, workers, paused, complete
+SELECT queue, ready, leased, scheduled, dead, oldest, oldest_channel, workers, paused, complete, unknown_handler
 FROM pgqueue_health(%s::text, %s::integer, %s::interval)
 """
 
@@ -21,7 +21,8 @@ FROM pgqueue_health(%s::text, %s::integer, %s::interval)
 @dataclass(frozen=True, slots=True)
 class QueueHealth:
     """Messages of a queue by state; age of the oldest ready one since it became due, and its channel; workers that
-    serve it. Not ``complete``: there are more than were looked at, and the numbers say *at least*."""
+    serve it. Not ``complete``: there are more than were looked at, and the numbers say *at least*. ``unknown_handler``:
+    scheduled messages that wait for a worker that knows their handler."""
 
     queue: str
     ready: int
@@ -33,6 +34,7 @@ class QueueHealth:
     workers: int
     paused: bool
     complete: bool
+    unknown_handler: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The fields, with ``oldest_seconds`` in place of ``oldest_age``."""

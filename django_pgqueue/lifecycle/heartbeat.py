@@ -1,4 +1,4 @@
-"""heartbeat: extend leases."""
+"""heartbeat: give leases another end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, Leased
-from django_pgqueue.lifecycle.binding import duration, leases, listed
+from django_pgqueue.lifecycle.arguments import duration
+from django_pgqueue.lifecycle.binding import leases, listed
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -21,11 +22,16 @@ def heartbeat(
     skip_lost: bool = False,
     using: str | None = None,
 ) -> dict[int, bool]:
-    """Let the leases expire ``lease`` (setting LEASE) from now. Returns the ids that are still held, each with whether
-    somebody wants the message cancelled.
+    """Set the leases to expire ``lease`` from now, later or sooner than before.
 
-    Raises LeaseLost when one is not, or leaves it out with ``skip_lost``. Then it does not wait, either: a message that
-    another transaction has locked is told as held, and not extended this time.
+    ``deliveries``: one delivery or several. ``lease``: a timedelta; default: the setting LEASE. ``timedelta(0)`` gives
+    the messages back: they are ready at once, in their old place. The attempt counts; where the attempts are used up,
+    the message becomes a dead letter with reason ``deferred``. ``skip_lost``: leave
+    lost leases out instead of raising; then the call does not wait, either: a message that another transaction has
+    locked is returned as held, and its lease is not extended this time. ``using``: database alias.
+
+    Returns the ids that are still held (with ``timedelta(0)``: that were given back), each with whether a cancellation
+    was requested. Raises LeaseLost if a lease is lost, and InvalidMessage for a negative ``lease``.
     """
     ids, tokens = leases(listed(deliveries))
     if not ids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from django_pgqueue.lifecycle.arguments import ids_of, text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -21,5 +22,5 @@ def lease_release(
     time. ``waiting``: it has no lease. ``busy``: somebody settles or extends it at this moment. ``reason`` is kept with
     the errors of the message.
     """
-    asked = [ids] if isinstance(ids, int) else list(ids)
-    return dict(call(alias(using), SQL, (asked, reason))) if asked else {}
+    asked = ids_of(ids)
+    return dict(call(alias(using), SQL, (asked, text(reason, "reason")))) if asked else {}

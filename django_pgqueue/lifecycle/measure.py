@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.arguments import duration
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -25,5 +26,5 @@ class MeasureCounts:
 def measure(every: timedelta | None = None, *, using: str | None = None) -> MeasureCounts:
     """Measure, unless somebody has within ``every`` (default: the setting MEASURE_INTERVAL); zero: in any case. Safe to
     run from many places at once. In a transaction that has written, what is settled waits for the next time."""
-    every = settings.MEASURE_INTERVAL if every is None else every
+    every = settings.MEASURE_INTERVAL if every is None else duration(every, "every")
     return MeasureCounts(*call(alias(using), SQL, (every,))[0])

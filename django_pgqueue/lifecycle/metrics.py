@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django_pgqueue.lifecycle.arguments import optional_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -35,4 +36,7 @@ def metrics(
 ) -> list[ChannelMetrics]:
     """Metrics of all channels, or of one queue or channel. ``totals`` counts the archive: leave it out in frequent
     monitors."""
-    return [ChannelMetrics(*row) for row in call(alias(using), SQL, (queue, channel, totals))]
+    return [
+        ChannelMetrics(*row)
+        for row in call(alias(using), SQL, (optional_text(queue, "queue"), optional_text(channel, "channel"), totals))
+    ]

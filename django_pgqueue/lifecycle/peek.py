@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.arguments import optional_text, text, whole
 from django_pgqueue.lifecycle.binding import to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -19,4 +20,9 @@ def peek(
 ) -> list[Delivery]:
     """Up to ``limit`` ready messages of a channel, or of the line of a queue; without token, since nothing is
     leased."""
-    return to_deliveries(queue, call(alias(using), SQL, (queue, channel, limit)))[0]
+    return to_deliveries(
+        queue,
+        call(
+            alias(using), SQL, (text(queue, "queue"), optional_text(channel, "channel"), whole(limit, "limit", least=0))
+        ),
+    )[0]

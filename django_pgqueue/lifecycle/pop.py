@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.lifecycle.arguments import text, whole
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -13,4 +14,6 @@ SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_pop(%s::text, %s::integer)"  # no
 def pop(queue: str = "default", limit: int = 1, *, using: str | None = None) -> list[Delivery]:
     """Take up to ``limit`` messages, archived at once: whoever crashes afterwards has lost them. One that
     Python cannot read is left out, and logged. Raises InvalidMessage."""
-    return to_deliveries(queue, call(alias(using), SQL, (queue, limit)))[0]
+    return to_deliveries(
+        queue, call(alias(using), SQL, (text(queue, "queue"), whole(limit, "limit", least=1, most=10_000)))
+    )[0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django_pgqueue.lifecycle.binding import aware
+from django_pgqueue.lifecycle.arguments import aware, text
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask
 
-SQL = "SELECT pgqueue_queue_pause(%s::text, %s::text, %s::timestamptz)"
+SQL = "SELECT outcome, refusal FROM pgqueue_queue_pause(%s::text, %s::text, %s::timestamptz)"
 
 
 def queue_pause(
@@ -19,4 +19,4 @@ def queue_pause(
 
     Raises ChannelNotFound for a queue without channels; InvalidMessage for a time that has passed.
     """
-    call(alias(using), SQL, (queue, reason, aware(until, "until")))
+    ask(alias(using), SQL, (text(queue, "queue"), text(reason, "reason"), aware(until, "until")))

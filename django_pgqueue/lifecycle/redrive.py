@@ -6,12 +6,17 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from django_pgqueue.lifecycle.binding import aware, to_json
+from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.arguments import aware, ids_of, optional_text
+from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask
 
-SQL = "SELECT old_id, new_id FROM pgqueue_redrive(%s::bigint[], %s::text, %s::jsonb, %s::jsonb[], %s::timestamptz[])"
+SQL = """
+SELECT old_id, new_id, refusal FROM pgqueue_redrive(
+    %s::bigint[], %s::text, %s::jsonb, %s::jsonb[], %s::timestamptz[], %s::interval)
+"""
 
 
 def redrive(
@@ -31,8 +36,9 @@ def redrive(
     ChannelFull, ChannelReleased, InvalidMessage.
     """
     texts = None if payloads is None else [_text(each) for each in payloads]
-    due = None if times is None else [None if at is None else aware(at, "times") for at in times]
-    return dict(call(alias(using), SQL, (list(ids), channel, _text(payload), texts, due)))
+    due = None if times is None else [aware(at, "times") for at in times]
+    given = (ids_of(ids), optional_text(channel, "channel"), _text(payload), texts, due, settings.ENQUEUE_WAIT)
+    return dict(ask(alias(using), SQL, given))
 
 
 def _text(payload: Any) -> str | None:

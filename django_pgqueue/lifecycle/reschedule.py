@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
-from django_pgqueue.lifecycle.binding import aware
+from django_pgqueue.lifecycle.arguments import aware, ids_of
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask
 
-SQL = "SELECT id, outcome FROM pgqueue_reschedule(%s::bigint[], %s::timestamptz)"
+SQL = "SELECT id, outcome, refusal FROM pgqueue_reschedule(%s::bigint[], %s::timestamptz)"
 
 
 def reschedule(
@@ -21,5 +21,5 @@ def reschedule(
     ``ready``: it was already, and keeps its place. ``leased``: its worker has it. ``busy``: somebody takes or settles
     it at this moment. ``settled``: the archive or the dead letters have it. Attempts stay. Raises InvalidMessage.
     """
-    asked = [ids] if isinstance(ids, int) else list(ids)
-    return dict(call(alias(using), SQL, (asked, aware(at, "at")))) if asked else {}
+    asked = ids_of(ids)
+    return dict(ask(alias(using), SQL, (asked, aware(at, "at")))) if asked else {}

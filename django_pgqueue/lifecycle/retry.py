@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.binding import duration, leases, listed, to_json
+from django_pgqueue.lifecycle.arguments import duration, text
+from django_pgqueue.lifecycle.binding import leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
 SQL = (
     "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], %s::interval[], "
-    "%s::text, %s::boolean)"
+    "%s::text, %s::boolean, p_states => %s::jsonb[])"
 )
 
 
@@ -23,22 +25,39 @@ def retry(
     *,
     errors: Sequence[Mapping[str, Any]],
     delays: Sequence[timedelta | None] | None = None,
+    states: Sequence[Any] | None = None,
     reason: str = "failed",
     skip_lost: bool = False,
     using: str | None = None,
 ) -> dict[int, Literal["retried", "dead_lettered", "cancelled", "completed"]]:
-    """Deliver again after ``delays``, or the message's back-off; dead letter with ``reason`` when its attempts are
-    used up. Returns what became of each message; ``cancelled`` if somebody wants that.
+    """Put failed messages back under their retry policy, or into the dead letters when their attempts are used up.
 
-    ``errors``: what went wrong, one dict a message; kept with the message. Raises LeaseLost. With ``skip_lost``, lost
-    ones are left out, but what this very lease has settled before is returned with what became of it.
+    ``errors``: what went wrong, one dict a message; it is kept with the message. ``delays``: one timedelta a message
+    until its next delivery; None: the message's back-off. ``states``: what to save for the next delivery, one JSON
+    value a message, KEEP for those that keep theirs; default: all keep theirs. ``reason``: the reason of the dead
+    letter. ``skip_lost``: leave lost leases out instead of raising; what this very lease has settled before is
+    returned with what became of it then.
+
+    Returns the outcome of each id: ``retried``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
+    Raises LeaseLost, and InvalidMessage for arguments that do not pair up.
     """
     failed = listed(deliveries)
     if not failed:
         return {}
-    if isinstance(errors, Mapping) or len(errors) != len(failed) or (delays is not None and len(delays) != len(failed)):
-        raise InvalidMessage("retry takes one error, and one delay if any, for each message")
+    columns = [column for column in (errors, delays, states) if column is not None]
+    if isinstance(errors, Mapping) or any(len(column) != len(failed) for column in columns):
+        raise InvalidMessage("retry takes one error for each message, and one delay and one state, if any")
+    if not all(isinstance(error, Mapping) for error in errors):
+        raise InvalidMessage("an error of retry is not a mapping", hint='Give {"type": …, "message": …}.')
+    if not 1 <= len(text(reason, "reason")) <= 200:
+        raise InvalidMessage("the reason of a dead letter takes 1 to 200 characters")
     ids, tokens = leases(failed)
     pauses = None if delays is None else [duration(delay, "delay") for delay in delays]
     texts = [to_json(error, "error") for error in errors]
-    return dict(call(alias(using), SQL, (ids, tokens, texts, pauses, reason, skip_lost)))
+    saved = None if states is None else [as_json(state) for state in states]
+    return dict(call(alias(using), SQL, (ids, tokens, texts, pauses, text(reason, "reason"), skip_lost, saved)))
+
+
+def as_json(state: Any) -> str | None:
+    """Return the state as JSON text, or None for KEEP: NULL means that the message keeps its state."""
+    return None if state is KEEP else to_json(state, "state") or "null"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued
+from django_pgqueue.lifecycle.arguments import text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue import retry_policy
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import ask, call
 
 SQL = """
-SELECT id, outcome FROM pgqueue_schedule_run(
-    %s::text, %s::integer, %s::interval, %s::float8, %s::interval, %s::boolean)
+SELECT id, outcome, refusal FROM pgqueue_schedule_run(
+    %s::text, %s::integer, %s::interval, %s::float8, %s::interval, %s::boolean, %s::interval)
 """
 HANDLER = "SELECT handler FROM pgqueue_schedule WHERE name = %s::text"
 
@@ -22,6 +23,7 @@ def schedule_run(name: str, *, using: str | None = None) -> Enqueued:
     Raises ScheduleNotFound, and what enqueue raises.
     """
     database = alias(using)
-    handler = call(database, HANDLER, (name,))
-    params = (name, *retry_policy(handler[0][0] if handler else name), settings.AUTO_CREATE_CHANNELS)
-    return Enqueued(*call(database, SQL, params)[0])
+    handler = call(database, HANDLER, (text(name, "name"),))
+    policy = retry_policy(handler[0][0] if handler else name)
+    params = (name, *policy, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
+    return Enqueued(*ask(database, SQL, params)[0])

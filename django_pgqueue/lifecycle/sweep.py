@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.arguments import whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -29,4 +30,4 @@ class SweepCounts:
 def sweep(limit: int = 500, *, using: str | None = None) -> SweepCounts:
     """Sweep up to ``limit`` expired leases, promote what is due, move the floors. Safe to run from many places at
     once."""
-    return SweepCounts(*call(alias(using), SQL, (limit, settings.WAITING_WARNING))[0])
+    return SweepCounts(*call(alias(using), SQL, (whole(limit, "limit", least=0), settings.WAITING_WARNING))[0])

@@ -14,6 +14,16 @@ def wait(worker: str, queues: Iterable[str], duration: timedelta, *, using: str 
     call(alias(using), "SELECT pgqueue_wait(%s::text, %s::text[], %s::interval)", (worker, list(queues), duration))
 
 
+def is_contended(queues: Iterable[str], *, using: str | None = None) -> bool:
+    """Return whether an empty dequeue of these queues left out what another consumer holds at this moment.
+
+    Nobody notifies when that is given back, so look again soon.
+    """
+    contended: bool
+    [(contended,)] = call(alias(using), "SELECT pgqueue_is_contended(%s::text[])", (list(queues),))
+    return contended
+
+
 def next_due(queues: Iterable[str], *, using: str | None = None) -> timedelta | None:
     """How long until a channel that waits for its rate may be served again: nobody notifies of that.
 

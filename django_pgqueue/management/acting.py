@@ -10,12 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, connections
+from django.db import Error
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, Queue
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import call, primary
@@ -37,13 +36,6 @@ class ActingCommand(BaseCommand):
 
     def answer(self, form: str, text: str, facts: dict[str, Any]) -> None:
         self.stdout.write(json.dumps({"version": 1, **facts}, default=str) if form == "json" else printable(text))
-
-
-def known_database(name: str | None) -> str:
-    using = alias(name)
-    if using not in connections:
-        raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
-    return using
 
 
 @contextmanager

@@ -91,7 +91,7 @@ class Migration(migrations.Migration):
                 ('leased_at', models.DateTimeField(null=True)),
                 ('lease_token', models.UUIDField(editable=False, null=True)),
                 ('dead_at', models.DateTimeField()),
-                ('reason', models.CharField(help_text="rejected, unreadable, failed, poison, timed_out, discarded, or the handler's own word", max_length=200)),
+                ('reason', models.CharField(help_text="rejected, unreadable, failed, poison, timed_out, stopped, transaction_ended, discarded, or the handler's own word", max_length=200)),
                 ('details', models.JSONField(null=True)),
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),
@@ -165,6 +165,7 @@ class Migration(migrations.Migration):
                 ('hostname', models.CharField(max_length=200)),
                 ('pid', models.IntegerField()),
                 ('queues', models.JSONField()),
+                ('handlers', models.JSONField(null=True)),
                 ('concurrency', models.IntegerField()),
                 ('version', models.CharField(max_length=50)),
                 ('started_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
@@ -204,6 +205,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='channel',
             index=models.Index(condition=models.Q(('paused_until__isnull', False)), fields=['paused_until'], name='pgqueue_channel_paused_until'),
+        ),
+        migrations.AddIndex(
+            model_name='channel',
+            index=models.Index(condition=models.Q(('released_at__isnull', False)), fields=['released_at'], name='pgqueue_channel_released'),
         ),
         migrations.AddConstraint(
             model_name='channel',
@@ -263,8 +268,8 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_tally",
-                "SEQUENCE pgqueue_lane_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired, pgqueue_warned_not_picked_up",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_tally, pgqueue_queue_warning",
+                "SEQUENCE pgqueue_lane_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
             ],
         ),
         InstallTables("storage", 1, drop=[]),

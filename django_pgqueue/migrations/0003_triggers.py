@@ -16,6 +16,10 @@ class Migration(migrations.Migration):
             trigger=pgtrigger.compiler.Trigger(name='channel_changed', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_channel_changed()', func='RETURN NULL;', hash='a77dd46b0100ae01f9e02e811e9dc6636b3c7e16', level='STATEMENT', operation='UPDATE', pgid='pgtrigger_channel_changed_e4b0f', referencing='REFERENCING OLD TABLE AS old_channels  NEW TABLE AS new_channels ', table='pgqueue_channel', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
+            model_name='deadletter',
+            trigger=pgtrigger.compiler.Trigger(name='dead_letter_added', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_dead_letter_added()', func='RETURN NULL;', hash='0b9b07863cd41689df23cb1ff0f113e109f54567', level='STATEMENT', operation='INSERT', pgid='pgtrigger_dead_letter_added_5bbc5', referencing='REFERENCING NEW TABLE AS added ', table='pgqueue_dead_letter', when='AFTER')),
+        ),
+        pgtrigger.migrations.AddTrigger(
             model_name='message',
             trigger=pgtrigger.compiler.Trigger(name='message_arrived', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_message_arrived()', func='RETURN NULL;', hash='eb558fda9bfd2bb1a08318576114f10b2490203f', level='STATEMENT', operation='INSERT', pgid='pgtrigger_message_arrived_bae37', referencing='REFERENCING NEW TABLE AS arrived ', table='pgqueue_message', when='AFTER')),
         ),

@@ -6,7 +6,7 @@ import pgtrigger.compiler
 import pgtrigger.migrations
 from django.db import migrations, models
 
-from django_pgqueue.sql.operations import InstallFunction
+from django_pgqueue.sql.operations import InstallFunction, InstallTables
 
 
 class Migration(migrations.Migration):
@@ -74,6 +74,7 @@ class Migration(migrations.Migration):
             model_name='scheduletick',
             constraint=models.UniqueConstraint(fields=('schedule', 'tick_at'), name='pgqueue_schedule_tick_once'),
         ),
+        InstallTables("schedule", 1, drop=[]),
         InstallFunction("pgqueue_schedule_changed", 1),
         InstallFunction("pgqueue_schedule_enqueue", 1),
         InstallFunction("pgqueue_schedule_fire", 1),

@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name': 'dashboard',
-                'verbose_name_plural': 'dashboard',
+                'verbose_name_plural': ' Dashboard',
                 'proxy': True,
                 'default_permissions': ('view',),
                 'indexes': [],

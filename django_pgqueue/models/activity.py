@@ -54,4 +54,5 @@ class Dashboard(Activity):
         proxy = True
         default_permissions = ("view",)
         verbose_name = _("dashboard")
-        verbose_name_plural = _("dashboard")
+        # The admin sorts its index by this name. The space brings the page to its top, and HTML does not show it.
+        verbose_name_plural = _(" Dashboard")

@@ -3,6 +3,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue.models.fields import Json, Moment
+
 
 class ArchivedMessage(models.Model):
     """A settled message. The table is partitioned by day of ``archived_at``; ids are unique all the same, so ``id``
@@ -27,15 +29,15 @@ class ArchivedMessage(models.Model):
     priority = models.SmallIntegerField()
     attempts = models.IntegerField()
     max_attempts = models.IntegerField()
-    created_at = models.DateTimeField()
-    dequeue_at = models.DateTimeField()
-    leased_at = models.DateTimeField(null=True)
+    created_at = Moment()
+    dequeue_at = Moment()
+    leased_at = Moment(null=True)
     lease_token = models.UUIDField(null=True)
-    archived_at = models.DateTimeField()
+    archived_at = Moment()
     outcome = models.CharField(max_length=20, choices=Outcome)
-    result = models.JSONField(null=True)
-    state = models.JSONField(null=True)
-    errors = models.JSONField(null=True)
+    result = Json(null=True)
+    state = Json(null=True)
+    errors = Json(null=True)
     dedupe_key = models.CharField(max_length=200, null=True)
     worker = models.CharField(max_length=200, null=True)
     redriven_from = models.BigIntegerField(null=True)

@@ -6,6 +6,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.models.fields import Json, Moment, Span
 from django_pgqueue.models.triggers import RunsFunction
 
 
@@ -42,24 +43,24 @@ class Channel(models.Model):
         db_default=FullPolicy.ERROR,
         help_text=_("What happens to a message that does not fit."),
     )
-    release_interval = models.DurationField(
+    release_interval = Span(
         null=True, blank=True, help_text=_("At most one delivery in this time, retries included. Empty: no limit.")
     )
     release_burst = models.PositiveIntegerField(
         default=1, db_default=1, help_text=_("Deliveries that may come at once after a quiet time.")
     )
     weight = models.PositiveIntegerField(default=1, db_default=1, help_text=_("Messages per turn in the round robin."))
-    context = models.JSONField(
+    context = Json(
         default=dict, db_default={}, blank=True, help_text=_("What every message of the channel brings along.")
     )
-    paused_at = models.DateTimeField(null=True, blank=True)
+    paused_at = Moment(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
-    paused_until = models.DateTimeField(null=True, blank=True, help_text=_("The sweep resumes it then."))
-    released_at = models.DateTimeField(
+    paused_until = Moment(null=True, blank=True, help_text=_("The sweep resumes it then."))
+    released_at = Moment(
         null=True, blank=True, help_text=_("Since then it takes no new messages; it goes away when it is empty.")
     )
-    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
-    changed_at = models.DateTimeField(null=True, editable=False, help_text=_("When its limits changed last."))
+    created_at = Moment(db_default=ClockTimestamp(), editable=False)
+    changed_at = Moment(null=True, editable=False, help_text=_("When its limits changed last."))
 
     class Meta:
         db_table = "pgqueue_channel"
@@ -68,6 +69,9 @@ class Channel(models.Model):
             models.Index(fields=["changed_at"], name="pgqueue_channel_changed", condition=Q(changed_at__isnull=False)),
             models.Index(
                 fields=["paused_until"], name="pgqueue_channel_paused_until", condition=Q(paused_until__isnull=False)
+            ),
+            models.Index(
+                fields=["released_at"], name="pgqueue_channel_released", condition=Q(released_at__isnull=False)
             ),
         ]
         constraints = [

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import pgtrigger
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.models.fields import Json, Moment, Span
+from django_pgqueue.models.triggers import RunsFunction
 
 
 class DeadLetter(models.Model):
@@ -21,25 +25,28 @@ class DeadLetter(models.Model):
     priority = models.SmallIntegerField()
     attempts = models.IntegerField()
     max_attempts = models.IntegerField()
-    backoff = models.DurationField(null=True)
+    backoff = Span(null=True)
     backoff_factor = models.FloatField(null=True)
-    backoff_longest = models.DurationField(null=True)
-    created_at = models.DateTimeField()
-    dequeue_at = models.DateTimeField()
-    leased_at = models.DateTimeField(null=True)
+    backoff_longest = Span(null=True)
+    created_at = Moment()
+    dequeue_at = Moment()
+    leased_at = Moment(null=True)
     lease_token = models.UUIDField(null=True, editable=False)
-    dead_at = models.DateTimeField()
+    dead_at = Moment()
     reason = models.CharField(
         max_length=200,
-        help_text=_("rejected, unreadable, failed, poison, timed_out, discarded, or the handler's own word"),
+        help_text=_(
+            "rejected, unreadable, failed, poison, timed_out, stopped, transaction_ended, discarded, "
+            "or the handler's own word"
+        ),
     )
-    details = models.JSONField(null=True)
-    state = models.JSONField(null=True)
-    errors = models.JSONField(null=True)
+    details = Json(null=True)
+    state = Json(null=True)
+    errors = Json(null=True)
     dedupe_key = models.CharField(max_length=200, null=True)
     worker = models.CharField(max_length=200, null=True)
     redriven_from = models.BigIntegerField(null=True)
-    redriven_at = models.DateTimeField(null=True)
+    redriven_at = Moment(null=True)
     redriven_to = models.BigIntegerField(null=True)
 
     class Meta:
@@ -52,6 +59,14 @@ class DeadLetter(models.Model):
             ("redrive_deadletter", "Can redrive dead letters"),
             ("edit_deadletter", "Can redrive dead letters with another payload"),
             ("discard_deadletter", "Can discard dead letters"),
+        ]
+
+        triggers = [
+            RunsFunction(
+                name="dead_letter_added",
+                operation=pgtrigger.Insert,
+                referencing=pgtrigger.Referencing(new="added"),  # type: ignore[no-untyped-call]  # pgtrigger has no types here
+            )
         ]
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.channel import Channel
 from django_pgqueue.models.expressions import ClockTimestamp, Negated
+from django_pgqueue.models.fields import Json, Moment, Span
 from django_pgqueue.models.triggers import RunsFunction
 
 
@@ -33,28 +34,26 @@ class Message(models.Model):
     body = models.BinaryField(null=True, blank=True)
     headers = models.JSONField(null=True, blank=True)
     priority = models.SmallIntegerField(default=0, db_default=0, help_text=_("Higher first, within the channel."))
-    dequeue_at = models.DateTimeField(db_default=ClockTimestamp(), help_text=_("Not delivered before."))
+    dequeue_at = Moment(db_default=ClockTimestamp(), help_text=_("Not delivered before."))
     status = models.SmallIntegerField(choices=Status, default=Status.READY, db_default=Status.READY, editable=False)
     attempts = models.IntegerField(default=0, db_default=0, editable=False)
     max_attempts = models.IntegerField(default=5, db_default=5)
-    backoff = models.DurationField(
-        null=True, blank=True, help_text=_("Pause after the first failure. Empty: one second.")
-    )
+    backoff = Span(null=True, blank=True, help_text=_("Pause after the first failure. Empty: one second."))
     backoff_factor = models.FloatField(
         null=True, blank=True, help_text=_("How the pause grows, with jitter. Empty: 2. 1: constant, without jitter.")
     )
-    backoff_longest = models.DurationField(null=True, blank=True, help_text=_("The longest pause. Empty: one hour."))
+    backoff_longest = Span(null=True, blank=True, help_text=_("The longest pause. Empty: one hour."))
     dedupe_key = models.CharField(max_length=200, null=True, blank=True)
-    state = models.JSONField(null=True, blank=True, help_text=_("What the last deferral saved."))
-    errors = models.JSONField(null=True, blank=True, editable=False)
-    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
-    leased_at = models.DateTimeField(null=True, editable=False)
-    lease_expires_at = models.DateTimeField(null=True, editable=False)
+    state = Json(null=True, blank=True, help_text=_("What the last deferral saved."))
+    errors = Json(null=True, blank=True, editable=False)
+    created_at = Moment(db_default=ClockTimestamp(), editable=False)
+    leased_at = Moment(null=True, editable=False)
+    lease_expires_at = Moment(null=True, editable=False)
     lease_token = models.UUIDField(null=True, editable=False)
     worker = models.CharField(max_length=200, null=True, editable=False)
     redriven_from = models.BigIntegerField(null=True, editable=False)
     settled_token = models.UUIDField(null=True, editable=False)
-    cancelled_at = models.DateTimeField(null=True, editable=False)
+    cancelled_at = Moment(null=True, editable=False)
     cancel_reason = models.TextField(null=True, editable=False)
 
     class Meta:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.models.fields import Json, Moment, Span
 from django_pgqueue.models.triggers import RunsFunction
 from django_pgqueue.timetable import LONGEST, SHORTEST, Timetable
 
@@ -35,10 +36,8 @@ class Schedule(models.Model):
     handler = models.CharField(max_length=200)
     queue = models.CharField(max_length=100, default="default", db_default="default")
     channel = models.CharField(max_length=200, default="default", db_default="default")
-    payload = models.JSONField(default=dict, db_default={}, null=True, blank=True)
-    headers = models.JSONField(
-        null=True, blank=True, help_text=_("The schedule's name and the tick are added: schedule, tick_at.")
-    )
+    payload = Json(default=dict, db_default={}, null=True, blank=True)
+    headers = Json(null=True, blank=True, help_text=_("The schedule's name and the tick are added: schedule, tick_at."))
     priority = models.SmallIntegerField(default=0, db_default=0, help_text=_("Higher first, within the channel."))
     cron = models.CharField(
         max_length=200,
@@ -46,9 +45,7 @@ class Schedule(models.Model):
         blank=True,
         help_text=_("Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly."),
     )
-    every = models.DurationField(
-        null=True, blank=True, help_text=_("An interval in place of a cron expression, at least a second.")
-    )
+    every = Span(null=True, blank=True, help_text=_("An interval in place of a cron expression, at least a second."))
     time_zone = models.CharField(
         max_length=100, default=project_time_zone, db_default="UTC", help_text=_("Whose wall clock cron means.")
     )
@@ -66,7 +63,7 @@ class Schedule(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
         help_text=_("The most ticks that are made up for."),
     )
-    grace = models.DurationField(
+    grace = Span(
         default=timedelta(minutes=1),
         db_default=timedelta(minutes=1),
         help_text=_("A tick that is no later than this is not missed: it fires."),
@@ -76,16 +73,16 @@ class Schedule(models.Model):
         db_default=True,
         help_text=_("Off: a tick makes no message while the message of an earlier one is live."),
     )
-    next_fire_at = models.DateTimeField(null=True, editable=False)
-    last_fired_at = models.DateTimeField(null=True, editable=False)
+    next_fire_at = Moment(null=True, editable=False)
+    last_fired_at = Moment(null=True, editable=False)
     last_error = models.TextField(editable=False, default="", db_default="")
     declared_in = models.CharField(
         max_length=200, editable=False, default="", db_default="", help_text=_("The module that declares it.")
     )
-    removed_at = models.DateTimeField(
+    removed_at = Moment(
         null=True, editable=False, help_text=_("Since then code does not declare it any more; it does not fire.")
     )
-    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    created_at = Moment(db_default=ClockTimestamp(), editable=False)
 
     class Meta:
         db_table = "pgqueue_schedule"
@@ -148,8 +145,8 @@ class ScheduleTick(models.Model):
         REFUSED = "refused", _("refused")
 
     schedule = models.CharField(max_length=150)
-    tick_at = models.DateTimeField()
-    fired_at = models.DateTimeField(db_default=ClockTimestamp())
+    tick_at = Moment()
+    fired_at = Moment(db_default=ClockTimestamp())
     by_hand = models.BooleanField(db_default=False, default=False)
     outcome = models.CharField(max_length=10, choices=Outcome)
     message_id = models.BigIntegerField(null=True)

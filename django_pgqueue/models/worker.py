@@ -18,6 +18,8 @@ class Worker(models.Model):
     hostname = models.CharField(max_length=200)
     pid = models.IntegerField()
     queues = models.JSONField()
+    # The names of its handlers.
+    handlers = models.JSONField(null=True)
     concurrency = models.IntegerField()
     version = models.CharField(max_length=50)
     started_at = models.DateTimeField(db_default=ClockTimestamp())

@@ -1,7 +1,9 @@
-"""The only cursor of the lifecycle: runs a call, returns its rows, and turns SQLSTATEs into exceptions."""
+"""The only cursor of the lifecycle: runs a call, returns its rows, and turns refusals and SQLSTATEs into exceptions."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +13,9 @@ from django.db import DatabaseError, DataError, connections, transaction
 from django_pgqueue.exceptions import BY_SQLSTATE, InvalidMessage, LeaseLost, PartitionMissing, PgQueueError
 
 PATIENCE = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '2s', true)"
-DATA_EXCEPTION = "22"  # the class of SQLSTATEs for values that PostgreSQL cannot take
+# The classes of SQLSTATEs for values that PostgreSQL cannot take, and for those that are too large or too deep for it.
+DATA_EXCEPTION, LIMIT_EXCEEDED = "22", "54"
+CHECK_VIOLATION = "23514"
 
 
 def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -28,7 +32,31 @@ def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -
         known = translate(error)
         if known is None:
             raise
-        raise known from error
+        # What PostgreSQL says of a value quotes it, and a traceback would show that.
+        raise known from (None if type(known) is InvalidMessage and quotes_value(error) else error)
+
+
+def ask(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+    """Run a verb whose last column is ``refusal``, and return its rows without that column.
+
+    Raises the exception of the first refusal. The verb has returned it, so the caller's transaction stays usable.
+    """
+    rows = call(using, sql, params)
+    for row in rows:
+        if row[-1] is not None:
+            raise refused(row[-1])
+    return [row[:-1] for row in rows]
+
+
+def refused(refusal: str, prefix: str = "") -> PgQueueError:
+    """Return the exception of a refusal, as pgqueue_refusal builds it; ``prefix`` goes before its message."""
+    told = json.loads(refusal)
+    return BY_SQLSTATE[told["sqlstate"]](prefix + told["message"], hint=in_python(told["hint"]))
+
+
+def in_python(hint: str) -> str:
+    """Return a hint of the SQL functions with the calls of Python: ``channel_set(queue='default')``."""
+    return re.sub(r"\bp_(\w+) => ", r"\1=", re.sub(r"\bpgqueue_(\w+)\(", r"\1(", hint))
 
 
 @contextmanager
@@ -64,15 +92,26 @@ def translate(error: Exception) -> PgQueueError | None:
         ids = tuple(int(part) for part in (diagnostics.message_detail or "").split(",") if part)
         return LeaseLost(message, hint=hint, ids=ids)
     if sqlstate in BY_SQLSTATE:
-        return BY_SQLSTATE[sqlstate](message, hint=hint)
-    if sqlstate == "23514" and message.startswith("no partition of relation"):
+        return BY_SQLSTATE[sqlstate](message, hint=in_python(hint))
+    if sqlstate == CHECK_VIOLATION and message.startswith("no partition of relation"):
         return PartitionMissing(
             "the archive has no partition for today; nothing was changed",
             hint="Run manage.py sweepqueue, or SELECT pgqueue_prune(), then settle again.",
         )
-    if sqlstate.startswith(DATA_EXCEPTION):
+    if sqlstate == CHECK_VIOLATION and (diagnostics.constraint_name or "").startswith("pgqueue_"):
+        return InvalidMessage(
+            f"the rule {diagnostics.constraint_name} of the table {diagnostics.table_name} refuses a value",
+            hint="The reference of the tables has the rules.",
+        )
+    if sqlstate.startswith((DATA_EXCEPTION, LIMIT_EXCEEDED)):
         return InvalidMessage(f"a value cannot be stored: {message}", hint=hint)
     return None
+
+
+def quotes_value(error: Exception) -> bool:
+    """Return whether the error is one in which PostgreSQL or psycopg shows the value that it refuses."""
+    sqlstate = getattr(error.__cause__, "sqlstate", None) or ""
+    return not sqlstate or sqlstate == CHECK_VIOLATION or sqlstate.startswith((DATA_EXCEPTION, LIMIT_EXCEEDED))
 
 
 def primary(error: BaseException) -> str:

@@ -17,6 +17,7 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     sizes AS (DELETE FROM pgqueue_channel_size),
     departures AS (DELETE FROM pgqueue_departure),
     waiters AS (DELETE FROM pgqueue_waiter),
+    warnings AS (DELETE FROM pgqueue_queue_warning),
     ingests AS (DELETE FROM pgqueue_ingest),
     streams AS (DELETE FROM pgqueue_stream),
     claims AS (DELETE FROM pgqueue_stream_claim)

@@ -26,6 +26,7 @@ PLAN = (
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lake",
     "queue_metric", "backlog_forecast", "lane", "arrival", "departure", "channel_size", "floor", "waiter", "tally",
+    "queue_warning",
     "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
 )  # fmt: skip
 
@@ -51,7 +52,7 @@ class Kind:
 
 PRODUCER = Kind(
     "producer",
-    ("enqueue", "enqueue_many"),
+    ("enqueue", "enqueue_many", "raise"),
     (
         Right("INSERT", "message", "enqueue by a plain INSERT or COPY", GIVEN),
         Right(READ, "message", "INSERT … RETURNING id", ("id",)),
@@ -61,8 +62,8 @@ PRODUCER = Kind(
 WORKER = Kind(
     "worker",
     (
-        *PRODUCER.verbs, "dequeue", "pop", "heartbeat", "complete", "defer", "retry", "dead_letter", "wait", "next_due",
-        "tick", "sweep", "prune", "measure", "schedule_fire", "schedule_prune",
+        *PRODUCER.verbs, "dequeue", "pop", "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter",
+        "wait", "next_due", "is_contended", "tick", "sweep", "prune", "measure", "schedule_fire", "schedule_prune",
     ),
     (
         *PRODUCER.rights,
@@ -84,7 +85,8 @@ READER = Kind(
 OPERATOR = Kind(
     "operator",
     (
-        *READER.verbs, "channel_set", "channel_pause", "channel_resume", "channel_release", "queue_pause",
+        *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
+        "queue_pause",
         "queue_resume", "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
         "schedule_run", "stream_release", "sweep", "prune", "measure", "schedule_prune", "mend",
     ),

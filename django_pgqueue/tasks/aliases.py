@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+from django.utils.module_loading import import_string
 
 from django_pgqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, BaseTaskBackend, Task, task_backends
 
+logger = logging.getLogger("django_pgqueue")
+# An alias is looked at with each call: what is wrong with it is logged once.
+_logged: set[tuple[str, str]] = set()
+
 
 def own() -> dict[str, BaseTaskBackend]:
-    """By alias."""
-    found = {alias: task_backends[alias] for alias in task_backends.settings}
-    return {alias: backend for alias, backend in found.items() if is_ours(backend)}
+    """Return the backends of ours by their aliases. An alias that is broken is logged and left out."""
+    found = {}
+    for alias, params in task_backends.settings.items():
+        try:
+            # The backends of others are not made: one that cannot be made is no matter of ours.
+            if is_ours(import_string(params["BACKEND"])):
+                found[alias] = task_backends[alias]
+        except Exception as error:
+            log_broken(alias, error)
+    return found
 
 
-def is_ours(backend: BaseTaskBackend) -> bool:
+def log_broken(alias: str, error: Exception) -> None:
+    problem = f"{type(error).__name__}: {error}"
+    if (alias, problem) not in _logged:
+        _logged.add((alias, problem))
+        logger.error(
+            "TASKS[%r] cannot be used (%s). Correct or remove it; the other backends of TASKS work.",
+            alias,
+            problem,
+            extra={"event": "task_backend_broken"},
+        )
+
+
+def is_ours(backend: BaseTaskBackend | type[BaseTaskBackend]) -> bool:
     return getattr(backend, "keeps_tasks_in_pgqueue", False)
 
 

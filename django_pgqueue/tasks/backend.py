@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
-from uuid import uuid4
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.asyncio import async_unsafe
 
 from django_pgqueue.delivery import Enqueued, NewMessage
-from django_pgqueue.lifecycle.enqueue import enqueue, enqueue_many
+from django_pgqueue.lifecycle.enqueue import OnRefused, enqueue, enqueue_many
 from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import BaseTaskBackend, InvalidTask, Task, TaskResult, task_enqueued
 from django_pgqueue.tasks.message import Call, message_of
@@ -26,7 +26,8 @@ class PgQueueBackend(BaseTaskBackend):
     """``TASKS = {"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend", "QUEUES": […], "OPTIONS": {…}}}``.
 
     Enqueues in the caller's transaction: no ``on_commit`` is needed. OPTIONS: ``MODULES`` that define tasks, beside
-    ``tasks.py`` of the installed apps; ``CHANNEL``, ``MAX_ATTEMPTS``, ``BACKOFF`` of tasks that say nothing else.
+    ``tasks.py`` of the installed apps; ``CHANNEL``, ``MAX_ATTEMPTS``, ``BACKOFF`` of tasks that say nothing else;
+    ``ON_REFUSED``: "return" makes a call that is refused a failed result instead of an exception.
     """
 
     # Made while modules are imported, before the apps are ready: nothing in here may ask for models or a database.
@@ -45,26 +46,31 @@ class PgQueueBackend(BaseTaskBackend):
         super().validate_task(task)
         validate(task)
 
+    @async_unsafe("Await aenqueue() in async code.")
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
         """Enqueue a call in the transaction of the caller.
 
         With a ``dedupe_key`` that is live already, the id is that of the task that is there, and ``enqueued_at`` is
-        None. A call that a full channel drops has failed at once. Raises InvalidTask, ChannelFull, ChannelNotFound and
-        what else :func:`django_pgqueue.enqueue` does.
+        None. A call that a full channel drops, or with ON_REFUSED = "return" one that is refused, has failed at once.
+        In async code, await ``aenqueue``. Raises InvalidTask, ChannelFull, ChannelNotFound and what else
+        :func:`django_pgqueue.enqueue` does.
         """
         call = Call(task, args, kwargs)
-        message = self._message(call)
-        return self._answer(call, enqueue(**{name: getattr(message, name) for name in FIELDS}))
+        message = {name: getattr(self._message(call), name) for name in FIELDS}
+        return self._answer(call, enqueue(**message, on_refused=self._on_refused))
 
+    @async_unsafe("Await aenqueue_many() in async code.")
     def enqueue_many(self, calls: Iterable[Call]) -> list[TaskResult]:
-        """Enqueue many calls in one statement: all or none. Results come in the order of the calls."""
+        """Enqueue many calls in one statement: all or none, or with ON_REFUSED = "return" those that are not refused.
+        Results come in the order of the calls."""
         listed = list(calls)
-        answers = enqueue_many([self._message(call) for call in listed])
+        answers = enqueue_many([self._message(call) for call in listed], on_refused=self._on_refused)
         return [self._answer(call, answer) for call, answer in zip(listed, answers, strict=True)]
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[TaskResult]:
         return await sync_to_async(self.enqueue_many)(calls)
 
+    @async_unsafe("Await aget_result() or arefresh() in async code.")
     def get_result(self, result_id: str) -> TaskResult:
         """What became of a task, for as long as the archive and the dead letters keep it.
 
@@ -82,6 +88,11 @@ class PgQueueBackend(BaseTaskBackend):
     def home_of(self, task: Task) -> str:
         return aliases.home_of(registry.find(task.module_path) or task)
 
+    @property
+    def _on_refused(self) -> OnRefused:
+        on_refused: OnRefused = self.options.get("ON_REFUSED", "raise")
+        return on_refused
+
     def _message(self, call: Call) -> NewMessage:
         self.validate_task(call.task)
         require_known(call.task)
@@ -90,9 +101,9 @@ class PgQueueBackend(BaseTaskBackend):
     def _answer(self, call: Call, enqueued: Enqueued) -> TaskResult:
         from django_pgqueue.tasks import result
 
-        if enqueued.outcome == "dropped":
-            return result.dropped(call, self.alias, f"dropped-{uuid4().hex}")
-        answer = result.new(call, self.alias, str(enqueued.id), created=enqueued.created)
+        if enqueued.id is None:
+            return result.refused(call, self.alias, enqueued)
+        answer = result.new(call, self, enqueued)
         if enqueued.created:
             task_enqueued.send_robust(sender=type(self), task_result=answer)
         return answer

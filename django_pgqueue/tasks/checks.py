@@ -31,6 +31,7 @@ RULES: dict[str, Rule] = {
         "a timedelta, Constant or Exponential",
         lambda value: isinstance(value, timedelta | Constant | Exponential),
     ),
+    "ON_REFUSED": ('"raise" or "return"', lambda value: value in ("raise", "return")),
 }
 
 

@@ -10,7 +10,10 @@ from django_pgqueue.tasks.compat import TaskError
 
 # What the queue itself says, without a module.
 OURS = {
+    "HandlerTimeout": "django_pgqueue.exceptions.HandlerTimeout",
     "LeaseExpired": "django_pgqueue.exceptions.WorkerDied",
+    "WorkerDied": "django_pgqueue.exceptions.WorkerDied",
+    "WorkerStopped": "django_pgqueue.exceptions.WorkerDied",
     "Retry": "django_pgqueue.outcomes.Retry",
     "Unreadable": "django_pgqueue.exceptions.InvalidMessage",
 }

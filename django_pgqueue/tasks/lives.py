@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import Any
 
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from django_pgqueue.tasks.errors import ending, error_of, refusal
-from django_pgqueue.tasks.message import arguments_of
+from django_pgqueue.tasks.message import Call, arguments_of, as_defined
 from django_pgqueue.tasks.result import entries, make, moment, workers_of
 from django_pgqueue.tasks.task import stored
 
@@ -30,10 +31,14 @@ def result_of(result_id: str) -> TaskResult:
     backend = aliases.of_message(row.payload, task)
     history = [entry for life in rows for entry in entries(life.errors)]
     started = [at for life in rows if (at := started_at(life)) is not None]
+    facts = {"channel": channel_of(row), "dedupe_key": row.dedupe_key, "max_attempts": row.max_attempts}
+    ours: Any = aliases.own().get(backend)
+    if ours is not None:
+        facts = as_defined(ours, Call(task, args, kwargs), facts)
     found = make(
         stored(
-            task, priority=row.priority, queue_name=queue_of(row), backend=backend, channel=channel_of(row),
-            dedupe_key=row.dedupe_key, max_attempts=row.max_attempts, headers=row.headers, run_after=run_after(row),
+            task, priority=row.priority, queue_name=queue_of(row), backend=backend, headers=row.headers,
+            run_after=run_after(row), **facts,
         ),
         result_id, backend, status_of(row), args, kwargs,
         enqueued_at=rows[0].created_at, started_at=min(started, default=None),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django_pgqueue.delivery import NewMessage
+from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
 from django_pgqueue.tasks.options import Said, options_of
 
@@ -65,6 +66,23 @@ def text(name: str, said: Said, call: Call) -> str | None:
         f"The function for {name} of {call.task.module_path} returned {answer!r}: it takes a text of 1 to 200 "
         "characters, or None."
     )
+
+
+def as_defined(backend: PgQueueBackend, definition: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``facts`` without those that the definition of the task says by itself.
+
+    ``definition``: the task as it is defined, with the arguments of the call. ``facts``: channel, dedupe_key and
+    max_attempts of the message. So a task that is read equals the one that was enqueued.
+    """
+    try:
+        own = message_of(backend, definition)
+        by_itself = {
+            "channel": own.channel, "dedupe_key": own.dedupe_key,
+            "max_attempts": retry_policy(own.handler, own.max_attempts)[0],
+        }  # fmt: skip
+    except Exception:  # a function of the project, with arguments that may have been edited
+        return dict(facts)
+    return {name: fact for name, fact in facts.items() if fact != by_itself[name]}
 
 
 def arguments_of(payload: Any) -> tuple[list[Any], dict[str, Any]] | None:

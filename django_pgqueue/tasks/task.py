@@ -18,14 +18,15 @@ class PgQueueTask(Task):
 
     ``channel``: the tenant's lane. ``dedupe_key``: while a task of the channel with this key is live, another one is
     not enqueued. ``max_attempts``, ``backoff``: retry policy. ``headers``: JSON beside the arguments, the context of
-    the call.
+    the call. Tasks that differ in ``backoff`` or ``headers`` alone are equal: a result does not tell them.
     """
 
     channel: str | None = None
     dedupe_key: str | None = None
     max_attempts: int | None = None
-    backoff: Policy | None = None
-    headers: Mapping[str, Any] | None = field(default=None, hash=False)
+    # The archive does not keep the one, and middleware adds to the other.
+    backoff: Policy | None = field(default=None, compare=False)
+    headers: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def using(
         self,

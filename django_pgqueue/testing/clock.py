@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.binding import aware, duration
+from django_pgqueue.lifecycle.arguments import aware, duration
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.make_partitions import make_partitions
 from django_pgqueue.sql.call import call

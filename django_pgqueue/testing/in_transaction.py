@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -30,16 +30,16 @@ def guarded(function: Callable[[Any], Any], argument: Any) -> Any:
 @contextmanager
 def kept(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Keep what is written in here, unless the transaction has failed."""
-    using = connection.alias
-    savepoint = transaction.savepoint(using=using)
+    # Methods of the connection: the function of django.db.transaction that makes a savepoint has changed its name.
+    savepoint: Any = connection.savepoint()
     try:
         yield
     finally:
         try:
-            transaction.savepoint_commit(savepoint, using=using)
+            connection.savepoint_commit(savepoint)
         except DatabaseError:
-            transaction.set_rollback(False, using=using)
-            transaction.savepoint_rollback(savepoint, using=using)
+            connection.set_rollback(False)
+            connection.savepoint_rollback(savepoint)
 
 
 def in_test() -> list[BaseDatabaseWrapper]:

@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import from_json, to_json
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.outcomes import Complete, Outcome
@@ -27,7 +26,7 @@ def make_delivery(handler: str | Callable[..., Any], payload: Any = None, **fiel
     JSON makes of them. ``fields``: those of :class:`django_pgqueue.Delivery`. Raises UnknownHandler, InvalidMessage for
     what is not JSON, and TypeError for a field that there is not.
     """
-    known = handlers.get(name_of(handler))
+    known = handlers.get(handlers.name_of(handler))
     now = timezone.now()
     given = {
         "id": 1,
@@ -74,17 +73,6 @@ def run_handler(handler: str | Callable[..., Any], payload: Any = None, **fields
     if not isinstance(answer, Outcome):
         raise nonsense(delivery, answer)
     return answer
-
-
-def name_of(handler: str | Callable[..., Any]) -> str:
-    """The name of a registered function; a name stays as it is."""
-    if isinstance(handler, str):
-        return handler
-    names = handlers.names_of(handler)
-    if len(names) != 1:
-        found = f"has {len(names)} names: {', '.join(names)}" if names else "is not registered with @handler"
-        raise InvalidMessage(f"{getattr(handler, '__qualname__', handler)!r} {found}", hint="Say the name.")
-    return names[0]
 
 
 def as_json(value: Any, what: str) -> Any:

@@ -10,9 +10,10 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from django_pgqueue.handlers import name_of
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from django_pgqueue.testing.single import as_json, name_of
+from django_pgqueue.testing.single import as_json
 
 MOST_SHOWN = 10
 LONGEST_SHOWN = 200

@@ -16,12 +16,15 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
-from django_pgqueue.outcomes import Retry
+from django_pgqueue.outcomes import DeadLetter, Retry
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import end_transactions, opened
 from django_pgqueue.worker.executor import Execution, failed
+from django_pgqueue.worker.failure import describe
 from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.own_transaction import OwnTransaction, TransactionEnded
 from django_pgqueue.worker.settle import batches, settle
 
 REPAIRS = 5
@@ -31,10 +34,11 @@ Work = Callable[[list[Delivery]], list[Execution]]
 
 
 class Atomic:
-    def __init__(self, options: WorkerOptions, *, keeper: Keeper, ledger: Ledger) -> None:
+    def __init__(self, options: WorkerOptions, *, keeper: Keeper, board: Board, ledger: Ledger) -> None:
         self._using = options.using
         self._lease = options.lease
         self._keeper = keeper
+        self._board = board
         self._ledger = ledger
 
     def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = REPAIRS) -> list[Execution]:
@@ -52,13 +56,19 @@ class Atomic:
             return self._failed(work, deliveries, error, started)
         except LeaseLost as error:
             self._keeper.settling(deliveries, now=False)
-            lost = [delivery for delivery in deliveries if delivery.id in error.ids]
-            self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
-            return self._one_by_one(work, [delivery for delivery in deliveries if delivery.id not in error.ids])
+            settled_by_handler = self._lost([delivery for delivery in deliveries if delivery.id in error.ids])
+            others = [delivery for delivery in deliveries if delivery.id not in error.ids]
+            return [*settled_by_handler, *self._one_by_one(work, others)]
+        except TransactionEnded as error:
+            # Not again, neither together nor alone: what is committed would be there twice.
+            self._keeper.settling(deliveries, now=False)
+            refused = DeadLetter("transaction_ended", describe(error))
+            return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
         except Exception as error:
             self._keeper.settling(deliveries, now=False)
             return self._failed(work, deliveries, error, started)
         if settled is not None:
+            self._board.settle(deliveries)
             self._keeper.release(deliveries)
             self._ledger.record(executions, settled)
             return []
@@ -70,10 +80,14 @@ class Atomic:
         around = len(connections[self._using].atomic_blocks)
         in_test = connections[self._using].in_atomic_block
         with transaction.atomic(using=self._using):
-            executions = work(deliveries)
+            own = OwnTransaction(self._using)
+            with own.watched():
+                executions = work(deliveries)
             if any(execution.raised or isinstance(execution.outcome, Retry) for execution in executions):
+                own.check_ended()
                 transaction.set_rollback(True, using=self._using)
                 return executions, None
+            own.check()
             self._keeper.settling(deliveries)
             settled: dict[int, str] = {}
             together = batches(executions)
@@ -95,6 +109,25 @@ class Atomic:
                 hint="Use transaction.atomic() as a context manager or decorator.",
             )
         return executions, settled
+
+    def _lost(self, deliveries: list[Delivery]) -> list[Execution]:
+        """Report the leases that are lost. Returns the failures of those that are not, now that all is rolled back."""
+        held = heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
+        lost = [delivery for delivery in deliveries if delivery.id not in held]
+        self._board.settle(lost)
+        self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
+        return [
+            failed(
+                delivery,
+                HandlerError(
+                    "The handler settled its own message, which the worker does when the handler has returned: what it "
+                    "wrote is rolled back.",
+                    hint="Return Complete(…), Defer(…) or DeadLetter(…) instead of calling a function that settles.",
+                ),
+            )
+            for delivery in deliveries
+            if delivery.id in held
+        ]
 
     def _repaired(self, repairs: int) -> bool:
         """Make the archive's partition, or let the pruner who is at it come to an end."""

@@ -1,4 +1,8 @@
-"""The board: shared memory in which a worker process shows what it runs, so that others see it even when it hangs."""
+"""The board: shared memory in which a worker process shows what it has begun, so that others see it when it hangs.
+
+A message stands on the board from the moment before its handler begins until its settlement has committed. When the
+process dies in between, the attempt counts; a message that is not on the board was never started.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,24 @@ from typing import NamedTuple
 
 from django_pgqueue.delivery import Delivery
 
-# More messages than run at once in any sensible process, batches included; those above it are not shown.
+# More messages than run or wait for their settlement in any sensible process. The producer takes no more than fit.
 PLACES = 16_384
-# Three numbers of 8 bytes: message id (0: free), started_at, deadline.
-FIELDS = 3
+# Four numbers of 8 bytes: message id (0: free), started_at, deadline, ended_at (0: its handler runs).
+FIELDS = 4
 SIZE = PLACES * FIELDS * 8
 
 
-class Running(NamedTuple):
-    """A message and its handler's times: ``time.monotonic()``, which is the same for all processes of a machine."""
+class Begun(NamedTuple):
+    """A message and its handler's times: ``time.monotonic()``, which is the same for all processes of a machine.
+
+    ``ended_at``: since when it waits for its settlement; 0 while its handler runs; infinite when the worker gave the
+    settlement up, so that the lease will expire.
+    """
 
     id: int
     started_at: float
     deadline: float
+    ended_at: float
 
 
 class Board:
@@ -40,6 +49,8 @@ class Board:
         self._times = memory.cast("d")
         # pop() and append() need no lock. The lowest places are used first, and stay in the processor's cache.
         self._free = list(range((PLACES - 1) * FIELDS, -1, -FIELDS))
+        # By the identity of the delivery: a message may be here twice, if its first lease was lost.
+        self._places: dict[int, int] = {}
 
     @classmethod
     def shared(cls) -> Board:
@@ -54,10 +65,14 @@ class Board:
             raise ValueError("the board is not shared")
         return self.fd
 
-    def begin(self, deliveries: Iterable[Delivery], deadline: float = math.inf) -> list[int]:
-        """Show that they run from now on. Returns their places, for :meth:`end`; fewer when the board is full."""
+    @property
+    def free(self) -> int:
+        """How many more messages may begin."""
+        return len(self._free)
+
+    def begin(self, deliveries: Iterable[Delivery], deadline: float = math.inf) -> None:
+        """Show that their handler runs from now on."""
         now = time.monotonic()
-        places: list[int] = []
         for delivery in deliveries:
             try:
                 place = self._free.pop()
@@ -65,28 +80,50 @@ class Board:
                 break
             self._times[place + 1] = now
             self._times[place + 2] = deadline
+            self._times[place + 3] = 0.0
+            self._places[id(delivery)] = place
             # Last: whoever sees the id, sees its times.
             self._ids[place] = delivery.id
-            places.append(place)
-        return places
 
-    def end(self, places: Iterable[int]) -> None:
-        for place in places:
-            self._ids[place] = 0
-            self._free.append(place)
+    def end(self, deliveries: Iterable[Delivery]) -> None:
+        """Show that their handler has ended. Those that are settled already, as atomic handlers do it, are passed."""
+        now = time.monotonic()
+        for delivery in deliveries:
+            place = self._places.get(id(delivery))
+            if place is not None:
+                self._times[place + 3] = now
 
-    def running(self) -> list[Running]:
-        """What runs, in no particular order."""
+    def settle(self, deliveries: Iterable[Delivery]) -> None:
+        """Forget them: their settlement has committed, or their lease is lost."""
+        for delivery in deliveries:
+            place = self._places.pop(id(delivery), None)
+            if place is not None:
+                self._ids[place] = 0
+                self._free.append(place)
+
+    def give_up(self, deliveries: Iterable[Delivery]) -> None:
+        """Leave them on the board for good: their settlement failed, and their leases will expire."""
+        for delivery in deliveries:
+            place = self._places.pop(id(delivery), None)
+            if place is not None:
+                self._times[place + 3] = math.inf
+
+    def begun(self) -> list[Begun]:
+        """Return the messages that have begun and are not settled, in no particular order."""
         ids, times = self._ids, self._times
         found = []
         for number, message in enumerate(ids[::FIELDS].tolist()):
             if message:
                 place = number * FIELDS
-                running = Running(message, times[place + 1], times[place + 2])
+                begun = Begun(message, times[place + 1], times[place + 2], times[place + 3])
                 # Else the place was given to another message while we looked.
                 if ids[place] == message:
-                    found.append(running)
+                    found.append(begun)
         return found
+
+    def running(self) -> list[Begun]:
+        """Return the messages that run, in no particular order."""
+        return [begun for begun in self.begun() if not begun.ended_at]
 
     def close(self) -> None:
         if self.fd is not None:

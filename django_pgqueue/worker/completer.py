@@ -10,8 +10,10 @@ from queue import Empty, SimpleQueue
 
 from django.db import DatabaseError, connections
 
+from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.prune import prune
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate
 from django_pgqueue.worker.executor import Execution, failed
 from django_pgqueue.worker.lease_keeper import Keeper
@@ -38,6 +40,7 @@ class Completer:
         using: str,
         *,
         keeper: Keeper,
+        board: Board,
         ledger: Ledger,
         outage: Outage,
         on_settled: Callable[[], None],
@@ -45,6 +48,7 @@ class Completer:
     ) -> None:
         self._using = using
         self._keeper = keeper
+        self._board = board
         self._ledger = ledger
         self._outage = outage
         self._on_settled = on_settled
@@ -96,11 +100,12 @@ class Completer:
             try:
                 self._settle(batch)
             except Exception as error:
+                self._board.give_up(execution.delivery for execution in batch)
                 self._keeper.release(execution.delivery for execution in batch)
-                ids = [execution.delivery.id for execution in batch]
+                messages = ", ".join(label(execution.delivery) for execution in batch)
                 logger.exception(
                     "gave up writing the outcomes of %s: %s. Their leases will expire.",
-                    ids,
+                    messages,
                     error,
                     extra={"event": "outcome_lost"},
                 )
@@ -141,6 +146,7 @@ class Completer:
         self._written(batch, settled)
 
     def _written(self, batch: list[Execution], settled: dict[int, str]) -> None:
+        self._board.settle(execution.delivery for execution in batch)
         missing = [execution.delivery for execution in batch if execution.delivery.id not in settled]
         self._keeper.release(execution.delivery for execution in batch if execution.delivery.id in settled)
         self._ledger.record(batch, settled)

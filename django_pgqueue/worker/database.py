@@ -11,6 +11,7 @@ from typing import TypeVar
 import psycopg
 from django.db import Error, InterfaceError, InternalError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 from psycopg.pq import TransactionStatus
 
 from django_pgqueue.backoff import pause
@@ -139,6 +140,11 @@ def recover(using: str, role: str, outage: Outage, *, sleep: Callable[[float], b
             outage.patiently(role, connection.ensure_connection, sleep=sleep)
 
 
+def is_missing(error: BaseException) -> bool:
+    """A table, a column or a function of the queue is not there: waiting alone does not help."""
+    return isinstance(error.__cause__, UndefinedTable | UndefinedColumn | UndefinedFunction)
+
+
 class Outage:
     """Says once that the database is away, whichever role notices it first, and once that it is back."""
 
@@ -149,6 +155,12 @@ class Outage:
         self._failing: set[str] = set()
         self._calm = threading.Event()
         self._calm.set()
+        self._error = ""
+
+    @property
+    def problem(self) -> str:
+        """Return the last error of the database while it fails, else an empty text."""
+        return "" if self._calm.is_set() else self._error
 
     @property
     def over(self) -> bool:
@@ -161,7 +173,9 @@ class Outage:
     def failed(self, role: str, error: BaseException, failures: int) -> None:
         """``failures``: in a row, before this one. The first may be of a connection that broke long ago."""
         text = primary(error)
-        if not failures:
+        if is_missing(error):
+            text += ". Is the database migrated? Run manage.py migrate."
+        elif not failures:
             if self._calm.is_set():
                 extra = {**self._extra, "event": "connection_lost"}
                 logger.info("a connection broke, taking a new one (%s): %s", role, text, extra=extra)
@@ -169,6 +183,7 @@ class Outage:
         with self._lock:
             first = not self._failing
             self._failing.add(role)
+            self._error = text
             if self._failing != {LISTENER}:
                 self._calm.clear()
         if first:

@@ -9,10 +9,13 @@ from datetime import timedelta
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.outcomes import Defer
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker.lease_keeper import Keeper
 from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.loop import AsyncRunner
+from django_pgqueue.worker.suspects import Suspects
 
 # Seconds for which there may be more async messages, after there were some.
 RECENT = 10.0
@@ -42,13 +45,18 @@ class Dispatch:
         *,
         limits: Limits,
         keep: bool,
+        board: Board,
+        keeper: Keeper,
+        using: str,
         put: Callable[[list[Execution]], None],
     ) -> None:
         self._buffer = buffer
         self._loop = loop
         self._limits = limits
         self._keep = keep
+        self._board = board
         self._put = put
+        self._suspects = Suspects(using, held=keeper.__len__, holds=keeper.holds, start=self._start)
         self._careful = CAREFUL
         self._careful_until = time.monotonic() + CAREFUL
         self._async_until = 0.0
@@ -58,6 +66,14 @@ class Dispatch:
         return self._buffer.running + self._loop.running
 
     def room(self) -> int:
+        """How many messages to dequeue. Half of the board: what waits in the buffers must find its place there, too."""
+        return 0 if self.tend() else min(self._room(), self._board.free // 2)
+
+    def tend(self) -> bool:
+        """Start what waits to run alone, if it may start now. Returns whether nothing else may be taken."""
+        return self._suspects.block()
+
+    def _room(self) -> int:
         if self._limits.parked() >= MOST_PARKED:
             return 0
         kinds = handlers.kinds()
@@ -88,6 +104,10 @@ class Dispatch:
         self._careful = min(MOST_CAREFUL, 2 * self._careful)
 
     def put(self, deliveries: list[Delivery]) -> None:
+        if others := self._suspects.keep(deliveries):
+            self._start(others)
+
+    def _start(self, deliveries: list[Delivery]) -> None:
         deliveries, back = self._limits.split(deliveries)
         for seconds, surplus in back.items():
             later = Defer(delay=timedelta(seconds=seconds))
@@ -119,7 +139,7 @@ class Dispatch:
 
     def drop(self, lost: Delivery) -> bool:
         """Forget a message that is not ours any more. Returns whether it was still waiting."""
-        if self._limits.drop(lost):
+        if self._suspects.drop(lost) or self._limits.drop(lost):
             return True
         waited = self._buffer.drop(lost) or self._loop.drop(lost)
         if waited:
@@ -136,7 +156,7 @@ class Dispatch:
 
     def close(self) -> list[Delivery]:
         """Start nothing more; returns what was not started."""
-        return [*self._buffer.close(), *self._loop.close(), *self._limits.clear()]
+        return [*self._suspects.clear(), *self._buffer.close(), *self._loop.close(), *self._limits.clear()]
 
     def wait_until_idle(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout

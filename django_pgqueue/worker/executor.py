@@ -11,7 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 from django_pgqueue import handlers
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
 from django_pgqueue.handlers import Pauses
 from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
@@ -22,6 +23,21 @@ COMPLETE = Complete()
 WAIT = Defer(delay=timedelta(seconds=15))
 
 logger = logging.getLogger("django_pgqueue.worker")
+
+
+# Seconds between two log lines about the same name; names come from messages, so only so many are remembered.
+LOG_UNKNOWN_SECONDS = 60.0
+MOST_LOGGED_UNKNOWN = 1000
+_logged_unknown: dict[str, float] = {}
+
+
+class HandlerMissing(Defer):
+    """This worker does not know the handler. Another one may: a deployment takes a while."""
+
+    __match_args__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
 @dataclass(slots=True)
@@ -145,11 +161,11 @@ def paused(execution: Execution, error: Any, pauses: Pauses | None) -> Execution
             raise TypeError(f"it returned {after!r}, which is not a timedelta of zero or more")
     except Exception:
         logger.exception(
-            "the backoff function of %s failed for #%d: its message's back-off is taken", delivery.handler, delivery.id,
+            "the backoff function failed for %s: the back-off of the message is taken", label(delivery),
             extra={"event": "backoff_failed", "message_id": delivery.id, "queue": delivery.queue},
         )  # fmt: skip
         return execution
-    return replace(execution, outcome=Retry(after, outcome.error))
+    return replace(execution, outcome=Retry(after, outcome.error, outcome.state))
 
 
 def judge(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
@@ -174,12 +190,31 @@ def stuck(delivery: Delivery) -> Execution:
 
 
 def missing(delivery: Delivery) -> Execution:
-    """Of a message whose handler this worker does not have: it waits if that is because of a broken module."""
+    """Let a message wait whose handler this worker does not have: for ever, if that is because of a broken module."""
     if handlers.broken:
         return Execution(delivery, WAIT)
     hint = "Define it in handlers.py of an installed app, and restart the workers."
     error = UnknownHandler(f"No handler is called {delivery.handler!r} in this worker.", hint=hint)
-    return failed(delivery, error, reason="rejected")
+    log_unknown(delivery)
+    return Execution(delivery, HandlerMissing(), describe(error), "rejected")
+
+
+def log_unknown(delivery: Delivery) -> None:
+    """Log the name of a handler that is missing, each at most once a minute: there may be many messages."""
+    now = time.monotonic()
+    if now < _logged_unknown.get(delivery.handler, 0.0) + LOG_UNKNOWN_SECONDS:
+        return
+    if len(_logged_unknown) >= MOST_LOGGED_UNKNOWN:
+        _logged_unknown.clear()
+    _logged_unknown[delivery.handler] = now
+    logger.warning(
+        "No handler is called %r in this worker. Its messages, such as #%d, wait up to %s for a worker that has it, "
+        "and then become dead letters. Define it in handlers.py of an installed app, and restart the workers.",
+        delivery.handler, delivery.id, settings.UNKNOWN_HANDLER_GRACE,
+        extra={
+            "event": "unknown_handler", "message_id": delivery.id, "queue": delivery.queue, "channel": delivery.channel,
+        },
+    )  # fmt: skip
 
 
 def nonsense(delivery: Delivery, answer: Any, *, batch: bool = False) -> HandlerError:

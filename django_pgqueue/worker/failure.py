@@ -10,6 +10,7 @@ from django_pgqueue.redaction import HIDDEN, redact
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 10_000
 LONGEST_CHAIN = 10
+OWN_FRAMES = ("django_pgqueue.worker.", "django_pgqueue.tasks.execute")
 LONGEST_GROUP = 10
 # Violations of NOT NULL and CHECK: their detail shows the whole row, in the language of the server.
 SHOWS_ROW = {"23502", "23514"}
@@ -63,10 +64,7 @@ def lines(error: BaseException) -> Iterator[str]:
     for link, introduction in chain(error):
         if link.__traceback__ is not None:
             yield "Traceback (most recent call last):"
-        for frame, line in traceback.walk_tb(link.__traceback__):
-            # The first frames are the worker's own.
-            if not frame.f_globals.get("__name__", "").startswith("django_pgqueue.worker."):
-                yield f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}'
+        yield from frames(link)
         yield f"{type_name(link)}: {message_of(link)}"
         yield from notes(link)
         if isinstance(link, BaseExceptionGroup):
@@ -75,6 +73,20 @@ def lines(error: BaseException) -> Iterator[str]:
                 yield from notes(inner)
         if introduction:
             yield f"\n{introduction}\n"
+
+
+def frames(error: BaseException) -> Iterator[str]:
+    """Yield the lines of the frames, with those of the source, as Python prints them."""
+    walked = traceback.walk_tb(error.__traceback__)
+    summaries = traceback.extract_tb(error.__traceback__)
+    # The first frames are the queue's own.
+    theirs = [
+        summary
+        for (frame, _), summary in zip(walked, summaries, strict=False)
+        if not frame.f_globals.get("__name__", "").startswith(OWN_FRAMES)
+    ]
+    for text in traceback.StackSummary.from_list(theirs).format():
+        yield text.rstrip("\n")
 
 
 def notes(error: BaseException) -> list[str]:

@@ -47,7 +47,6 @@ class Lane:
     __slots__ = (
         "_closed",
         "_handler",
-        "_places",
         "_runner",
         "_verdict",
         "cancelled",
@@ -67,7 +66,6 @@ class Lane:
         self.cancelled = False
         self.deliveries: list[Delivery] = []
         self._handler: Handler | None = None
-        self._places: list[int] = []
         # One ticket: whoever takes it, says what becomes of the deliveries.
         self._verdict: list[None] = []
 
@@ -139,7 +137,7 @@ class Lane:
         self._verdict = [None]
         # Together, and then perhaps each of them alone.
         last = self.deadline if len(deliveries) == 1 else self.deadline + timeout * len(deliveries)
-        self._places = runtime.board.begin(deliveries, last)
+        runtime.board.begin(deliveries, last)
         return started
 
     def _end(self) -> bool:
@@ -148,7 +146,7 @@ class Lane:
             self._verdict.pop()
         except IndexError:
             return False
-        self._runner.runtime.board.end(self._places)
+        self._runner.runtime.board.end(self.deliveries)
         return True
 
     def _explain(self, error: BaseException) -> BaseException:
@@ -179,14 +177,14 @@ class Lane:
             self.task.cancel()
 
     def give_up(self) -> None:
-        verdict, handler, deliveries, places = self._verdict, self._handler, self.deliveries, self._places
+        verdict, handler, deliveries = self._verdict, self._handler, self.deliveries
         if handler is None or self.deadline > time.monotonic():
             return
         try:
             verdict.pop()
         except IndexError:
             return
-        self._runner.runtime.board.end(places)
+        self._runner.runtime.board.end(deliveries)
         self._runner.given_up(self, handler, deliveries)
 
 

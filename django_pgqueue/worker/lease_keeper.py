@@ -32,6 +32,7 @@ class Keeper(Protocol):
     def hold(self, deliveries: Iterable[Delivery], since: float) -> None: ...
     def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None: ...
     def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]: ...
+    def holds(self, delivery: Delivery) -> bool: ...
     def __len__(self) -> int: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -41,6 +42,7 @@ class Keeper(Protocol):
 class Lease(Generic[L]):
     delivery: L
     beat_at: float
+    held_at: float
     settling: bool = False
     cancelled: bool = False
 
@@ -75,7 +77,7 @@ class LeaseKeeper(Generic[L]):
         """``since``: time.monotonic() before the leases were taken."""
         with self._lock:
             for delivery in deliveries:
-                self._held[key(delivery)] = Lease(delivery, since)
+                self._held[key(delivery)] = Lease(delivery, since, since)
 
     def settling(self, deliveries: Iterable[L], now: bool = True) -> None:
         """Their settlement is under way: a heartbeat would wait for it, and take its success for a lost lease."""
@@ -90,9 +92,18 @@ class LeaseKeeper(Generic[L]):
         with self._lock:
             return [delivery for delivery in deliveries if self._held.pop(key(delivery), None) is not None]
 
+    def leases(self) -> list[Lease[L]]:
+        """All that are held."""
+        with self._lock:
+            return list(self._held.values())
+
     def held(self) -> list[L]:
         with self._lock:
             return [lease.delivery for lease in self._held.values()]
+
+    def holds(self, delivery: L) -> bool:
+        """Whether this lease is held."""
+        return key(delivery) in self._held
 
     def __len__(self) -> int:
         return len(self._held)

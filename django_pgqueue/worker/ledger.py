@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.dispatch import Signal
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.outcomes import Complete, DeadLetter, Defer
 from django_pgqueue.signals import (
     message_cancelled,
@@ -32,6 +33,11 @@ SIGNALS: dict[str, Signal] = {
     "cancelled": message_cancelled,
 }
 LEVELS = {"retried": logging.WARNING, "dead_lettered": logging.ERROR}
+
+
+def level_of(event: str) -> int:
+    """Return the level of a line about a message. In development, what went well is shown, too."""
+    return LEVELS.get(event, logging.INFO if settings.DEBUG else logging.DEBUG)
 
 
 class Ledger:
@@ -62,10 +68,10 @@ class Ledger:
     def _record(self, event: str, executions: list[Execution]) -> None:
         with self._lock:
             self._totals[event] += len(executions)
-        for execution in executions if logger.isEnabledFor(LEVELS.get(event, logging.DEBUG)) else ():
+        for execution in executions if logger.isEnabledFor(level_of(event)) else ():
             # What a handler refuses on purpose is no trouble.
             refused = isinstance(execution.outcome, DeadLetter)
-            level = logging.INFO if refused else LEVELS.get(event, logging.DEBUG)
+            level = logging.INFO if refused else level_of(event)
             if logger.isEnabledFor(level):
                 logger.log(
                     level,
@@ -90,8 +96,8 @@ class Ledger:
             with self._lock:
                 self._totals["lease_lost"] += 1
             logger.warning(
-                "the lease of %s #%d (attempt %d) is lost: %s",
-                delivery.handler, delivery.id, delivery.attempt, effects, extra=self._keys("lease_lost", delivery),
+                "the lease of %s (attempt %d) is lost: %s",
+                label(delivery), delivery.attempt, effects, extra=self._keys("lease_lost", delivery),
             )  # fmt: skip
 
     def close(self) -> None:
@@ -117,11 +123,19 @@ def reason_of(execution: Execution) -> str:
     return execution.outcome.reason if isinstance(execution.outcome, DeadLetter) else execution.reason
 
 
+def duration(seconds: float) -> str:
+    """``0.4 ms``, ``12 ms`` or ``3.5 s``"""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
+
+
 def story(execution: Execution) -> str:
     """One line for the log."""
     delivery, outcome = execution.delivery, execution.outcome
-    what = f"{delivery.handler} #{delivery.id} (attempt {delivery.attempt} of {delivery.max_attempts})"
-    if isinstance(outcome, Complete | Defer):
+    attempt = f"attempt {delivery.attempt} of {delivery.max_attempts}"
+    what = f"{label(delivery)} ({attempt}, {duration(execution.seconds)})"
+    if isinstance(outcome, Complete | Defer) and execution.error is None:
         return what
     if isinstance(outcome, DeadLetter):
         return f"{what}, {outcome.reason}"

@@ -29,14 +29,14 @@ DEAF_INTERVAL = 60.0
 class Listener:
     """LISTEN on a session of its own: one that goes back to a pool would go on listening there.
 
-    ``wake``: called on a notification for one of the queues, and after each (re)connect, since what came before was
-    not heard.
+    ``serves``: whether the worker serves a queue. ``wake``: called on a notification for one of those, and after each
+    (re)connect, since what came before was not heard.
     """
 
     def __init__(
         self,
         alias: str,
-        queues: tuple[str, ...],
+        serves: Callable[[str], bool],
         *,
         worker: str,
         outage: Outage,
@@ -44,7 +44,7 @@ class Listener:
         crashed: Crashed,
     ) -> None:
         self._alias = alias
-        self._queues = frozenset(queues)
+        self._serves = serves
         self._worker = worker
         self._outage = outage
         self._wake = wake
@@ -125,7 +125,7 @@ class Listener:
         while not self._stopped:
             # First what is here already: a readable socket tells only about what is not read yet.
             heard = list(session.notifies(timeout=0))
-            if any(notification.payload in self._queues for notification in heard):
+            if any(self._serves(notification.payload) for notification in heard):
                 self._wake()
             readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], CHECK_INTERVAL)
             if not readable:

@@ -7,6 +7,9 @@ import logging
 from django_pgqueue import handlers
 from django_pgqueue.worker.options import WorkerOptions
 
+# Names of handlers that a worker shows when it starts.
+MOST_NAMES = 20
+
 
 def configure_logging(verbosity: int) -> None:
     """Show the worker's log on stderr, unless the project has configured it. ``verbosity``: as Django's commands."""
@@ -19,15 +22,20 @@ def configure_logging(verbosity: int) -> None:
 
 
 def announce(options: WorkerOptions) -> None:
-    """Of a worker that is about to start."""
+    """Log what a worker that starts serves, and with which handlers."""
     logger = logging.getLogger("django_pgqueue.worker")
+    names = handlers.names()
     logger.info(
-        "worker %s serves %s: concurrency %d, batch %d, lease %s, %s, %d handlers",
-        options.name, ", ".join(options.queues), options.concurrency, options.batch, options.lease,
-        "LISTEN" if options.listen is not None else f"polling every {options.poll_interval}", len(handlers.names()),
+        "worker %s serves %s: concurrency %d, batch %d, lease %g s, %s",
+        options.name, options.served, options.concurrency, options.batch, options.lease.total_seconds(),
+        "LISTEN" if options.listen is not None else f"polling every {options.poll_interval.total_seconds():g} s",
         extra={"event": "worker_started", "worker": options.name, "queue": ",".join(options.queues)},
     )  # fmt: skip
-    if not handlers.names():
+    if names:
+        shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES))
+        extra = {"event": "handlers_found", "worker": options.name}
+        logger.info("%d handler(s): %s", len(names), shown, extra=extra)
+    else:
         logger.warning(
             "no handler is registered: messages will be retried, then dead-lettered as rejected. Put functions "
             "with @handler into handlers.py of an installed app.",

@@ -14,7 +14,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.database import recover, without_query_log
 from django_pgqueue.worker.executor import Execution, missing, stuck
@@ -170,9 +170,9 @@ class AsyncRunner:
 
     def given_up(self, lane: Lane, handler: Handler, deliveries: list[Delivery]) -> None:
         """From the thread of the deadlines: the loop may be blocked."""
-        ids = ", ".join(f"#{delivery.id}" for delivery in deliveries)
+        messages = ", ".join(map(label, deliveries))
         logger.error(
-            "the handler %s does not end (%s): it is given up", deliveries[0].handler, ids,
+            "the handler %s does not end (%s): it is given up", deliveries[0].handler, messages,
             extra={"event": "task_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._given_up += len(deliveries)
@@ -254,11 +254,16 @@ class AsyncRunner:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(sync_to_async(quiet)())
+        # A task, because a worker with nothing to do may stop the loop before it is done. It is the first to reach the
+        # thread of the ORM, before any handler.
+        self._tidy_task = self._loop.create_task(self._prepare())
         while not self._stopping:  # a handler may have stopped it
             self._loop.run_forever()
         self._loop.run_until_complete(self._wind_up())
         self._loop.close()
+
+    async def _prepare(self) -> None:
+        await sync_to_async(quiet)()
 
     async def _wind_up(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}

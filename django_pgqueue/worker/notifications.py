@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from django_pgqueue.lifecycle.wait import wait
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.served import ServedQueues
 
 # So many notifications in a row that somebody else was faster to answer: for so many seconds they are left to him. Each
 # enqueue that has to notify commits alone, so a second worker that is woken in vain would slow down the enqueuers.
@@ -20,8 +21,9 @@ WITHDRAWN = 0.1
 class Notifications:
     """The producer's own, but for ``hear``. With ``options.listen`` None there are none."""
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
         self._options = options
+        self._served = served
         self._poll = options.poll_interval.total_seconds()
         self._announced_until = 0.0
         self._heard = False
@@ -75,4 +77,4 @@ class Notifications:
         self._withdrawn = False
 
     def _say(self, period: timedelta) -> None:
-        wait(self._options.name, self._options.queues, period, using=self._options.using)
+        wait(self._options.name, self._served.names, period, using=self._options.using)

@@ -9,6 +9,9 @@ from datetime import timedelta
 from typing import Literal
 from uuid import uuid4
 
+# In the place of a queue's name: every queue, also those that are made later.
+ALL = "*"
+
 
 def worker_name(pid: int | None = None) -> str:
     return f"{socket.gethostname()[:100]}:{pid or os.getpid()}:{uuid4().hex[:8]}"
@@ -16,7 +19,8 @@ def worker_name(pid: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """``using``: alias of the queue's database. ``concurrency``: sync handlers at the same time, each in a thread;
+    """``using``: alias of the queue's database. ``queues``: their names, or ALL; ``excluded``: those of them that are
+    not served. ``concurrency``: sync handlers at the same time, each in a thread;
     ``async_concurrency``: async ones. ``batch``: most messages of one dequeue. ``timeout``: of handlers that have none;
     ``grace``: after it, for a handler to end by itself.
 
@@ -29,6 +33,7 @@ class WorkerOptions:
 
     using: str
     queues: tuple[str, ...] = ("default",)
+    excluded: tuple[str, ...] = ()
     concurrency: int = 4
     async_concurrency: int = 100
     batch: int = 100
@@ -45,3 +50,9 @@ class WorkerOptions:
     max_age: timedelta | None = None
     max_memory: int | None = None
     name: str = field(default_factory=worker_name)
+
+    @property
+    def served(self) -> str:
+        """The queues in words, for the log."""
+        wanted = "all queues" if ALL in self.queues else ", ".join(self.queues)
+        return f"{wanted} without {', '.join(self.excluded)}" if self.excluded else wanted

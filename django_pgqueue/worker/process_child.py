@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 import threading
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -85,9 +86,10 @@ def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
     from django_pgqueue.worker.thread_run import leave_if_forked
 
     process = os.getpid()
+    link.send("begun")
     execution = run(delivery, middleware)
     leave_if_forked(process)
-    link.send("done", portable(execution))
+    link.send("done", packed(execution))
     used = opened()
     end_transactions(used)
     tidy(used)
@@ -100,17 +102,19 @@ def run(delivery: Delivery, middleware: Middleware) -> Execution:
     return missing(delivery) if handler is None else execute(handler.function, delivery, handler.pauses)
 
 
-def portable(execution: Execution) -> Execution:
-    """It, if it can be sent; else that it cannot."""
-    from django_pgqueue.exceptions import HandlerError
+def packed(execution: Execution) -> bytes:
+    """Return the outcome as bytes; if it cannot be sent, a failure that says so.
+
+    Without the delivery: the handler may have put anything into its payload, and the worker has its own.
+    """
     from django_pgqueue.worker.executor import failed
+    from django_pgqueue.worker.process_slot import unportable
 
     try:
-        pickle.dumps(execution)
+        return pickle.dumps(replace(execution, delivery=None))  # type: ignore[arg-type]  # as said
     except Exception as error:
-        problem = HandlerError(f"The outcome cannot leave the process of the handler: {error}")
-        return failed(execution.delivery, problem, seconds=execution.seconds)
-    return execution
+        failure = failed(execution.delivery, unportable(error), seconds=execution.seconds)
+        return pickle.dumps(replace(failure, delivery=None))  # type: ignore[arg-type]  # as said
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -29,6 +30,18 @@ START_TIMEOUT = 60.0
 LOOK_EVERY = 0.25
 
 
+class NeverBegun(WorkerDied):
+    """The process ended before it began the handler."""
+
+
+def unportable(error: Exception) -> HandlerError:
+    """Return the failure of a message whose outcome cannot be taken from one process to another."""
+    return HandlerError(
+        f"What the handler returned cannot leave the process of the handler: {type(error).__name__}: {error}",
+        hint="Return Complete(result=…) with plain JSON values: no functions, locks, or objects that are not data.",
+    )
+
+
 class ProcessSlots:
     """One process for each thread that asks, started when it is needed first, and used again."""
 
@@ -40,13 +53,20 @@ class ProcessSlots:
         """Run the handler of the delivery. Never raises; a process that is late or dead is replaced."""
         started = time.monotonic()
         try:
-            slot = self._slot()
-            execution = slot.run(delivery, timeout)
-        except (HandlerTimeout, WorkerDied, HandlerError) as error:
+            execution = self._run(delivery, timeout)
+        except (HandlerTimeout, WorkerDied, HandlerError, OSError) as error:
             self.close()
             reason = "poison" if isinstance(error, WorkerDied) else "failed"
             return failed(delivery, error, reason=reason, seconds=time.monotonic() - started)
         return replace(execution, delivery=delivery)
+
+    def _run(self, delivery: Delivery, timeout: float) -> Execution:
+        try:
+            return self._slot().run(delivery, timeout)
+        except NeverBegun:
+            # It died of what ran in it before: this message must not be blamed.
+            self.close()
+            return self._slot().run(delivery, timeout)
 
     def close(self) -> None:
         """End the process of this thread."""
@@ -89,9 +109,26 @@ class ProcessSlot:
         raise HandlerError(f"The process for the handler did not start: {self._end()}.")
 
     def run(self, delivery: Delivery, timeout: float) -> Execution:
-        """Raises HandlerTimeout and WorkerDied. Then the process is not fit for another message."""
+        """Run the handler of the delivery in the process.
+
+        Raises HandlerTimeout and WorkerDied, after which the process is not fit for another message, and HandlerError
+        for an outcome that cannot be read here.
+        """
         deadline = time.monotonic() + timeout
         self._link.send("run", delivery)
+        if self._answer(delivery, deadline, timeout) is None:
+            raise NeverBegun(f"The process of the handler ended before it ran: {self._end()}.")
+        frame = self._answer(delivery, deadline, timeout)
+        if frame is None:
+            raise WorkerDied(f"The process of the handler ended while it ran: {self._end()}.")
+        try:
+            execution: Execution = pickle.loads(frame[1])
+        except Exception as error:
+            raise unportable(error) from error
+        return execution
+
+    def _answer(self, delivery: Delivery, deadline: float, timeout: float) -> tuple[Any, ...] | None:
+        """The next frame; None when the process has ended."""
         told = False
         while not self._link.poll(min(LOOK_EVERY, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline:
@@ -100,11 +137,7 @@ class ProcessSlot:
                 )
             if delivery.cancelled and not told:
                 told = self._link.send("cancelled")
-        frame: tuple[Any, ...] | None = self._link.receive()
-        if frame is None:
-            raise WorkerDied(f"The process of the handler ended while it ran: {self._end()}.")
-        execution: Execution = frame[1]
-        return execution
+        return self._link.receive()
 
     def end(self) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -8,15 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.models import Message, Queue
+from django_pgqueue.worker.contention import Contention
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.flood import Flood
 from django_pgqueue.worker.notifications import Notifications
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.served import ServedQueues
 from django_pgqueue.worker.upcoming import Upcoming
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -25,6 +27,8 @@ ROLE = "producer"
 DRAIN_INTERVAL = 0.05
 # Seconds from one look to the next, while messages trickle in: a dequeue of several costs hardly more than one of one.
 REST = 0.003
+# With --once: looks in a row that find nothing but what other consumers hold, half a second in all, before it ends.
+ONCE_TRIES = 10
 
 
 class Producer:
@@ -36,6 +40,7 @@ class Producer:
         self,
         options: WorkerOptions,
         *,
+        served: ServedQueues,
         buffer: Dispatch,
         hold: Callable[[list[Delivery], float], None],
         held: Callable[[], int],
@@ -45,15 +50,17 @@ class Producer:
     ) -> None:
         self._buffer = buffer
         self._options = options
+        self._served = served
         self._poll = options.poll_interval.total_seconds()
         self._lease = options.lease.total_seconds()
         self._hold = hold
         self._held = held
         self._done = done
         self._outage = outage
-        self._notifications = Notifications(options)
+        self._notifications = Notifications(options, served)
         self._flood = Flood()
-        self._upcoming = Upcoming(options)
+        self._upcoming = Upcoming(options, served)
+        self._contention = Contention(options.using)
         self._turn = 0
         self._rest_until = 0.0
         self._stopped = False
@@ -99,6 +106,7 @@ class Producer:
         if self._pause_wanted != self._paused:
             self._say_paused()
         if self._paused:
+            self._buffer.tend()
             self._wake.wait(self._poll)
             return 0
         room = self._options.batch if self._options.once else self._buffer.room()
@@ -108,7 +116,7 @@ class Producer:
         self._notifications.looked(found)
         self._flood.looked(found)
         if self._options.once:
-            self._finish_once()
+            self._once(found)
         elif self._options.drain:
             self._drain(found, quiet=quiet)
         elif found:
@@ -133,7 +141,8 @@ class Producer:
 
     def look(self, room: int) -> int:
         """Dequeue up to ``room`` messages, from each queue in turn."""
-        queues = self._options.queues
+        self._served.refresh()
+        queues = self._served.names
         found = 0
         for step in range(len(queues)):
             queue = queues[(self._turn + step) % len(queues)]
@@ -151,13 +160,14 @@ class Producer:
             if found >= room:
                 break
         self._turn += 1
+        self._contention.looked(found)
         return found
 
     def _refuse(self, deliveries: list[Delivery], seconds: float) -> None:
         """Leases that have run out before anybody could extend them: others may be at work on the messages."""
-        ids = ", ".join(f"#{delivery.id}" for delivery in deliveries)
+        messages = ", ".join(map(label, deliveries))
         logger.warning(
-            "a dequeue came back after %.1f s, too late for its leases: giving back %s", seconds, ids,
+            "a dequeue came back after %.1f s, too late for its leases: giving back %s", seconds, messages,
             extra={"event": "dequeued_too_late", "worker": self._options.name, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._buffer.give_back(deliveries)
@@ -174,7 +184,8 @@ class Producer:
         # Whoever enqueued before the announcement could not know that we want to be woken.
         if self._notifications.announce() and self.look(room):
             return
-        self._wake.wait(min(self._poll * random.uniform(0.8, 1.0), self._upcoming.seconds()))
+        contended = self._contention.pause(self._served.names)
+        self._wake.wait(contended or min(self._poll * random.uniform(0.8, 1.0), self._upcoming.seconds()))
 
     def _awake(self, found: int, room: int) -> None:
         if self._options.notify == "always":
@@ -185,8 +196,12 @@ class Producer:
             self._notifications.renounce()
             self._flood.rose = True
 
-    def _finish_once(self) -> None:
+    def _once(self, found: int) -> None:
+        if not found and self._contention.tries < ONCE_TRIES and (pause := self._contention.pause(self._served.names)):
+            self._wake.wait(pause)
+            return
         while self._held() and not self._stopped:
+            self._buffer.tend()
             self._wake.wait(DRAIN_INTERVAL)
             self._wake.clear()
         self._stopped = True
@@ -204,7 +219,7 @@ class Producer:
     def _ready(self) -> bool:
         """Is anything left that will run by itself: messages whose channel is at a limit right now?"""
         paused = Queue.objects.using(self._options.using).exclude(paused_at=None).values_list("name", flat=True)
-        queues = set(self._options.queues) - set(paused)
+        queues = set(self._served.names) - set(paused)
         ready = Message.objects.using(self._options.using).filter(status=Message.Status.READY)
         return ready.filter(channel__queue__in=queues, channel__paused_at=None).exists()
 

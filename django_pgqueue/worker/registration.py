@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from django_pgqueue import __version__
+from django_pgqueue import __version__, handlers
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
-from django_pgqueue.worker.board import Running
+from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.served import ServedQueues
 
 ROLE = "registration"
 INTERVAL = 1.5
@@ -37,7 +38,7 @@ class Description:
     memory_bytes: int | None
 
 
-def as_json(running: Iterable[Running]) -> list[dict[str, Any]]:
+def as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
     """Message ids, the longest running first; ``seconds`` since their start, ``seconds_left`` to the deadline."""
     now = time.monotonic()
     return [
@@ -59,12 +60,14 @@ class Registration:
         self,
         options: WorkerOptions,
         *,
+        served: ServedQueues,
         describe: Callable[[], list[Description]],
         on_paused: Callable[[set[str]], None],
         outage: Outage,
         crashed: Crashed,
     ) -> None:
         self._options = options
+        self._served = served
         self._describe = describe
         self._on_paused = on_paused
         self._outage = outage
@@ -78,6 +81,7 @@ class Registration:
     def run_once(self) -> None:
         """Refresh the rows, remove those of workers that have gone, and look who is paused."""
         rows = Worker.objects.using(self._options.using)
+        self._served.refresh()
         described = self._describe()
         for description in described:
             self._write(description)
@@ -90,14 +94,14 @@ class Registration:
 
     def _write(self, description: Description) -> None:
         rows = Worker.objects.using(self._options.using)
-        fields = asdict(description)
+        fields = asdict(description) | {"queues": list(self._served.names)}
         if rows.filter(name=fields.pop("name")).update(heartbeat_at=ClockTimestamp(), **fields):
             return
         # It is new, or somebody has removed its row.
         rows.create(
             name=description.name,
             hostname=socket.gethostname()[:200],
-            queues=list(self._options.queues),
+            handlers=handlers.names(),
             concurrency=self._options.concurrency,
             version=__version__,
             **fields,

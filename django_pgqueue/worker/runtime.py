@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
@@ -21,8 +20,8 @@ class Runtime:
     """``using``: alias of the queue's database. ``timeout``: of handlers that have none of their own. ``middleware``
     knows the handlers as they are to be run.
 
-    ``board`` shows what runs. ``put`` takes outcomes; ``abandon`` takes deliveries of which there is none. ``expect``
-    is told of deadlines. ``recycle`` is asked, with the reason, to replace this worker soon: something cannot be ended.
+    ``board`` shows what has begun. ``put`` takes outcomes. ``expect`` takes deadlines. ``recycle``
+    is asked, with the reason, to replace this worker soon: something cannot be ended.
     """
 
     using: str
@@ -31,7 +30,6 @@ class Runtime:
     board: Board
     outage: Outage
     put: Callable[[list[Execution]], None]
-    abandon: Callable[[list[Delivery]], object]
     expect: Callable[[float], None]
     recycle: Callable[[str], None]
     crashed: Crashed

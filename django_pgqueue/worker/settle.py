@@ -9,9 +9,10 @@ from typing import assert_never
 from django_pgqueue.lifecycle.complete import complete
 from django_pgqueue.lifecycle.dead_letter import dead_letter
 from django_pgqueue.lifecycle.defer import defer
+from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.retry import retry
-from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Retry
-from django_pgqueue.worker.executor import Execution
+from django_pgqueue.outcomes import KEEP, Cancelled, Complete, DeadLetter, Defer, Retry
+from django_pgqueue.worker.executor import Execution, HandlerMissing
 
 
 def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
@@ -32,8 +33,10 @@ def kind(execution: Execution) -> tuple[str, ...]:
             return ("complete",)
         case Retry():
             return ("retry", execution.reason)
-        case Defer(until, delay, state):
-            return ("defer", repr(until), repr(delay), repr(state))
+        case HandlerMissing():
+            return ("defer_unknown",)
+        case Defer(until, delay, state, count_attempt):
+            return ("defer", repr(until), repr(delay), repr(state), str(count_attempt))
         case DeadLetter(reason, details):
             return ("dead_letter", reason, repr(details))
         case Cancelled():
@@ -58,11 +61,34 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
             errors = [execution.error or {} for execution in batch]
             delays = [execution.outcome.after for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = delays if any(delay is not None for delay in delays) else None
+            states = [execution.outcome.state for execution in batch]  # type: ignore[union-attr]  # of one kind
+            saved = states if any(state is not KEEP for state in states) else None
             return dict(
-                retry(deliveries, errors=errors, delays=given, reason=batch[0].reason, skip_lost=skip_lost, using=using)
+                retry(
+                    deliveries,
+                    errors=errors,
+                    delays=given,
+                    states=saved,
+                    reason=batch[0].reason,
+                    skip_lost=skip_lost,
+                    using=using,
+                )
             )
-        case Defer(until, delay, state):
-            return dict(defer(deliveries, until=until, delay=delay, state=state, skip_lost=skip_lost, using=using))
+        case HandlerMissing():
+            errors = [execution.error or {} for execution in batch]
+            return dict(defer_unknown(deliveries, errors=errors, skip_lost=skip_lost, using=using))
+        case Defer(until, delay, state, count_attempt):
+            return dict(
+                defer(
+                    deliveries,
+                    until=until,
+                    delay=delay,
+                    state=state,
+                    count_attempt=count_attempt,
+                    skip_lost=skip_lost,
+                    using=using,
+                )
+            )
         case DeadLetter(reason, details):
             dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
             return dict.fromkeys(dead, "dead_lettered")

@@ -11,11 +11,11 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue import handlers
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import cancel_query, recover, without_query_log
-from django_pgqueue.worker.executor import stuck
+from django_pgqueue.worker.executor import failed, stuck
 from django_pgqueue.worker.perform import Performer
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.runtime import Runtime
@@ -56,9 +56,9 @@ class Slots:
 
     def _replace(self, slot: Slot, deliveries: list[Delivery]) -> None:
         """The slot hangs for good in the handler of the deliveries: settle them, and go on with another thread."""
-        ids = ", ".join(f"#{delivery.id}" for delivery in deliveries)
+        messages = ", ".join(map(label, deliveries))
         logger.error(
-            "the handler %s does not end (%s): its thread is given up", deliveries[0].handler, ids,
+            "the handler %s does not end (%s): its thread is given up", deliveries[0].handler, messages,
             extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._runtime.put([stuck(delivery) for delivery in deliveries])
@@ -90,7 +90,6 @@ class Slot:
         self._replace = replace
         self._connections: list[BaseDatabaseWrapper] = []
         self._deliveries: list[Delivery] = []
-        self._places: list[int] = []
         self._started = self._timeout = 0.0
         # One ticket: whoever takes it, says what becomes of the deliveries.
         self._verdict: list[None] = []
@@ -109,11 +108,10 @@ class Slot:
             self._begin(deliveries)
             try:
                 executions = self._performer.perform(deliveries, self._limited, self._timeout)
-            except BaseException:  # a slot that dies silently would be missing until the next restart
-                ids = [delivery.id for delivery in deliveries]
-                logger.exception("a slot failed; the leases of %s will expire", ids, extra={"event": "slot_failed"})
-                self._runtime.abandon(deliveries)
-                executions = []
+            except BaseException as error:  # a slot that dies silently would be missing until the next restart
+                messages = ", ".join(map(label, deliveries))
+                logger.exception("a slot failed; retrying %s", messages, extra={"event": "slot_failed"})
+                executions = [failed(delivery, error) for delivery in deliveries]
             if not self._end():
                 return
             self._runtime.put(executions)
@@ -126,7 +124,7 @@ class Slot:
         # A batch that fails is handled again, one by one.
         calls = 1 if len(deliveries) == 1 else 1 + len(deliveries)
         self._timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
-        self._places = self._runtime.board.begin(deliveries, self._started + calls * self._timeout)
+        self._runtime.board.begin(deliveries, self._started + calls * self._timeout)
         self._verdict.append(None)
 
     def _end(self) -> bool:
@@ -135,7 +133,7 @@ class Slot:
             self._verdict.pop()
         except IndexError:
             return False
-        self._runtime.board.end(self._places)
+        self._runtime.board.end(self._deliveries)
         return True
 
     def _limited(self, handler: Handler) -> Callable[[Any], Any]:

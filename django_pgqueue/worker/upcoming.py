@@ -7,6 +7,7 @@ import time
 
 from django_pgqueue.lifecycle.wait import next_due
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.served import ServedQueues
 
 # Seconds until the next look at a channel whose time has come and that was not served: somebody holds it. Doubles.
 OVERDUE = 0.005
@@ -15,8 +16,9 @@ OVERDUE = 0.005
 class Upcoming:
     """Asks the database at each sleep, as long as there are such channels; else once in a poll interval."""
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
         self._options = options
+        self._served = served
         self._poll = options.poll_interval.total_seconds()
         self._ask_at = 0.0
         self._overdue = 0
@@ -25,7 +27,7 @@ class Upcoming:
         """How long to sleep at the most; infinite when no channel waits for its rate."""
         if time.monotonic() < self._ask_at:
             return math.inf
-        due = next_due(self._options.queues, using=self._options.using)
+        due = next_due(self._served.names, using=self._options.using)
         if due is None:
             self._ask_at = time.monotonic() + self._poll
             return math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from django_pgqueue.worker.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.registration import Description, Registration, as_json
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.served import ServedQueues
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.slots import Slots
 from django_pgqueue.worker.supervisor.link import Link
@@ -69,11 +71,18 @@ class Worker:
         self._registration: Registration | None = None
         self._crashes: list[str] = []
         self._outage = Outage(options.using, options.name)
+        self._served = ServedQueues(options)
         using, outage, crashed = options.using, self._outage, self._crashed
         self._link = link
         self._keeper = self._make_keeper()
         self._completer = Completer(
-            using, keeper=self._keeper, ledger=self.ledger, outage=outage, on_settled=self._wake, crashed=crashed
+            using,
+            keeper=self._keeper,
+            board=self.board,
+            ledger=self.ledger,
+            outage=outage,
+            on_settled=self._wake,
+            crashed=crashed,
         )
         self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=crashed)
         middleware = Middleware.configured()
@@ -84,7 +93,6 @@ class Worker:
             board=self.board,
             outage=outage,
             put=self._completer.put,
-            abandon=self._keeper.release,
             expect=self._deadlines.expect,
             recycle=self._unfit,
             crashed=crashed,
@@ -95,15 +103,27 @@ class Worker:
             options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike
         )
         performer = Performer(
-            Atomic(options, keeper=self._keeper, ledger=self.ledger), ProcessSlots(options), find=middleware.find
+            Atomic(options, keeper=self._keeper, board=self.board, ledger=self.ledger),
+            ProcessSlots(options),
+            find=middleware.find,
         )
         self._slots = Slots(self._buffer, performer=performer, runtime=runtime)
         self._loop = AsyncRunner(
             options.async_concurrency, options.batch, limits=limits, wake=self._wake, runtime=runtime
         )
-        self._dispatch = Dispatch(self._buffer, self._loop, limits=limits, keep=keep, put=self._completer.put)
+        self._dispatch = Dispatch(
+            self._buffer,
+            self._loop,
+            limits=limits,
+            keep=keep,
+            board=self.board,
+            keeper=self._keeper,
+            using=using,
+            put=self._completer.put,
+        )
         self._producer = Producer(
             options,
+            served=self._served,
             buffer=self._dispatch,
             hold=self._keeper.hold,
             held=self._keeper.__len__,
@@ -123,7 +143,7 @@ class Worker:
             self._companions.append(
                 Listener(
                     options.listen,
-                    options.queues,
+                    self._served.serves,
                     worker=options.name,
                     outage=outage,
                     wake=self._producer.hear,
@@ -147,6 +167,7 @@ class Worker:
         options, outage, crashed = self.options, self._outage, self._crashed
         registration = self._registration = Registration(
             options,
+            served=self._served,
             describe=lambda: [self.describe()],
             on_paused=lambda names: self._producer.pause(options.name in names),
             outage=outage,
@@ -167,7 +188,7 @@ class Worker:
         }
         return [
             Inbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
-            Reports(link, describe=self.describe, crashed=self._crashed),
+            Reports(link, describe=self.describe, trouble=lambda: self._outage.problem, crashed=self._crashed),
         ]
 
     def run(self) -> bool:
@@ -213,6 +234,11 @@ class Worker:
         """Of one that runs alone."""
         silence = 0.0 if self._registration is None else time.monotonic() - self._registration.written_at
         problems = ["the database does not answer"] if silence > LONGEST_SILENCE else []
+        if self._outage.problem:
+            problems.append(f"the database fails: {self._outage.problem}")
+        oldest = min((entry.ended_at for entry in self.board.begun() if entry.ended_at), default=math.inf)
+        if (late := time.monotonic() - oldest) > max(LONGEST_SILENCE, self.options.lease.total_seconds()):
+            problems.append(f"outcomes are not written down for {late:.0f} s")
         about = self.describe()
         worker = {"name": about.name, "pid": about.pid, "state": about.state, "running": len(about.running)}
         return Health(about.state, problems, [worker])
@@ -230,7 +256,7 @@ class Worker:
 
     def _stop(self, reason: str) -> bool:
         extra = {"event": "worker_stopping", "worker": self.options.name}
-        logger.info("stopping: %s", reason, extra=extra)
+        logger.info("worker %s is stopping: %s", self.options.name, reason, extra=extra)
         deadline = time.monotonic() + self.options.shutdown_timeout.total_seconds()
         self._producer.stop()
         waiting = self._dispatch.close()

@@ -35,11 +35,11 @@ def open_channels(carriers: Iterable[str]) -> None:
     """Create the channels, or put them back to where the demo begins."""
     for carrier in carriers:
         # Limits are lifted and set again: it makes the engine look again at a lane whose leases went away in the reset.
-        channel_set(carrier, QUEUE, **UNLIMITED)
-        channel_resume(carrier, QUEUE)
+        channel_set(channel=carrier, queue=QUEUE, **UNLIMITED)
+        channel_resume(channel=carrier, queue=QUEUE)
         if carrier in LIMITS:
-            channel_set(carrier, QUEUE, **LIMITS[carrier])
+            channel_set(channel=carrier, queue=QUEUE, **LIMITS[carrier])
         if carrier == PAUSED:
-            channel_pause(carrier, QUEUE, reason="the demo resumes it when the others are through")
+            channel_pause(channel=carrier, queue=QUEUE, reason="the demo resumes it when the others are through")
     for name in (PASSENGERS, TOWER):
-        channel_set(name, OFFICE)
+        channel_set(channel=name, queue=OFFICE)

@@ -31,7 +31,7 @@ RUNTIME = "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_chan
 
 @pytest.fixture(autouse=True)
 def _default_channel(db: None) -> Iterator[None]:
-    channel_set("default")
+    channel_set(channel="default")
     yield
     if not connection.in_atomic_block:
         with connection.cursor() as cursor:

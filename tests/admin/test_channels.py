@@ -24,7 +24,7 @@ LIMITS = {
 
 @pytest.fixture
 def channel() -> Channel:
-    return Channel.objects.get(pk=channel_set("tenant"))
+    return Channel.objects.get(pk=channel_set(channel="tenant"))
 
 
 def save(client: Client, channel: Channel | None, **values: str) -> list[str]:
@@ -106,7 +106,7 @@ def test_name_and_queue_of_a_channel_stay(admin_client: Client, channel: Channel
 
 
 def test_saving_limits_does_not_end_a_pause_of_somebody_else(admin_client: Client, channel: Channel) -> None:
-    channel_pause("tenant", reason="incident")
+    channel_pause(channel="tenant", reason="incident")
     with CaptureQueriesContext(connection) as captured:
         assert save(admin_client, channel, weight="2", paused_at="", pause_reason="") == []
     [update] = [entry["sql"] for entry in captured if entry["sql"].startswith('UPDATE "pgqueue_channel"')]
@@ -173,7 +173,7 @@ def test_release_lets_a_channel_run_dry(admin_client: Client, channel: Channel) 
 
 
 def test_all_channels_of_a_filter_are_paused_together(admin_client: Client, channel: Channel) -> None:
-    mail = [channel_set(f"m{n}", "mail") for n in range(3)]
+    mail = [channel_set(channel=f"m{n}", queue="mail") for n in range(3)]
     path = f"{address('channel')}?queue=mail"
     first = admin_client.post(
         path, {"action": "pause", "select_across": "1", "_selected_action": mail[0], "index": "0"}

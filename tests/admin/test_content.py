@@ -32,7 +32,7 @@ CANARY = """"'><canary></span></pre><img canary src=x onerror=alert(1)><script c
 def poisoned() -> dict[str, int]:
     """Rows whose every text that comes from outside tries to break out of the page."""
     error = {"type": CANARY, "message": CANARY, "traceback": CANARY, CANARY: CANARY}
-    channel_set(CANARY, CANARY[:100])
+    channel_set(channel=CANARY, queue=CANARY[:100])
     where = {"queue": CANARY[:100], "channel": CANARY}
     for n in range(3):
         enqueue(
@@ -48,7 +48,7 @@ def poisoned() -> dict[str, int]:
     dead_letter(dead, reason=CANARY, details=error)
     retry(again, errors=[error], delays=[timedelta(0)])
     dequeue(where["queue"], worker=CANARY)
-    channel_pause(CANARY, where["queue"], reason=CANARY)
+    channel_pause(channel=CANARY, queue=where["queue"], reason=CANARY)
     Worker.objects.create(name=CANARY, hostname=CANARY, pid=1, queues=[CANARY], concurrency=1, version=CANARY[:50])
     return {
         "channel": Channel.objects.get(name=CANARY).pk,

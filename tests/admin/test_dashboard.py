@@ -103,7 +103,7 @@ def test_before_the_first_measurement_it_says_so(admin_client: Client) -> None:
 
 
 def test_figures_of_a_queue_and_a_channel_are_there(admin_client: Client) -> None:
-    channel_set("acme", max_concurrency=4, max_size=10)
+    channel_set(channel="acme", max_concurrency=4, max_size=10)
     for _ in range(5):
         enqueue("h", channel="acme")
     enqueue("h", channel="acme", delay=timedelta(hours=1))
@@ -127,7 +127,7 @@ def test_figures_of_a_queue_and_a_channel_are_there(admin_client: Client) -> Non
 
 
 def test_every_number_leads_to_the_rows_that_it_counts(admin_client: Client) -> None:
-    channel = channel_set("acme")
+    channel = channel_set(channel="acme")
     for _ in range(3):
         enqueue("h", channel="acme")
     dequeue(limit=1)
@@ -150,7 +150,7 @@ def test_every_number_leads_to_the_rows_that_it_counts(admin_client: Client) -> 
 
 
 def test_what_is_wrong_comes_first(admin_client: Client) -> None:
-    channel_set("acme", max_concurrency=1)
+    channel_set(channel="acme", max_concurrency=1)
     for _ in range(3):
         enqueue("h", channel="acme")
     dequeue(limit=1)
@@ -188,7 +188,7 @@ def test_a_message_that_waits_too_long_is_told(admin_client: Client) -> None:
 def test_pauses_are_told(admin_client: Client) -> None:
     enqueue("h")
     queue_pause("default", reason="the disk is full")
-    channel_pause("default")
+    channel_pause(channel="default")
     working(paused_at=timezone.now())
     measure(AT_ONCE)
     html = look(admin_client)
@@ -212,8 +212,8 @@ def test_figures_that_are_old_are_called_so(admin_client: Client) -> None:
 )  # fmt: skip
 def test_channels_come_in_the_order_that_was_asked_for(order: str, first: str, admin_client: Client) -> None:
     for name in ("line", "old", "dead", "errors", "busy", "aaa"):
-        channel_set(name)
-    channel_set("full", max_size=2)
+        channel_set(channel=name)
+    channel_set(channel="full", max_size=2)
     now = timezone.now()
     for name, ready, dead, minutes in (("line", 9, 0, 1), ("old", 1, 0, 9), ("dead", 0, 9, 0), ("full", 2, 0, 1)):
         oldest_at = now - timedelta(minutes=minutes) if ready else None
@@ -228,8 +228,8 @@ def test_channels_come_in_the_order_that_was_asked_for(order: str, first: str, a
 
 def test_channels_are_found_by_a_part_of_their_name_and_page_by_page(admin_client: Client) -> None:
     for place in range(45):
-        channel_set(f"shop{place:02}")
-    channel_set("other", "mail")
+        channel_set(channel=f"shop{place:02}")
+    channel_set(channel="other", queue="mail")
 
     def names(**query: object) -> list[str]:
         return re.findall(r'/channel/\d+/change/">([^<]+)<', look(admin_client, order="name", **query))
@@ -260,7 +260,7 @@ def test_the_queries_are_as_many_with_a_hundred_channels_and_workers_as_with_one
 
     few = queries()
     for place in range(100):
-        channel_set(f"shop{place}", f"queue{place % 30}", max_concurrency=2)
+        channel_set(channel=f"shop{place}", queue=f"queue{place % 30}", max_concurrency=2)
         enqueue("h", channel=f"shop{place}", queue=f"queue{place % 30}")
         working(f"w{place}", running=[{"id": place, "seconds": 1.0, "seconds_left": None}])
         Schedule.objects.create(name=f"s{place}", handler="h", cron="@daily")
@@ -280,7 +280,7 @@ def test_the_part_is_what_the_page_shows(admin_client: Client) -> None:
 
 def test_names_of_others_are_text_and_nothing_is_inline(admin_client: Client) -> None:
     evil = '"><canary canary onclick=x>'
-    channel_set(evil, evil[:90])
+    channel_set(channel=evil, queue=evil[:90])
     enqueue("h", channel=evil, queue=evil[:90])
     queue_pause(evil[:90], reason=evil)
     working(evil, queues=[evil], running=[{"id": "<canary>", "seconds": evil}, evil, {"id": 1, "seconds": 2}])

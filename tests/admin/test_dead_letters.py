@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+
+import pytest
 from django.test import Client
 
 from django_pgqueue import channel_release, channel_set, enqueue
@@ -15,6 +18,33 @@ def test_redrive_asks_first(admin_client: Client) -> None:
     assert "<h2>3 dead letters</h2>" in text
     assert f"mail.send #{letters[0].pk}: refused" in text
     assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize("action", ["redrive", "discard"])
+def test_what_will_be_changed_is_counted_by_reason_and_handler(admin_client: Client, action: str) -> None:
+    letters = [*make_dead(12, reason="failed"), *make_dead(2, reason="refused"), *make_dead(1, handler="bill.send")]
+    act(admin_client, "deadletter", "redrive", letters[0].pk, confirmed="yes")
+    text = act(admin_client, "deadletter", action, *(letter.pk for letter in letters)).content.decode()
+    table = text.split('<table class="pgqueue-table">')[1].split("</table>")[0]
+    cells = re.findall(r"<td>(?:<span[^>]*>)?([^<]*)", table)
+    assert cells == [
+        "11", "failed", "mail.send",
+        "2", "refused", "mail.send",
+        "1", "refused", "bill.send",
+    ]  # fmt: skip
+
+
+def test_a_table_of_the_kinds_has_an_end(admin_client: Client) -> None:
+    [letter] = make_dead(payload={})
+    values = DeadLetter.objects.filter(pk=letter.pk).values().get()
+    DeadLetter.objects.bulk_create(
+        DeadLetter(**{**values, "id": 1_000_000 + n, "handler": f"h{n:03}"}) for n in range(80)
+    )
+    everything = {"action": "redrive", "select_across": "1", "_selected_action": "0"}
+    page = admin_client.post(address("deadletter"), everything).content.decode()
+    text = page.split('<table class="pgqueue-table">')[1].split("</table>")[0]
+    assert text.count("<tr>") == 1 + 50 + 1
+    assert "and others" in text
 
 
 def test_redriven_letters_live_again_and_are_marked(admin_client: Client) -> None:
@@ -37,13 +67,13 @@ def test_a_letter_is_redriven_once(admin_client: Client) -> None:
 
 
 def test_a_channel_that_refuses_keeps_no_others_letters_back(admin_client: Client) -> None:
-    channel_set("full", max_size=10)
-    channel_set("gone")
+    channel_set(channel="full", max_size=10)
+    channel_set(channel="gone")
     kept = [*make_dead(2, channel="full"), *make_dead(1, channel="gone")]
     free = make_dead(2)
-    channel_set("full", max_size=1)
+    channel_set(channel="full", max_size=1)
     enqueue("mail.send", channel="full")
-    channel_release("gone")
+    channel_release(channel="gone")
     pks = [letter.pk for letter in (*kept, *free)]
     answer = told(act(admin_client, "deadletter", "redrive", *pks, confirmed="yes"))
     assert "default/full: 2 dead letters stay where they are: channel" in answer

@@ -19,7 +19,7 @@ Pages = Callable[..., str]
 
 
 def test_the_page_of_a_message_says_what_holds_it_up(page: Pages) -> None:
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     pk = [enqueue("mail.send").id for _ in range(3)][2]
     dequeue(worker="host-7")
     text = page("message", pk)
@@ -30,7 +30,7 @@ def test_the_page_of_a_message_says_what_holds_it_up(page: Pages) -> None:
 
 
 def test_the_page_of_a_channel_says_what_holds_it_up(page: Pages) -> None:
-    channel_pause("default", reason="their <server> is down")
+    channel_pause(channel="default", reason="their <server> is down")
     text = page("channel", Channel.objects.get().pk)
     assert "Reason: their &lt;server&gt; is down" in text
     assert "Nothing of it is ready." in text
@@ -55,7 +55,7 @@ def test_a_page_asks_no_more_when_there_is_more(admin_client: Client, model: str
     enqueue("mail.send")
     few = queries(admin_client, model, {"message": Message, "channel": Channel}[model].objects.earliest("pk").pk)
     for n in range(20):
-        channel_set(f"c{n}", max_concurrency=1)
+        channel_set(channel=f"c{n}", max_concurrency=1)
     enqueue_many(NewMessage(handler="mail.send", channel=f"c{n % 20}") for n in range(400))
     dequeue(limit=50)
     last = {"message": Message, "channel": Channel}[model].objects.latest("pk").pk

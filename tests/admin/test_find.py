@@ -118,7 +118,7 @@ def test_messages_are_found_by_their_age(admin_client: Client) -> None:
 
 
 def test_dead_letters_are_found_by_channel_handler_and_age(admin_client: Client) -> None:
-    channel_set("acme")
+    channel_set(channel="acme")
     [one] = make_dead(channel="acme", handler="mail.bounce")
     [two] = make_dead()
     DeadLetter.objects.filter(pk=two.pk).update(dead_at=timezone.now() - timedelta(days=2))
@@ -128,7 +128,7 @@ def test_dead_letters_are_found_by_channel_handler_and_age(admin_client: Client)
 
 
 def test_the_archive_is_found_by_channel_and_handler(admin_client: Client) -> None:
-    channel_set("acme")
+    channel_set(channel="acme")
     enqueue("mail.bounce", channel="acme")
     enqueue("mail.send")
     complete(dequeue(limit=2))
@@ -138,7 +138,7 @@ def test_the_archive_is_found_by_channel_and_handler(admin_client: Client) -> No
 
 
 def test_the_page_of_a_channel_leads_to_what_was_settled(admin_client: Client) -> None:
-    channel = Channel.objects.get(pk=channel_set("acme & co", "mails"))
+    channel = Channel.objects.get(pk=channel_set(channel="acme & co", queue="mails"))
     text = admin_client.get(address("channel", channel.pk)).content.decode()
     for model in ("archivedmessage", "deadletter"):
         assert f'href="{address(model)}?queue=mails&amp;channel=acme+%26+co"' in text

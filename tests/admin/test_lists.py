@@ -115,7 +115,7 @@ def test_a_capped_count_with_thousand_separators() -> None:
 
 
 def test_live_counts_of_channels(page: Pages) -> None:
-    channel_set("tenant", max_concurrency=8, release_interval=timedelta(seconds=2), release_burst=3)
+    channel_set(channel="tenant", max_concurrency=8, release_interval=timedelta(seconds=2), release_burst=3)
     enqueue_many(NewMessage(handler="h", channel="tenant") for _ in range(5))
     enqueue("h", channel="tenant", delay=timedelta(hours=1))
     dequeue(limit=2)
@@ -133,7 +133,7 @@ def test_live_counts_are_capped() -> None:
     enqueue_many(NewMessage(handler="h") for _ in range(1_200))
     assert str(live_counts([channel.pk], using="default")[channel.pk].ready) == "1,000+"
     enqueue_many(NewMessage(handler="h", delay=timedelta(hours=1)) for _ in range(10_001))
-    other = channel_set("other")
+    other = channel_set(channel="other")
     counts = live_counts([channel.pk, other], using="default")
     assert str(counts[channel.pk].scheduled).endswith("+")
     # With more scheduled messages than are looked at, nobody knows whether the channel has some.
@@ -159,7 +159,7 @@ def test_messages_are_found_by_id_dedupe_key_and_handler(admin_client: Client) -
 
 
 def test_messages_are_filtered(admin_client: Client) -> None:
-    mail = channel_set("tenant", "mail")
+    mail = channel_set(channel="tenant", queue="mail")
     ready = enqueue("a", queue="mail", channel="tenant").id
     later = enqueue("b", delay=timedelta(hours=1)).id
     path = address("message")
@@ -219,8 +219,8 @@ def test_dead_letters_are_filtered_by_what_became_of_them(admin_client: Client) 
 
 
 def test_channels_are_filtered_by_state(admin_client: Client) -> None:
-    channel_set("quiet")
-    channel_pause("quiet", reason="r")
+    channel_set(channel="quiet")
+    channel_pause(channel="quiet", reason="r")
     assert [c.name for c in admin_client.get(address("channel"), {"state": "paused"}).context["cl"].result_list] == [
         "quiet"
     ]
@@ -250,7 +250,7 @@ def test_a_worker_that_was_silent_for_a_lease_is_not_alive(admin_client: Client)
 
 
 def test_a_message_without_its_channel_is_still_shown(page: Pages) -> None:
-    channel_set("doomed")
+    channel_set(channel="doomed")
     pk = enqueue("h", channel="doomed").id
     Channel.objects.filter(name="doomed").delete()
     assert "missing, id" in page("message")

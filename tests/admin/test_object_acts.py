@@ -99,7 +99,7 @@ def test_a_released_channel_is_not_released_again(admin_client: Client) -> None:
     pk = Channel.objects.get().pk
     enqueue("mail.send")
     assert list(buttons(admin_client, "channel", pk)) == ["pause", "purge", "release"]
-    channel_release("default")
+    channel_release(channel="default")
     assert list(buttons(admin_client, "channel", pk)) == ["pause", "purge"]
 
 
@@ -287,7 +287,7 @@ def test_a_limit_is_still_edited(admin_client: Client) -> None:
 
 
 def test_the_pages_are_free_of_inline_code(admin_client: Client, one_of_each: dict[str, int]) -> None:
-    channel_pause("default", reason="x")
+    channel_pause(channel="default", reason="x")
     for model in ("channel", "queue", "message", "leased", "deadletter", "schedule", "worker"):
         page = admin_client.get(address("message" if model == "leased" else model, one_of_each[model]))
         assert Page(page.content.decode()).inline_code() == [], model

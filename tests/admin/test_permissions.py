@@ -61,7 +61,7 @@ def one_of_each() -> dict[str, int]:
     [letter] = make_dead()
     enqueue("mail.send", {"n": 3})
     [leased] = dequeue(worker="w")
-    channel_pause("default", reason="paused before")
+    channel_pause(channel="default", reason="paused before")
     paused = {"paused_at": timezone.now(), "pause_reason": "paused before"}
     worker = Worker.objects.create(
         name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1", **paused

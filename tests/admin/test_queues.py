@@ -13,7 +13,7 @@ def names(response: object) -> list[str]:
 
 
 def test_every_queue_that_has_channels_is_listed(admin_client: Client) -> None:
-    channel_set("tenant", "mail")
+    channel_set(channel="tenant", queue="mail")
     assert names(admin_client.get(address("queue"))) == ["default", "mail"]
     assert names(admin_client.get(address("queue"))) == ["default", "mail"]
 

@@ -91,8 +91,8 @@ def test_a_schedule_is_made_by_hand(admin_client: Client, when: dict[str, str]) 
 def test_what_makes_no_sense_is_said_beside_the_field(
     admin_client: Client, values: dict[str, str], field: str, problem: str
 ) -> None:
-    channel_set("closing")
-    channel_release("closing")
+    channel_set(channel="closing")
+    channel_release(channel="closing")
     complaints = save(admin_client, **values)
     assert [text for text in complaints if text.startswith(f"{field}: ") and problem in text], complaints
     assert not Schedule.objects.exists()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -25,9 +26,39 @@ def worker(db: None) -> Worker:
 def test_what_a_worker_does_is_shown(admin_client: Client, worker: Worker) -> None:
     listed = admin_client.get(address("worker")).content.decode()
     assert "50.0\N{NO-BREAK SPACE}MB" in listed
+    assert "1\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}4" in listed
     shown = admin_client.get(address("worker", worker.pk)).content.decode()
     for text in ("4711", "98", "host:7", "running"):
         assert text in shown
+
+
+def test_what_runs_and_what_was_done_are_tables(admin_client: Client, worker: Worker) -> None:
+    worker.running = [
+        {"id": 4711, "seconds": 72.5, "seconds_left": 57.5}, {"id": 12, "seconds": 0.25, "seconds_left": None},
+    ]  # fmt: skip
+    worker.totals = {"lease_lost": 1, "completed": 12_345, "invented": 7}
+    worker.save()
+    shown = admin_client.get(address("worker", worker.pk)).content.decode()
+    running, totals = (part.split("</table>")[0] for part in shown.split('<table class="pgqueue-table">')[1:])
+    assert f'href="{address("message", 4711)}">#4711</a>' in running
+    assert re.findall(r"<td>([^<]+)", running) == [
+        "1\N{NO-BREAK SPACE}min\N{NO-BREAK SPACE}12\N{NO-BREAK SPACE}s", "58\N{NO-BREAK SPACE}s",
+        "250\N{NO-BREAK SPACE}ms", "-",
+    ]  # fmt: skip
+    assert re.findall(r"<td>(?:<span[^>]*>)?([^<]+)", totals) == [
+        "completed", "12,345", "lease lost", "1", "invented", "7",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("running", "totals"), [([], {}), ("nonsense", [1]), ([1, None], 5), ([{}], {"completed": "x"})]
+)
+def test_a_row_of_another_shape_is_shown_nevertheless(
+    admin_client: Client, worker: Worker, running: Any, totals: Any
+) -> None:
+    Worker.objects.filter(pk=worker.pk).update(running=running, totals=totals)
+    assert admin_client.get(address("worker")).status_code == 200
+    assert admin_client.get(address("worker", worker.pk)).status_code == 200
 
 
 def test_pause_and_resume(admin_client: Client, worker: Worker) -> None:

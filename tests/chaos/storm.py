@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ CONSUMERS = 6
 DRAIN_WITHIN = 8.0
 # Messages a second that are settled in the calm, at least: channels of one may have long lines.
 PACE = 40
+# Messages of one channel before the storm: more than another one may wait for.
+TRICKLE = 120
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class Storm:
         with self.session() as session:
             prepare(session, CHANNELS)
         driver = Recorder(self.folder, "driver")
+        trickle(stage)
         self.backlog(stage)
         self.play(stage, driver)
         with self.session() as session:
@@ -127,6 +130,24 @@ class Storm:
         self.describe(drain_within=int(within * 1_000_000), drained=done)
 
 
+def trickle(stage: Stage) -> None:
+    """Let one channel's messages come as fast as they are taken while another channel has one. In the storm the line is
+    never that empty, and only here one channel has all the priority."""
+    calm = replace(stage, calm=threading.Event(), options={"limits": [1]})
+    calm.calm.set()
+    producer, consumer = Producer(calm, "trickle"), Consumer(calm, "trickling consumer")
+    for place, channel in enumerate(["small", *["pausing"] * TRICKLE]):
+        message = {**producer.message(channel), "priority": 5 if place else 0, "delay": "0"}
+        keys = [json.loads(message["payload"])["key"]]
+        call = producer.recorder.invoke("enqueue", keys=keys, channel=channel)
+        producer.enqueue(producer.session.connection(), call, [message], keys)
+        if place:
+            for held in consumer.dequeue():
+                consumer.settle("complete", held)
+    producer.end()
+    consumer.end()
+
+
 def watch(actors: list[Actor], over: threading.Event) -> None:
     """Reader and registrar, each at its own pace, to the very end: they look once more when nobody else is at work."""
     due = dict.fromkeys(actors, 0.0)
@@ -143,7 +164,7 @@ def prepare(session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]
     """The triggers, and the channels with their limits."""
     audit.install(session)
     for name, limits in channels.items():
-        session.execute("SELECT pgqueue_channel_set(%s, p_limits => %s)", (name, json.dumps(limits)))
+        session.execute("SELECT pgqueue_channel_set('default', %s, p_limits => %s)", (name, json.dumps(limits)))
 
 
 def drained(session: psycopg.Connection[Any], within: float) -> bool:

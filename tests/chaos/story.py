@@ -117,6 +117,18 @@ class Story:
         self._live[message]["dequeue_at"] = self.now
         self.give_back(message)
 
+    def handle(self, message: int) -> None:
+        """A worker runs its handler."""
+        self._step()
+        live = self._live[message]
+        self.op("handle", message=message, token=live["token"], attempt=live["attempts"])
+
+    def refund(self, message: int) -> None:
+        """Give it back as if it had never been leased."""
+        live = self._live[message]
+        token = live["token"]
+        self.change(message, READY, token=None, attempts=live["attempts"] - 1, settled_token=token)
+
     def sweep(self, message: int) -> None:
         self.wait(LEASE / SECOND)
         self.give_back(message, swept=True)

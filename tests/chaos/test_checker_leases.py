@@ -115,6 +115,32 @@ def test_i12_a_delivery_too_many() -> None:
     assert only(story, "I12") == "message 1: 3 deliveries, 2 allowed"
 
 
+@pytest.mark.parametrize("kind", ["plain", "defer"])
+def test_i12_an_attempt_that_is_given_back_although_its_handler_had_begun(kind: str) -> None:
+    story = Story()
+    story.create(1, kind=kind)
+    story.lease(1, "a")
+    story.handle(1)
+    story.refund(1)
+    story.lease(1, "b")
+    story.complete(1)
+    if kind == "defer":
+        assert violated(story) == {}
+    else:
+        assert only(story, "I12") == "lease a of message 1: its handler had begun, and its attempt was given back"
+
+
+def test_i12_what_never_began_keeps_its_attempt() -> None:
+    story = Story()
+    story.create(1, kind="plain")
+    story.lease(1, "a")
+    story.refund(1)
+    story.lease(1, "b")
+    story.handle(1)
+    story.complete(1)
+    assert violated(story) == {}
+
+
 def test_i16_a_holder_who_beats_in_time_and_loses_his_lease() -> None:
     story = Story()
     story.create(1)

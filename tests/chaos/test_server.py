@@ -13,7 +13,7 @@ def test_a_copied_database_survives_a_crash_before_its_first_checkpoint(server: 
     """PostgreSQL gives its sequences back values that they had given away: ticks and lanes must go on all the same."""
     url = server.make_database("copied")
     with psycopg.connect(url, autocommit=True) as session:
-        session.execute("SELECT pgqueue_channel_set('a'), pgqueue_channel_set('b')")
+        session.execute("SELECT pgqueue_channel_set('default', 'a'), pgqueue_channel_set('default', 'b')")
         work(session)
     server.kill(all_of_it=True)
     server.recover()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _channel() -> None:
-    channel_set("acme", max_size=50)
+    channel_set(channel="acme", max_size=50)
 
 
 def run(*arguments: object) -> str:
@@ -35,6 +35,18 @@ def test_limits_are_set_and_lifted_and_hold_at_once() -> None:
     channel = Channel.objects.get(name="acme")
     assert (channel.max_concurrency, channel.release_interval) == (None, timedelta(seconds=0.5))
     assert (channel.full_policy, channel.weight, channel.max_size) == ("drop", 3, None)
+
+
+def test_a_rate_is_set_and_lifted() -> None:
+    text = run("set", "acme", "--rate", "5/s burst 20")
+    assert text == "default/acme: release_interval None → 0:00:00.200000, release_burst 1 → 20"
+    run("set", "acme", "--rate", "none")
+    channel = Channel.objects.get(name="acme")
+    assert (channel.release_interval, channel.release_burst) == (None, 1)
+    with pytest.raises(CommandError, match="which is no rate"):
+        run("set", "acme", "--rate", "often")
+    with pytest.raises(CommandError, match="give it, or the two"):
+        run("set", "acme", "--rate", "5/s", "--release-burst", 3)
 
 
 def test_a_channel_that_is_not_there_is_made() -> None:

@@ -29,7 +29,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @pytest.fixture(autouse=True)
 def _channel() -> None:
-    channel_set("default", max_size=10)
+    channel_set(channel="default", max_size=10)
 
 
 def test_nothing_to_tell() -> None:
@@ -86,7 +86,7 @@ def test_how_long_a_channel_may_wait_can_be_told() -> None:
 
 def test_hostile_names_stay_in_their_line() -> None:
     name = "a\nCRITICAL  forged\x1b[2J"
-    channel_set(name, name)
+    channel_set(channel=name, queue=name)
     enqueue("h", channel=name, queue=name)
     pass_time(minutes=5)
     _, printed = run("--only", "waiting")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _channel() -> None:
-    channel_set("default", "mails")
+    channel_set(channel="default", queue="mails")
 
 
 def run(*arguments: str) -> str:

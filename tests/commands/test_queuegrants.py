@@ -38,7 +38,7 @@ def test_without_apply_the_statements_are_printed_and_nothing_is_granted() -> No
     assert 'GRANT INSERT ("channel_id", "handler", ' in printed
     assert all(part.strip().endswith(f"TO {QUOTED}") for part in printed.split(";\n") if part)
     assert "lease_token" not in printed
-    with pytest.raises(CommandError, match="lacks 5 right"):
+    with pytest.raises(CommandError, match="lacks 6 right"):
         run("producer", "--role", ROLE, "--check")
 
 

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from tests.lifecycle.conftest import pass_time
 
 pytestmark = pytest.mark.django_db
@@ -24,8 +25,8 @@ def run(*arguments: str) -> tuple[int, str]:
 @pytest.fixture(autouse=True)
 def _queues() -> None:
     """Three ready messages in one queue, the oldest for ten minutes; one in another."""
-    channel_set("default")
-    channel_set("acme", "mails")
+    channel_set(channel="default")
+    channel_set(channel="acme", queue="mails")
     enqueue("h")
     pass_time(minutes=10)
     enqueue("h")
@@ -37,6 +38,11 @@ def test_all_is_well_without_limits() -> None:
     status, printed = run()
     assert status == 0
     assert printed.startswith("OK: 4 ready in 2 queue(s), the oldest for 60")
+
+
+def test_messages_that_no_worker_knows_the_handler_of_are_told() -> None:
+    defer_unknown(dequeue(limit=2), errors=[{"type": "django_pgqueue.exceptions.UnknownHandler"}] * 2)
+    assert run()[1].endswith(", 2 for handlers that the workers do not know\n")
 
 
 @pytest.mark.parametrize(

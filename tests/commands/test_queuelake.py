@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
 CHILD = "import sys, time; print('started', flush=True); time.sleep(60)"
 PARENT = f"""
 import os, sys
+import django
+django.setup()
 from django_pgqueue.management.commands.queuelake import run
 sys.exit(run([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
 """
@@ -62,7 +64,7 @@ def test_the_exit_status_is_that_of_the_process(environment: dict[str, str]) -> 
 @pytest.fixture
 def settled(transactional_db: None) -> Iterator[None]:
     """One message is in the archive. Django's flush leaves the tables that it does not manage as they are."""
-    channel_set("default")
+    channel_set(channel="default")
     enqueue("h", {"n": 1})
     complete(dequeue())
     yield
@@ -142,7 +144,7 @@ def test_a_status_and_a_signal_are_told_as_a_shell_does(program: str, status: in
     thread = threading.Thread(target=lambda: told.append(run([sys.executable, "-c", program], dict(os.environ))))
     told: list[int] = []
     thread.start()
-    thread.join(30)
+    thread.join(280)
     assert told == [status]
 
 
@@ -155,6 +157,9 @@ def test_a_signal_ends_the_process_too(number: int, status: int) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "testproject")))},
+        # A shell that runs the tests in the background has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with parent:
         assert parent.stdout is not None
@@ -162,7 +167,7 @@ def test_a_signal_ends_the_process_too(number: int, status: int) -> None:
         parent.send_signal(number)
         # The end of the output: nobody who could write it is left.
         assert parent.stdout.read() == ""
-        assert parent.wait(30) == status
+        assert parent.wait(280) == status
 
 
 def test_an_unknown_database_and_an_unknown_action_are_named() -> None:

@@ -18,8 +18,8 @@ LATER = timedelta(hours=1)
 
 @pytest.fixture(autouse=True)
 def _channels() -> None:
-    channel_set("default")
-    channel_set("acme", "mails")
+    channel_set(channel="default")
+    channel_set(channel="acme", queue="mails")
 
 
 def run(*arguments: object) -> str:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _channel() -> None:
-    channel_set("default")
+    channel_set(channel="default")
 
 
 def run(*arguments: object) -> str:
@@ -37,7 +37,7 @@ def test_a_queue_is_paused_for_a_time_and_resumed() -> None:
 
 
 def test_a_channel_is_paused_and_resumed() -> None:
-    channel_set("acme", "mails")
+    channel_set(channel="acme", queue="mails")
     assert run("--channel", "acme", "--queue", "mails", "--reason", "flood") == "channel mails/acme is paused."
     assert Channel.objects.get(name="acme").pause_reason == "flood"
     assert Channel.objects.get(name="default").paused_at is None

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _nightly() -> Iterator[None]:
-    channel_set("default")
+    channel_set(channel="default")
     handler("report")(lambda delivery: None)
     Schedule.objects.create(name="nightly", handler="report", cron="@daily", overlap=False)
     yield
@@ -112,8 +112,8 @@ def test_it_is_planned_anew() -> None:
     ids=str,
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str, dry: list[str]) -> None:
-    channel_set("released")
-    channel_release("released")
+    channel_set(channel="released")
+    channel_release(channel="released")
     before = list(Schedule.objects.values())
     with pytest.raises(CommandError, match=complaint):
         run(*arguments, *dry)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 def letters() -> None:
     """Six dead letters: of two channels, two handlers, two reasons."""
     for name in ("red", "blue"):
-        channel_set(name)
+        channel_set(channel=name)
     for reason, count in {"refused": 4, "failed": 2}.items():
         for number in range(count):
             enqueue(f"h{number % 2}", channel=("red", "blue")[number % 2])
@@ -72,7 +72,7 @@ def test_a_dry_run_counts_and_changes_nothing() -> None:
 
 
 def test_a_released_channel_is_named() -> None:
-    channel_release("blue")
+    channel_release(channel="blue")
     with pytest.raises(CommandError, match="redriven before that"):
         run()
 

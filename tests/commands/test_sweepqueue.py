@@ -20,7 +20,7 @@ def run(*arguments: str) -> str:
 
 
 def test_it_gives_expired_leases_back_and_prints_counts() -> None:
-    channel_set("default")
+    channel_set(channel="default")
     enqueue("h")
     dequeue(lease=timedelta(microseconds=1))
     lines = run().splitlines()
@@ -30,7 +30,7 @@ def test_it_gives_expired_leases_back_and_prints_counts() -> None:
 
 
 def test_the_statements_for_pg_cron_are_printed_and_nothing_is_done() -> None:
-    channel_set("default")
+    channel_set(channel="default")
     enqueue("h")
     dequeue(lease=timedelta(microseconds=1))
     printed = run("--print-cron")

@@ -72,6 +72,7 @@ def attempt(combination: Combination, tests: Sequence[str]) -> Result:
         with installing:
             environment = environments.python(interpreter, combination.python)
             folders = [environments.django(combination.django, environment)]
+            environments.django_tests(folders[0], environment)
     except NotInstalled as problem:
         return FAILED, "it cannot be installed", str(problem)
     if combination.psycopg == "c":

@@ -63,7 +63,7 @@ def tell(environment: dict[str, str], variant: dict[str, Any]) -> Told:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

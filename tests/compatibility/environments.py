@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.compatibility.plan import Combination
+from tests.tasks.django_suite import source
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".pgqueue" / "matrix"
-TOOLS = ("pytest", "pytest-django", "pytest-timeout", "hypothesis")
+TOOLS = ("pytest", "pytest-django", "pytest-timeout", "pytest-xdist", "hypothesis")
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 INSTALL = ("install", "--no-compile", "--upgrade")
 
@@ -30,7 +31,7 @@ class NotInstalled(Exception):
 
 def requirements() -> list[str]:
     tools = [text for text in extras()["test"] if text.startswith(TOOLS)]
-    return [*project()["dependencies"], *extras()["pool"], *extras()["tasks"], *tools]
+    return [*project()["dependencies"], *extras()["pool"], *extras()["tasks"], *extras()["testing"], *tools]
 
 
 def extras() -> dict[str, list[str]]:
@@ -63,6 +64,16 @@ def django(version: str, environment: Path) -> Path:
     return once(folder, [version], install)
 
 
+def django_tests(folder: Path, environment: Path) -> None:
+    """The tests of this Django, for tests/tasks/test_django_suite.py."""
+    [metadata] = folder.glob("[dD]jango-*.dist-info")
+    release = metadata.name.removesuffix(".dist-info").partition("-")[2]
+    try:
+        source.fetch(release, [*PIP, "--python", str(environment / "bin" / "python")])
+    except subprocess.CalledProcessError as problem:
+        raise NotInstalled(str(problem)) from problem
+
+
 def psycopg_in_c(version: str, environment: Path) -> Path:
     """Compiled here, so it needs a C compiler and the headers of libpq and Python; in a folder, as Django is."""
     folder = HOME / f"psycopg-c-{version}"
@@ -84,6 +95,8 @@ def variables(combination: Combination, *folders: Path) -> dict[str, str]:
     return {
         **kept,
         "PYTHONPATH": os.pathsep.join(map(str, path)),
+        # In the processes that tests start; pytest has its own setting.
+        "PYTHONWARNINGS": "error",
         "PSYCOPG_IMPL": combination.psycopg,
         "PGQUEUE_MATRIX": f"{combination.python} {combination.django} {combination.psycopg}",
     }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
 DJANGOS = ("5.2", "6.0", "6.1")
 
+# But for those in a browser.
+ADMIN = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "admin").glob("test_*.py"))
 # Where a version of Python, Django or psycopg has made a difference to somebody. Each file runs on every combination.
 TELLING = (
     "tests/compatibility/test_matrix.py::test_it_runs_on_what_the_matrix_says",
@@ -15,13 +19,16 @@ TELLING = (
     "tests/compatibility/test_projects.py::test_server_side_binding",
     "tests/test_outcomes.py",
     "tests/test_timetable.py",
+    "tests/docs/test_followed.py::test_the_tutorial_can_be_followed_from_an_empty_folder",
     "tests/lifecycle/test_enqueue.py",
     "tests/lifecycle/test_signals.py",
     "tests/maintenance/test_scheduler.py",
-    "tests/admin/test_channels.py",
-    "tests/admin/test_messages.py",
+    *ADMIN,
+    "tests/admin/browser/test_breadcrumbs.py",
     "tests/commands/test_queuehealth.py",
     "tests/tasks/test_contract.py",
+    "tests/tasks/test_django_suite.py",
+    "tests/testing",
     "tests/worker/test_async.py::test_an_async_handler_answers_as_any_other",
     "tests/worker/test_async.py::test_context_variables_are_gone_with_the_message",
     "tests/worker/test_async.py::test_a_handler_sees_a_task_of_its_own_and_may_use_timeouts_and_groups",
@@ -36,6 +43,7 @@ WHOLE = (
     "tests/compatibility",
     "tests/test_handlers.py",
     "tests/test_outcomes.py",
+    "tests/test_payloads.py",
     "tests/test_redaction.py",
     "tests/test_timetable.py",
     "tests/schema",
@@ -47,6 +55,7 @@ WHOLE = (
     "tests/doctor",
     "tests/security",
     "tests/tasks",
+    "tests/testing",
     "tests/worker",
 )
 

@@ -59,7 +59,7 @@ def enqueue_and_roll_back() -> int:
             enqueue("shop.atomic", "never")
             raise RollBack
     except RollBack:
-        return purge("default")
+        return purge(channel="default")
 
 
 def live() -> int:

@@ -18,7 +18,7 @@ Session = psycopg.Connection[Any]
 # PGQUEUE_STRESS=20 repeats each randomized test with twenty times as many seeds.
 STRESS = int(os.environ.get("PGQUEUE_STRESS", "1"))
 # A session that has to wait for a lock fails instead.
-IMPATIENT = "-c lock_timeout=500ms -c statement_timeout=10s"
+IMPATIENT = "-c lock_timeout=500ms -c statement_timeout=60s"
 
 
 class Lease(NamedTuple):
@@ -33,7 +33,7 @@ def seeds(count: int) -> range:
 
 
 def make_channel(session: Session, name: str, queue: str = "default", **limits: Any) -> int:
-    return one(session, "SELECT pgqueue_channel_set(%s, %s, %s)", name, queue, Jsonb(limits))
+    return one(session, "SELECT id FROM pgqueue_channel_set(%s, %s, %s)", queue, name, Jsonb(limits))
 
 
 def one(session: Session, sql: str, *params: Any) -> Any:
@@ -131,14 +131,14 @@ def together(*actions: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(200)
     if errors:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads), "a session hangs"
     return results
 
 
-def waits(session: Session, other: Session, timeout: float = 5) -> None:
+def waits(session: Session, other: Session, timeout: float = 60) -> None:
     """Return when the backend of `other` waits for a lock, as seen by `session`."""
     deadline = time.monotonic() + timeout
     sql = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"

@@ -9,6 +9,7 @@ channels it is the second call. How many messages they hold does not matter, nor
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,76 @@ def test_a_backlog_of_single_messages_delays_nobody(session: Session) -> None:
     calls, before = messages_before(session, "b", 1)
 
     assert (calls, before) <= (2, 1)
+
+
+FAVOURS: dict[str, dict[str, Any]] = {
+    "priority": {"priority": 1},
+    "an old dequeue_at": {"dequeue_at": "2020-01-01"},
+    "both": {"priority": 32767, "dequeue_at": "2020-01-01"},
+}
+
+
+@pytest.mark.parametrize("favour", FAVOURS)
+@pytest.mark.parametrize("ticks", [False, True])
+def test_a_message_cannot_put_its_channel_before_others(session: Session, favour: str, ticks: bool) -> None:
+    """Priority and dequeue_at order the messages of one channel; the line orders the channels."""
+    make_channel(session, "a")
+    make_channel(session, "b")
+    waiting = enqueue(session, "b")
+    for calls in range(1, 10):
+        enqueue(session, "a", **FAVOURS[favour])
+        if ticks and calls % 2:
+            tick(session)
+        [lease] = dequeue(session)
+        settle(session, [lease])
+        if lease.id == waiting:
+            break
+
+    assert calls <= 2
+
+
+@pytest.mark.parametrize("favour", FAVOURS)
+@pytest.mark.parametrize("limit", [1, 3, 10])
+def test_favoured_messages_of_some_channels_leave_the_others_their_turns(
+    session: Session, favour: str, limit: int
+) -> None:
+    """Messages come one by one, as many as are taken."""
+    loud, quiet = ["a", "b", "c"], ["d", "e"]
+    for name in loud + quiet:
+        make_channel(session, name)
+    waiting = {enqueue(session, name) for name in quiet}
+    served: Counter[str] = Counter()
+    while waiting:
+        for place in range(limit):
+            enqueue(session, loud[place % len(loud)], **FAVOURS[favour])
+        leases = dequeue(session, limit)
+        settle(session, leases)
+        served += Counter(lease.channel for lease in leases)
+        waiting -= {lease.id for lease in leases}
+        assert all(served[name] <= 2 * limit for name in loud), served
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_a_few_single_messages_of_one_channel_delay_no_other(session: Session, limit: int) -> None:
+    """Fewer than stand in line as lanes at once: each statement has left an arrival of its own."""
+    make_channel(session, "a")
+    make_channel(session, "b")
+    for _ in range(15):
+        enqueue(session, "a", priority=1)
+    enqueue(session, "b")
+
+    calls, before = messages_before(session, "b", limit)
+
+    assert (calls, before) <= (2 if limit == 1 else 1, limit)
+
+
+def test_a_batch_that_takes_all_arrivals_takes_the_channels_in_turn(session: Session) -> None:
+    for name in ("a", "b"):
+        make_channel(session, name)
+    first, second, third = (enqueue(session, "a", priority=priority) for priority in (1, 3, 2))
+    other = enqueue(session, "b")
+
+    assert [lease.id for lease in dequeue(session, 10)] == [second, other, third, first]
 
 
 def test_a_backlog_in_another_queue_delays_nobody(session: Session) -> None:
@@ -130,7 +201,7 @@ def test_tenants_at_their_limit_neither_slow_nor_hide_others(session: Session) -
         make_channel(session, f"full{place}", max_concurrency=1)
         make_channel(session, f"paused{place}")
         make_channel(session, f"slow{place}", release_interval="1 hour")
-        session.execute("SELECT pgqueue_channel_pause(%s)", [f"paused{place}"])
+        session.execute("SELECT pgqueue_channel_pause('default', %s)", [f"paused{place}"])
     held = [f"{kind}{place}" for place in range(200) for kind in ("full", "paused", "slow")]
     enqueue_many(session, held * 2)
     tick(session, 15)
@@ -164,7 +235,7 @@ def test_channels_that_are_paused_while_they_stand_in_line_hide_nobody(session: 
     enqueue_many(session, names)
     tick(session)
     for name in names:
-        session.execute("SELECT pgqueue_channel_pause(%s)", [name])
+        session.execute("SELECT pgqueue_channel_pause('default', %s)", [name])
     make_channel(session, "b")
     enqueue(session, "b")
 

@@ -144,12 +144,12 @@ def test_what_is_new_on_a_channel_that_goes_on_does_not_overtake_what_waits(
     make_channel(session, "a")
     make_channel(session, "b")
     waiting = enqueue_many(session, "a" * 5)
-    session.execute("SELECT pgqueue_channel_pause('a')")
+    session.execute("SELECT pgqueue_channel_pause('default', 'a')")
     assert dequeue(session, 10) == []
     enqueue_many(session, "b" * 20)
     assert len(drain(session, 1)) == 20
     tick(session, 3)
-    session.execute("SELECT pgqueue_channel_resume('a')")
+    session.execute("SELECT pgqueue_channel_resume('default', 'a')")
     enqueue(session, "a")
     holder = connect()
 
@@ -163,12 +163,12 @@ def test_a_channel_that_goes_on_has_one_place_in_the_line(session: Session, conn
     make_channel(session, "a")
     make_channel(session, "b")
     waiting = enqueue_many(session, "a" * 5)
-    session.execute("SELECT pgqueue_channel_pause('a')")
+    session.execute("SELECT pgqueue_channel_pause('default', 'a')")
     assert dequeue(session, 10) == []
     enqueue_many(session, "b" * 20)
     assert len(drain(session, 1)) == 20
     tick(session, 3)
-    session.execute("SELECT pgqueue_channel_resume('a')")
+    session.execute("SELECT pgqueue_channel_resume('default', 'a')")
     holder = connect()
     held = column(holder, "SELECT kind FROM pgqueue_arrival FOR UPDATE")
     newest = enqueue(session, "a")

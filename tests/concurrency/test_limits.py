@@ -129,15 +129,15 @@ def test_limits_that_change_all_the_time(session: Session, connect: Callable[...
             name = chance.random.choice(names)
             match chance.random.randrange(4):
                 case 0:
-                    operator.execute("SELECT pgqueue_channel_pause(%s)", [name])
+                    operator.execute("SELECT pgqueue_channel_pause('default', %s)", [name])
                 case 1 | 2:
-                    operator.execute("SELECT pgqueue_channel_resume(%s)", [name])
+                    operator.execute("SELECT pgqueue_channel_resume('default', %s)", [name])
                 case 3:
                     make_channel(operator, name, max_concurrency=chance.random.choice([1, 2, 4]))
             chance.pause(0.01)
             if one(operator, "SELECT count(*) FROM pgqueue_message") < 20:
                 for paused in names:
-                    operator.execute("SELECT pgqueue_channel_resume(%s)", [paused])
+                    operator.execute("SELECT pgqueue_channel_resume('default', %s)", [paused])
                 return
 
     crew.run(edit)
@@ -301,13 +301,13 @@ def test_a_paused_channel_delivers_nothing_until_it_is_resumed(session: Session,
     make_channel(session, "a")
     fill(session, "a", 3)
     assert len(dequeue(business, 1)) == 1  # under way
-    session.execute("SELECT pgqueue_channel_pause('a', p_reason => 'a test')")
+    session.execute("SELECT pgqueue_channel_pause('default', 'a', p_reason => 'a test')")
     business.commit()
     fill(session, "a", 3)
     for _ in range(3):
         assert dequeue(session, 5) == []
         tick(session)
 
-    session.execute("SELECT pgqueue_channel_resume('a')")
+    session.execute("SELECT pgqueue_channel_resume('default', 'a')")
 
     assert len(drain(session)) == 5

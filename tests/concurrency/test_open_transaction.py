@@ -50,26 +50,28 @@ VERBS: dict[str, Callable[[Session, list[Lease]], object]] = {
     "pop": lambda session, leases: session.execute("SELECT * FROM pgqueue_pop('default', 4)"),
     "peek": lambda session, leases: session.execute("SELECT * FROM pgqueue_peek('default')"),
     "explain": lambda session, leases: session.execute(
-        "SELECT * FROM pgqueue_explain_channel('a') UNION ALL SELECT * FROM pgqueue_explain_message(%s)", [leases[0].id]
+        "SELECT code, sentence, facts FROM pgqueue_explain_channel('default', 'a') "
+        "UNION ALL SELECT * FROM pgqueue_explain_message(%s)",
+        [leases[0].id],
     ),
     "heartbeat": lambda session, leases: settle(session, leases, "heartbeat"),
     "complete": lambda session, leases: settle(session, leases),
     "defer": lambda session, leases: settle(session, leases, "defer"),
     "retry": lambda session, leases: retry(session, leases),
     "dead_letter": lambda session, leases: settle(session, leases, "dead_letter", ["refused"] * 4),
-    "purge": lambda session, leases: [one(session, "SELECT pgqueue_purge(%s)", name) for name in CHANNELS],
+    "purge": lambda session, leases: [one(session, "SELECT pgqueue_purge('default', %s)", name) for name in CHANNELS],
     "sweep": lambda session, leases: session.execute("SELECT * FROM pgqueue_sweep()"),
     "tick": lambda session, leases: tick(session, 3),
     "prune": lambda session, leases: session.execute("SELECT * FROM pgqueue_prune('30 days', '30 days')"),
     "metrics": lambda session, leases: session.execute("SELECT * FROM pgqueue_metrics()"),
     "channel_set": lambda session, leases: [make_channel(session, name, max_concurrency=20) for name in CHANNELS],
     "channel_pause": lambda session, leases: [
-        session.execute("SELECT pgqueue_channel_pause(%s)", [name]) for name in "ab"
+        session.execute("SELECT pgqueue_channel_pause('default', %s)", [name]) for name in "ab"
     ],
     "channel_resume": lambda session, leases: [
-        session.execute("SELECT pgqueue_channel_resume(%s)", [name]) for name in "ab"
+        session.execute("SELECT pgqueue_channel_resume('default', %s)", [name]) for name in "ab"
     ],
-    "channel_release": lambda session, leases: session.execute("SELECT pgqueue_channel_release('b')"),
+    "channel_release": lambda session, leases: session.execute("SELECT pgqueue_channel_release('default', 'b')"),
 }
 
 

@@ -63,7 +63,7 @@ def test_a_lane_that_shows_up_during_a_dequeue_is_not_overtaken_by_news_of_its_c
         waits(session, dequeuer)
         business.commit()
         go_on()
-        leases = taken.result(10)
+        leases = taken.result(200)
 
     assert [lease.id for lease in leases] == waiting[1:2]
 

@@ -109,7 +109,7 @@ def test_a_channel_that_others_fill_holds_up_no_other_schedule(
     business.execute("SELECT pgqueue_enqueue('work', p_channel => 'small')")
     thread = threading.Thread(target=scheduler)
     thread.start()
-    thread.join(20)
+    thread.join(200)
     assert not thread.is_alive()
     assert column(session, "SELECT headers ->> 'schedule' FROM pgqueue_message") == ["nightly"]
     business.rollback()
@@ -126,10 +126,10 @@ def test_a_run_by_hand_that_is_not_committed_holds_up_no_other_schedule(
     business.execute("SELECT pgqueue_schedule_run('busy')")
     thread = threading.Thread(target=scheduler)
     thread.start()
-    thread.join(20)
+    thread.join(200)
     stuck = thread.is_alive()
     business.commit()
-    thread.join(20)
+    thread.join(200)
     assert not stuck
     fired = column(session, "SELECT headers ->> 'schedule' FROM pgqueue_message ORDER BY 1")
     assert fired == ["busy", "nightly"]

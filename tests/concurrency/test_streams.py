@@ -35,6 +35,7 @@ class Claim(NamedTuple):
     messages: int
     settled: int
     lost: int
+    contended: bool = False
 
 
 @pytest.fixture(autouse=True)
@@ -69,13 +70,13 @@ def archived(session: Session) -> list[int]:
 def test_a_batch_is_settled_when_the_next_one_is_asked_for(session: Session) -> None:
     fill(session, "default", 5)
     owner = open_stream(session)
-    assert claim(session, owner, 0, 3) == (1, 3, 0, 0)
+    assert claim(session, owner, 0, 3) == Claim(1, 3, 0, 0)
     first = claimed(session)
     assert archived(session) == []
-    assert claim(session, owner, 1, 3) == (2, 2, 3, 0)
+    assert claim(session, owner, 1, 3) == Claim(2, 2, 3, 0)
     assert archived(session) == first
-    assert claim(session, owner, 2, 3) == (2, 0, 2, 0)
-    assert claim(session, owner, 2, 3) == (2, 0, 0, 0)
+    assert claim(session, owner, 2, 3) == Claim(2, 0, 2, 0)
+    assert claim(session, owner, 2, 3) == Claim(2, 0, 0, 0)
     assert len(archived(session)) == 5
     assert claimed(session) == []
 
@@ -85,9 +86,9 @@ def test_a_batch_that_was_not_settled_is_claimed_again_as_it_was(session: Sessio
     claim(session, open_stream(session), 0, 3)
     before = claimed(session)
     owner = open_stream(session)
-    assert claim(session, owner, 0, 5) == (1, 3, 0, 0)
+    assert claim(session, owner, 0, 5) == Claim(1, 3, 0, 0)
     assert claimed(session) == before
-    assert claim(session, owner, 1, 0) == (1, 0, 3, 0), "limit 0 settles, and claims nothing"
+    assert claim(session, owner, 1, 0) == Claim(1, 0, 3, 0), "limit 0 settles, and claims nothing"
 
 
 def test_a_lease_that_is_lost_is_neither_given_again_nor_settled(session: Session) -> None:
@@ -98,11 +99,11 @@ def test_a_lease_that_is_lost_is_neither_given_again_nor_settled(session: Sessio
     session.execute("UPDATE pgqueue_message SET lease_expires_at = now() + interval '1 hour' WHERE id = %s", [kept])
     session.execute("SELECT pgqueue_sweep()")
 
-    assert claim(session, owner, 0) == (1, 1, 0, 0)
+    assert claim(session, owner, 0) == Claim(1, 1, 0, 0)
     assert claimed(session) == [kept]
     # The other one comes again, by its retry policy, to whoever asks.
     session.execute("UPDATE pgqueue_message SET dequeue_at = now() WHERE status = 3")
-    assert claim(session, owner, 1) == (2, 1, 1, 0)
+    assert claim(session, owner, 1) == Claim(2, 1, 1, 0)
     assert one(session, "SELECT attempts FROM pgqueue_message") == 2
 
 
@@ -114,7 +115,7 @@ def test_a_message_that_was_processed_under_a_lost_lease_is_counted(session: Ses
     # Not yet: they wait for their next attempt.
     session.execute("UPDATE pgqueue_message SET dequeue_at = now() + interval '1 hour' WHERE status = 3")
 
-    assert claim(session, owner, 1) == (1, 0, 0, 2)
+    assert claim(session, owner, 1) == Claim(1, 0, 0, 2)
     assert archived(session) == []
 
 
@@ -145,7 +146,7 @@ def test_another_query_takes_a_stream_over(session: Session, other: Session) -> 
             call()
         assert caught.value.sqlstate == "PGQ02"
     assert archived(session) == []
-    assert claim(other, new, 0) == (1, 2, 0, 0)
+    assert claim(other, new, 0) == Claim(1, 2, 0, 0)
 
 
 def test_a_claim_under_way_ends_before_another_query_takes_over(
@@ -167,7 +168,7 @@ def test_a_claim_under_way_ends_before_another_query_takes_over(
         assert not taken.is_set()
         business.commit()
 
-    assert together(take_over, end)[0] == (1, 2, 0, 0)
+    assert together(take_over, end)[0] == Claim(1, 2, 0, 0)
 
 
 def test_a_checkpoint_that_is_older_than_the_stream_is_refused(session: Session) -> None:
@@ -214,7 +215,7 @@ def test_one_channel_is_consumed_alone_in_the_order_of_its_messages(session: Ses
     assert claimed(session) == [first]
     assert claim(session, owner, 1).messages == 1
     assert claimed(session) == [late]
-    assert claim(session, owner, 2) == (2, 0, 1, 0)
+    assert claim(session, owner, 2) == Claim(2, 0, 1, 0)
     assert len(drain(session)) == 5
     new = enqueue(session, "a/b=c")
     assert claim(session, owner, 2).messages == 1
@@ -231,9 +232,9 @@ def test_the_limits_of_a_channel_hold_for_its_stream(session: Session) -> None:
     assert dequeue(session, 10)[:2] != []  # of the other channel
     assert claim(session, slow, 0, name="slow").messages == 0
     assert claim(session, few, 1, name="few").messages == 3, "those that were settled left their places"
-    session.execute("SELECT pgqueue_channel_pause('few')")
-    assert claim(session, few, 2, name="few") == (2, 0, 3, 0)
-    session.execute("SELECT pgqueue_channel_resume('few')")
+    session.execute("SELECT pgqueue_channel_pause('default', 'few')")
+    assert claim(session, few, 2, name="few") == Claim(2, 0, 3, 0)
+    session.execute("SELECT pgqueue_channel_resume('default', 'few')")
     session.execute("SELECT pgqueue_queue_pause('default')")
     assert claim(session, few, 2, name="few").messages == 0
     session.execute("SELECT pgqueue_queue_resume('default')")
@@ -250,7 +251,7 @@ def test_a_channel_whose_lane_another_transaction_holds_is_shared_unless_it_is_l
     owner = open_stream(session, channel="default")
     assert claim(session, owner, 0).messages > 0
     limited = open_stream(session, "l", channel="limited")
-    assert claim(session, limited, 0, name="l").messages == 0
+    assert claim(session, limited, 0, name="l") == Claim(0, 0, 0, 0, contended=True)
     business.rollback()
     assert claim(session, limited, 0, name="l").messages == 10
 

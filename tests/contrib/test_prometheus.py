@@ -34,8 +34,8 @@ TOKEN = "canary-of-the-metrics-7c31"
 @pytest.fixture(autouse=True)
 def _queue() -> None:
     """Two ready, one leased, one dead; a worker."""
-    channel_set("default")
-    channel_set("acme", "mails")
+    channel_set(channel="default")
+    channel_set(channel="acme", queue="mails")
     for _ in range(4):
         enqueue("h")
     pass_time(minutes=10)
@@ -78,7 +78,7 @@ def test_workers_and_the_server() -> None:
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
 def test_hostile_names_come_through(name: str) -> None:
-    channel_set("default", name)
+    channel_set(channel="default", queue=name)
     assert values("pgqueue_dead_letters")[(name,)] == 0
 
 
@@ -104,7 +104,7 @@ def test_the_number_of_queries_does_not_grow(django_assert_num_queries: Any) -> 
     with CaptureQueriesContext(connection) as few:
         families()
     for place in range(20):
-        channel_set("default", f"q{place}")
+        channel_set(channel="default", queue=f"q{place}")
     with django_assert_num_queries(len(few)):
         families()
 

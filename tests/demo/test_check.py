@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 def worked_off() -> None:
     load_reference()
     open_channels(Airline.objects.values_list("pk", flat=True))
-    channel_resume(PAUSED, QUEUE)
+    channel_resume(channel=PAUSED, queue=QUEUE)
     Loader().load_block(list(source.flights(LINES)))
     while deliveries := dequeue(QUEUE, 500):
         refused = depart(deliveries)

@@ -46,10 +46,10 @@ def test_a_slice_of_the_flights_matches_the_file(manage: Manage) -> None:
 
 @pytest.mark.timeout(1200)
 def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(manage: Manage, tmp_path: Path) -> None:
-    channel_set("default")
+    channel_set(channel="default")
     mine = enqueue("somebody.else", {"departure": 1}).id
     assert manage("demo", "--flights", "300").returncode == 0
-    channel_set("UA", QUEUE, max_concurrency=7)
+    channel_set(channel="UA", queue=QUEUE, max_concurrency=7)
 
     again = manage("demo", "--flights", "200", "--workers", "2", "--concurrency", "2")
 

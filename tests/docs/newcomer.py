@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .markdown import Block
+from .markdown import REPOSITORY, Block
 
 # Runs a block of `>>>` lines; the first answer that is another one is the exit status 1.
 SESSION = """
@@ -24,7 +24,9 @@ class Newcomer:
         self.folder = folder
         self.environment = environment | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}",
-            "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+            # The matrix puts its Django before this one.
+            "PYTHONPATH": os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(REPOSITORY)])),
+            "PYTHONWARNINGS": "error",
         }
 
     def follow(self, blocks: list[Block], page: str) -> None:

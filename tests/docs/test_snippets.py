@@ -30,7 +30,7 @@ def runs(block: Block) -> bool:
 @pytest.fixture(autouse=True)
 def _as_the_pages_expect(db: None) -> Iterator[None]:
     """The default channel, a backend for tasks; handlers and schedules that a page registers are forgotten."""
-    channel_set("default")
+    channel_set(channel="default")
     before, declared = dict(handlers._registry), list(schedules._declared)
     with override_settings(TASKS={"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend"}}):
         yield
@@ -46,7 +46,9 @@ def test_the_blocks_of_a_page_run(page: Path) -> None:
         place = f"{name(page)}:{block.line}"
         try:
             if block.language == "python":
-                exec(compile("\n" * (block.line - 1) + block.text, place, "exec"), names)
+                # Without the annotations of this module, which are text: a reader's module has its own.
+                source = "\n" * (block.line - 1) + block.text
+                exec(compile(source, place, "exec", dont_inherit=True), names)
             else:
                 with connection.cursor() as cursor:
                     cursor.execute(block.text)

@@ -20,7 +20,7 @@ def fill(channel: str, count: int = 3) -> None:
 
 
 def test_a_count_of_live_messages(found: Examine) -> None:
-    channel_set("tenant", max_size=10)
+    channel_set(channel="tenant", max_size=10)
     fill("tenant")
     enqueue("h", channel="tenant", delay=timedelta(hours=1))
     complete(dequeue())
@@ -39,7 +39,7 @@ def test_a_count_of_live_messages(found: Examine) -> None:
 
 
 def test_more_than_may_be_looked_at_is_not_counted(found: Examine) -> None:
-    channel_set("tenant", max_size=10)
+    channel_set(channel="tenant", max_size=10)
     fill("tenant", 5)
     sql("UPDATE pgqueue_channel_size SET live = live + 1")
     assert list(found("counters", most=6)) == ["count_wrong"]
@@ -47,7 +47,7 @@ def test_more_than_may_be_looked_at_is_not_counted(found: Examine) -> None:
 
 
 def test_leases_below_the_floor_are_not_counted_and_the_limit_does_not_hold(found: Examine) -> None:
-    channel_set("tenant", max_concurrency=2)
+    channel_set(channel="tenant", max_concurrency=2)
     fill("tenant", 6)
     dequeue(limit=2)
     sql("UPDATE pgqueue_lane SET lease_floor = clock_timestamp() + interval '1 hour', parked_until = NULL")
@@ -59,7 +59,7 @@ def test_leases_below_the_floor_are_not_counted_and_the_limit_does_not_hold(foun
 
 
 def test_more_leases_than_the_limit_allows(found: Examine) -> None:
-    channel_set("tenant", max_concurrency=2)
+    channel_set(channel="tenant", max_concurrency=2)
     fill("tenant", 3)
     held = dequeue(limit=3)
     assert len(held) == 2
@@ -70,10 +70,10 @@ def test_more_leases_than_the_limit_allows(found: Examine) -> None:
 
 
 def test_a_limit_that_was_lowered_is_not_exceeded_by_what_ran_before(found: Examine) -> None:
-    channel_set("tenant", max_concurrency=3)
+    channel_set(channel="tenant", max_concurrency=3)
     fill("tenant", 3)
     dequeue(limit=3)
-    channel_set("tenant", max_concurrency=1)
+    channel_set(channel="tenant", max_concurrency=1)
     assert found("counters") == {}
 
 
@@ -101,7 +101,7 @@ def test_a_message_below_the_floor_of_its_channel_is_never_found(found: Examine)
 
 
 def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) -> None:
-    channel_set("tenant", max_concurrency=1)
+    channel_set(channel="tenant", max_concurrency=1)
     sql("UPDATE pgqueue_channel SET changed_at = NULL")
     fill("tenant")
     held = dequeue()
@@ -128,8 +128,8 @@ def test_while_nobody_folds_the_news_nothing_is_said_of_places(found: Examine) -
 
 def test_a_queue_at_work_is_found_to_be_right_at_every_moment(connect: Connect) -> None:
     """Each look is one snapshot, in which all that the queue keeps agrees."""
-    channel_set("sized", max_size=1000)
-    channel_set("limited", max_concurrency=2)
+    channel_set(channel="sized", max_size=1000)
+    channel_set(channel="limited", max_concurrency=2)
     sessions = [connect(autocommit=True) for _ in range(3)]
     looks = []
 

@@ -19,7 +19,7 @@ THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
 
 
 def test_a_queue_that_works_has_no_findings() -> None:
-    channel_set("limited", max_concurrency=2, max_size=10)
+    channel_set(channel="limited", max_concurrency=2, max_size=10)
     for channel in ("default", "limited"):
         enqueue("h", channel=channel)
         enqueue("h", channel=channel)

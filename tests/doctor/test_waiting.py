@@ -13,7 +13,7 @@ def worker(*queues: str) -> None:
 
 
 def test_a_queue_that_nobody_serves(found: Examine) -> None:
-    channel_set("default", "mails")
+    channel_set(channel="default", queue="mails")
     enqueue("h", queue="mails")
     worker("default")
     finding = found("waiting")["no_worker"]
@@ -32,7 +32,7 @@ def test_who_takes_messages_without_being_a_worker_serves_the_queue(found: Exami
 def test_channels_that_wait_for_long(found: Examine) -> None:
     worker("default")
     for name in ("a", "b"):
-        channel_set(name)
+        channel_set(channel=name)
         enqueue("h", channel=name)
         pass_time(minutes=1)
     enqueue("h")
@@ -57,7 +57,7 @@ def test_the_oldest_of_all_priorities_counts(found: Examine) -> None:
 def test_more_channels_than_are_looked_at(found: Examine) -> None:
     worker("default")
     for place in range(5):
-        channel_set(f"c{place}")
+        channel_set(channel=f"c{place}")
         enqueue("h", channel=f"c{place}")
     pass_time(minutes=5)
     finding = found("waiting", most=3)["waiting"]
@@ -67,10 +67,10 @@ def test_more_channels_than_are_looked_at(found: Examine) -> None:
 
 def test_what_somebody_has_paused_is_a_note(found: Examine) -> None:
     worker("default")
-    channel_set("tenant")
+    channel_set(channel="tenant")
     enqueue("h", channel="tenant")
     pass_time(minutes=5)
-    channel_pause("tenant", reason="the provider is down")
+    channel_pause(channel="tenant", reason="the provider is down")
     assert found("waiting")["paused"].severity.word == "note"
     enqueue("h")
     pass_time(minutes=5)

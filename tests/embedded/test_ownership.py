@@ -145,7 +145,7 @@ def test_a_process_of_a_killed_server_that_still_lives_is_waited_for(make: Make,
         time.sleep(1)
         assert not started.done()
         os.kill(straggler, signal.SIGCONT)
-        assert started.result(timeout=60) is True
+        assert started.result(timeout=280) is True
 
 
 def test_an_empty_or_torn_postmaster_pid_is_nothing(make: Make, folder: Path):

@@ -105,7 +105,7 @@ def test_what_is_proposed_for_a_plain_task_registers() -> None:
         (schedules.schedule(run_every=60), "timedelta(seconds=60)"),
         (Sunset(), None),
     ],
-    ids=str,
+    ids=lambda given: type(given).__name__ if isinstance(given, Sunset) else str(given),
 )
 def test_a_schedule_becomes_cron_or_an_interval(when: object, told: str | None) -> None:
     assert celery.timetable(when) == told

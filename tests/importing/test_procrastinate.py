@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("send")]
 @pytest.fixture(autouse=True)
 def app(db: None) -> App:
     """Its tables, on the connection and in the transaction of the test."""
-    channel_set("default")
+    channel_set(channel="default")
     app = App(connector=DjangoConnector())
     SchemaManager(app.connector).apply_schema()
     app.open()
@@ -85,7 +85,7 @@ def test_a_lock_becomes_a_channel_that_runs_one_at_a_time(app: App, queueimport:
 
 
 def test_a_channel_that_is_there_keeps_its_limits(app: App, queueimport: Callable[..., str]) -> None:
-    channel_set("customer-7", max_concurrency=3)
+    channel_set(channel="customer-7", max_concurrency=3)
     defer(app, lock="customer-7")
 
     queueimport("procrastinate")
@@ -157,7 +157,7 @@ def test_what_a_dead_worker_had_moves_only_if_that_is_said(app: App, queueimport
 
 
 def test_a_channel_that_drops_loses_no_job(app: App, queueimport: Callable[..., str]) -> None:
-    channel_set("default", max_size=1, full_policy="drop")
+    channel_set(channel="default", max_size=1, full_policy="drop")
     jobs = [defer(app, order=number) for number in range(2)]
 
     with pytest.raises(CommandError, match="nothing of this batch was moved"):

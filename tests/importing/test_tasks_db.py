@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def remind(db: None) -> Iterator[Any]:
     """The task, in a project with its tables and a handler that is called as the task is."""
-    channel_set("default")
+    channel_set(channel="default")
     handlers.handler(PATH)(lambda delivery: None)
     known = set(site._registry)
     with override_settings(

@@ -21,7 +21,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 @pytest.fixture
 def jobs(transactional_db: None, send: None) -> Iterator[list[int]]:
     """Three jobs that others see, in a schema that is dropped afterwards."""
-    channel_set("default")
+    channel_set(channel="default")
     app = App(connector=DjangoConnector())
     with connection.cursor() as cursor:
         cursor.execute("CREATE SCHEMA old_queue")

@@ -117,7 +117,7 @@ class Stage:
         """The queue as new, with one message, or one for each call."""
         self.queue.reset()
         for name in "xy":
-            self.queue.one("SELECT pgqueue_channel_set(%s, 'default', %s::jsonb)", name, self.limits)
+            self.queue.one("SELECT pgqueue_channel_set('default', %s, %s::jsonb)", name, self.limits)
         if relation == "same message":
             only = self.make("x", other.needs if one.needs == ABSENT else one.needs, "k")
             subjects = (only, only)

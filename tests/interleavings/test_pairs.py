@@ -17,7 +17,12 @@ HEARTBEAT = VERB["heartbeat"]
 SKIPS = "FOR UPDATE SKIP LOCKED"
 # A function, a guard of it, what stands there instead, and the pair whose second call then waits.
 WAITING = [
-    ("enqueue", "c.name = p_channel;", "c.name = p_channel FOR UPDATE;", ("enqueue", "enqueue", "same channel")),
+    (
+        "enqueue",
+        "c.name = p_channel AND c.released_at IS NULL;",
+        "c.name = p_channel FOR UPDATE;",
+        ("enqueue", "enqueue", "same channel"),
+    ),
     ("purge", SKIPS, "FOR UPDATE", ("dequeue", "purge", "same message")),
     ("sweep", f"{SKIPS}\n    ) AS e", "FOR UPDATE) AS e", ("complete", "sweep", "same message")),
 ]
@@ -60,6 +65,8 @@ def test_a_call_for_two_messages_takes_the_lower_id_first(stage: Stage, verb: Ve
     assert low.id < high.id
     both = Verb(verb.name, verb.sql.replace("%(id)s::bigint", f"{high.id}, {low.id}::bigint"))
     both = Verb(both.name, both.sql.replace("%(token)s", f"'{high.token}', '{low.token}'"))
+    for each in ("'{}'", "'refused'"):  # an error, or a reason, for each of the two
+        both = Verb(both.name, both.sql.replace(f"ARRAY[{each}]", f"ARRAY[{each}, {each}]"))
     with stage.opened(stage.first, HEARTBEAT, low):
         call = stage.pool.submit(stage.alone, both, low)
         assert stage.waits(call, stage.second)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -36,7 +37,7 @@ MOMENTS = {
 def _default_channel(request: pytest.FixtureRequest, db: None) -> Iterator[None]:
     if not connection.in_atomic_block:
         sql(f"TRUNCATE {RUNTIME}")
-    channel_set("default")
+    channel_set(channel="default")
     yield
     if not connection.in_atomic_block:
         sql(f"TRUNCATE {RUNTIME}")
@@ -76,7 +77,8 @@ def server_log(db: None) -> Iterator[list[str]]:
 
 
 def forget_warnings() -> None:
-    for kind in ("dead_letter", "lease_expired", "not_picked_up"):
+    sql("DELETE FROM pgqueue_queue_warning")
+    for kind in ("dead_letter", "lease_expired"):
         sql(f"SELECT setval('pgqueue_warned_{kind}', 1)")
 
 
@@ -140,10 +142,20 @@ def live(message: int, *columns: str) -> Any:
     return row[0] if len(columns) == 1 else row
 
 
+def refuses(error: type[Exception]) -> bool:
+    """Whether the verbs return the refusal to Python, which raises this error: the transaction stays usable."""
+    return issubclass(error, PgQueueError) and error.outcome != ""
+
+
+def refusal(call: str, *parameters: Any) -> Any:
+    """The first refusal that this call of a verb returns in SQL."""
+    return json.loads(sql(f"SELECT refusal FROM {call} WHERE refusal IS NOT NULL", *parameters)[0][0])
+
+
 @contextmanager
 def refused(error: type[Exception], match: str | None = None) -> Iterator[pytest.ExceptionInfo[Any]]:
-    """The block raises this error; the transaction of the test goes on."""
-    with pytest.raises(error, match=match) as raised, transaction.atomic():
+    """The block raises this error, and the transaction of the test goes on: by itself after a refusal of the queue."""
+    with pytest.raises(error, match=match) as raised, nullcontext() if refuses(error) else transaction.atomic():
         yield raised
     if isinstance(raised.value, PgQueueError):
         assert str(raised.value).strip()

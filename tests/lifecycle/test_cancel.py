@@ -137,7 +137,7 @@ def test_when_its_worker_dies_it_is_cancelled():
 
 
 def test_a_place_on_its_channel_comes_free():
-    channel_set("default", max_concurrency=1, max_size=2)
+    channel_set(channel="default", max_concurrency=1, max_size=2)
     delivery, waiting = leased(), enqueue("h")
     cancel(delivery.id)
     assert dequeue() == []

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 def test_nothing_more_is_delivered_and_enqueue_goes_on():
     enqueue("h")
-    channel_pause("default", reason="the bank is closed")
+    channel_pause(channel="default", reason="the bank is closed")
     assert enqueue("h").created
     assert dequeue(limit=10) == []
     assert len(peek(limit=10)) == 2
@@ -27,14 +27,14 @@ def test_it_holds_from_the_next_dequeue_on():
     for n in range(4):
         enqueue("h", n)
     assert len(dequeue(limit=2)) == 2
-    channel_pause("default")
+    channel_pause(channel="default")
     assert dequeue(limit=2) == []
 
 
 def test_what_is_leased_may_be_settled():
     enqueue("h")
     [delivery] = dequeue()
-    channel_pause("default")
+    channel_pause(channel="default")
     heartbeat(delivery)
     complete(delivery)
     assert places(delivery.id) == ["archive"]
@@ -44,7 +44,7 @@ def test_retries_and_what_becomes_due_wait_too():
     enqueue("h")
     enqueue("h", delay=timedelta(minutes=1))
     [delivery] = dequeue()
-    channel_pause("default")
+    channel_pause(channel="default")
     retry(delivery, errors=[{}], delays=[timedelta(0)])
     pass_time(minutes=1)
     assert dequeue(limit=10) == []
@@ -57,30 +57,30 @@ def test_an_edit_of_the_row_pauses_as_well():
 
 
 def test_other_channels_go_on():
-    channel_set("other")
+    channel_set(channel="other")
     enqueue("h")
     enqueue("h", channel="other")
-    channel_pause("default")
+    channel_pause(channel="default")
     assert [delivery.channel for delivery in dequeue(limit=10)] == ["other"]
 
 
 def test_a_second_pause_keeps_the_moment_and_takes_the_new_reason():
-    channel_pause("default", reason="first")
+    channel_pause(channel="default", reason="first")
     paused_at = Channel.objects.get().paused_at
-    channel_pause("default", reason="second")
+    channel_pause(channel="default", reason="second")
     channel = Channel.objects.get()
     assert (channel.paused_at, channel.pause_reason) == (paused_at, "second")
 
 
 def test_an_unknown_channel_is_refused():
     with refused(ChannelNotFound):
-        channel_pause("nowhere")
+        channel_pause(channel="nowhere")
     with refused(ChannelNotFound):
-        channel_pause("default", "emails")
+        channel_pause(channel="default", queue="emails")
     with refused(InvalidMessage):
-        channel_pause("default", reason="a\0b")
+        channel_pause(channel="default", reason="a\0b")
 
 
 def test_it_is_a_function_of_the_database_too():
-    sql("SELECT pgqueue_channel_pause('default', p_reason => 'psql')")
+    sql("SELECT pgqueue_channel_pause('default', 'default', p_reason => 'psql')")
     assert Channel.objects.get().pause_reason == "psql"

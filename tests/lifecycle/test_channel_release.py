@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from datetime import timedelta
+import time
+from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
 from django_pgqueue import (
@@ -12,10 +14,13 @@ from django_pgqueue import (
     defer,
     dequeue,
     enqueue,
+    purge,
     retry,
 )
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
+from django_pgqueue.lifecycle.sweep import sweep
 from django_pgqueue.models import Channel
+from tests.conftest import Connect
 from tests.lifecycle.conftest import pass_time, refused, sql
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +32,7 @@ def fill(count: int, **fields) -> None:
 
 
 def test_a_released_channel_takes_no_new_messages():
-    channel_release("default")
+    channel_release(channel="default")
     with refused(ChannelReleased, "released"):
         enqueue("h")
 
@@ -42,21 +47,21 @@ def test_a_released_channel_takes_no_new_messages():
     ids=str,
 )
 def test_what_is_there_drains_without_limits(limits: dict[str, object]):
-    channel_set("default", **limits)
+    channel_set(channel="default", **limits)
     fill(6)
     taken = dequeue(limit=10)
     assert len(taken) < 6
     assert dequeue(limit=10) == []
-    channel_release("default")
+    channel_release(channel="default")
     taken += dequeue(limit=10)
     assert [delivery.payload for delivery in taken] == list(range(6))
 
 
 def test_a_pause_does_not_stop_it_from_draining():
     fill(2)
-    channel_pause("default")
+    channel_pause(channel="default")
     assert dequeue(limit=10) == []
-    channel_release("default")
+    channel_release(channel="default")
     assert len(dequeue(limit=10)) == 2
 
 
@@ -64,7 +69,7 @@ def test_scheduled_deferred_and_retried_messages_drain_too():
     fill(1, delay=timedelta(hours=1))
     fill(2)
     one, two = dequeue(limit=2)
-    channel_release("default")
+    channel_release(channel="default")
     defer(one, delay=timedelta(minutes=1))
     retry(two, errors=[{}], delays=[timedelta(minutes=1)])
     pass_time(hours=1)
@@ -72,19 +77,167 @@ def test_scheduled_deferred_and_retried_messages_drain_too():
 
 
 def test_the_moment_of_the_first_release_counts():
-    channel_release("default")
+    channel_release(channel="default")
     first = Channel.objects.get().released_at
-    channel_release("default")
+    channel_release(channel="default")
     assert Channel.objects.get().released_at == first
 
 
-def test_setting_it_again_opens_it_with_its_limits():
-    channel_set("default", max_concurrency=1)
-    channel_release("default")
-    channel_set("default")
+# The name is used again.
+
+
+def test_the_name_of_an_empty_one_is_free_for_a_channel_that_has_nothing_of_it():
+    old = channel_set(
+        channel="default", max_concurrency=1, max_size=3, full_policy="drop", release_interval=timedelta(hours=1),
+        release_burst=2, weight=7,
+    )  # fmt: skip
+    Channel.objects.filter(pk=old).update(context={"schema": "old"})
+    fill(1)
+    complete(dequeue())
+    channel_pause(channel="default", reason="they do not pay", until=datetime.now(UTC) + timedelta(days=1))
+    channel_release(channel="default")
+
+    new = channel_set(channel="default", weight=2)
+
+    assert new != old
+    plain = channel_set(channel="plain", weight=2)
+    kept = [field.name for field in Channel._meta.fields if field.name not in ("id", "name", "created_at")]
+    assert Channel.objects.values(*kept).get(pk=new) == Channel.objects.values(*kept).get(pk=plain)
+    fill(4)
+    taken = dequeue(limit=10)
+    assert [delivery.payload for delivery in taken] == list(range(4)), "no rate and no limit is left"
+    assert taken[0].context == {}
+
+
+@pytest.mark.parametrize("state", ["ready", "leased", "scheduled"])
+def test_the_name_of_one_that_still_drains_is_refused(state: str):
+    enqueue("h", delay=timedelta(hours=1) if state == "scheduled" else None)
+    taken = dequeue() if state == "leased" else []
+    before = Channel.objects.values().get()
+    channel_release(channel="default")
+    with refused(ChannelReleased, r'channel "default" of queue "default" was released and still drains 1 message'):
+        channel_set(channel="default", weight=2)
+    assert Channel.objects.get().weight == before["weight"]
+    complete(taken)
+    purge(channel="default")
+    assert channel_set(channel="default", weight=2) != before["id"]
+
+
+def test_a_release_that_was_a_mistake_is_taken_back_with_limits_and_context():
+    channel_set(channel="default", max_concurrency=1)
+    Channel.objects.update(context={"schema": "acme"})
     fill(3)
-    assert len(dequeue(limit=10)) == 1
-    complete([])
+    channel_release(channel="default")
+    Channel.objects.update(released_at=None)
+    enqueue("h")
+    [taken] = dequeue(limit=10)
+    assert taken.context == {"schema": "acme"}
+
+
+def test_a_name_of_any_length_can_be_used_again():
+    channel_set(channel="x" * 200)
+    for _ in range(2):
+        channel_release(channel="x" * 200)
+        channel_set(channel="x" * 200)
+    assert Channel.objects.filter(name="x" * 200, released_at=None).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_an_open_transaction_has_enqueued_keeps_the_context_of_its_tenant(connect: Connect):
+    old = channel_set(channel="acme")
+    Channel.objects.filter(pk=old).update(context={"schema": "old"})
+    slow = connect()
+    slow.execute("SELECT pgqueue_enqueue('late', p_channel => 'acme')")
+    channel_release(channel="acme")
+    new = channel_set(channel="acme")
+    Channel.objects.filter(pk=new).update(context={"schema": "new"})
+    enqueue("h", channel="acme")
+    slow.commit()
+
+    taken = {delivery.handler: delivery for delivery in dequeue(limit=10)}
+    assert {name: delivery.context["schema"] for name, delivery in taken.items()} == {"late": "old", "h": "new"}
+    assert taken["late"].channel == f"acme (released {old})"
+    complete(list(taken.values()))
+    eventually_removed(old)
+
+
+# It goes.
+
+
+def eventually_removed(channel: int) -> None:
+    """Whatever else this server does: analyze and the like have transactions too."""
+    deadline = time.monotonic() + 60
+    while Channel.objects.filter(pk=channel).exists():
+        sweep()
+        assert time.monotonic() < deadline, "it never goes"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_empty_one_goes_at_once():
+    eventually_removed(release(channel_set(channel="acme", max_concurrency=1)))
+    full = channel_set(channel="full")
+    enqueue("h", channel="full")
+    release(full)
+    sweep()
+    assert Channel.objects.filter(pk=full).exists()
+    complete(dequeue())
+    eventually_removed(full)
+    channels = "SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id"
+    assert sql(f"SELECT FROM pgqueue_lane AS l WHERE NOT EXISTS ({channels})") == []
+
+
+def release(number: int) -> int:
+    channel_release(channel=Channel.objects.get(pk=number).name)
+    return number
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_one_that_an_open_transaction_may_fill_stays_until_that_ends(connect: Connect, ends: str):
+    channel = channel_set(channel="acme")
+    slow = connect()
+    slow.execute("SELECT pgqueue_enqueue('late', p_channel => 'acme')")
+    release(channel)
+    for _ in range(3):
+        sweep()
+    assert Channel.objects.filter(pk=channel).exists()
+    getattr(slow, ends)()
+    for _ in range(3):
+        sweep()
+    if ends == "commit":
+        complete(dequeue())
+    eventually_removed(channel)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_release_that_is_not_committed_removes_nothing(connect: Connect):
+    """Whoever enqueues meanwhile cannot see it."""
+    channel = channel_set(channel="acme")
+    slow = connect()
+    slow.execute("SELECT pgqueue_channel_release('default', 'acme')")
+    assert slow.execute("SELECT pgqueue_remove_released()").fetchone() == (0,)
+    enqueue("h", channel="acme")
+    slow.commit()
+    sweep()
+    assert Channel.objects.filter(pk=channel).exists()
+    assert len(dequeue()) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "used again"])
+def test_a_snapshot_of_the_past_cannot_enqueue_to_one_that_has_gone(connect: Connect, again: bool):
+    """REPEATABLE READ sees the channel as it was; the message would belong to no channel, or to another tenant's."""
+    channel = channel_set(channel="acme")
+    past = connect()
+    past.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    past.execute("SELECT FROM pgqueue_channel")
+    release(channel)
+    if again:
+        channel_set(channel="acme")
+    else:
+        eventually_removed(channel)
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        past.execute("SELECT pgqueue_enqueue('late', p_channel => 'acme')")
 
 
 @pytest.mark.parametrize(
@@ -92,14 +245,14 @@ def test_setting_it_again_opens_it_with_its_limits():
 )
 def test_an_unknown_channel_is_refused(name: str, queue: str):
     with refused(ChannelNotFound):
-        channel_release(name, queue)
+        channel_release(channel=name, queue=queue)
 
 
 def test_a_name_that_is_not_text_is_refused():
     with refused(InvalidMessage):
-        channel_release("a\0b")
+        channel_release(channel="a\0b")
 
 
 def test_it_is_a_function_of_the_database_too():
-    sql("SELECT pgqueue_channel_release('default', p_queue => 'default')")
+    sql("SELECT pgqueue_channel_release('default', 'default')")
     assert Channel.objects.get().released_at

@@ -16,67 +16,67 @@ pytestmark = pytest.mark.django_db
 def test_a_resumed_channel_is_delivered_again():
     for n in range(3):
         enqueue("h", n)
-    channel_pause("default", reason="closed")
+    channel_pause(channel="default", reason="closed")
     assert dequeue(limit=10) == []
-    channel_resume("default")
+    channel_resume(channel="default")
     assert [delivery.payload for delivery in dequeue(limit=10)] == [0, 1, 2]
     channel = Channel.objects.get()
     assert (channel.paused_at, channel.pause_reason) == (None, "")
 
 
 def test_what_came_in_the_pause_is_delivered():
-    channel_pause("default")
+    channel_pause(channel="default")
     assert dequeue() == []
     enqueue("h")
     assert dequeue() == []
-    channel_resume("default")
+    channel_resume(channel="default")
     assert len(dequeue()) == 1
 
 
 def test_its_limits_hold_after_the_pause():
-    channel_set("default", max_concurrency=2, release_interval=timedelta(minutes=1), release_burst=5)
+    channel_set(channel="default", max_concurrency=2, release_interval=timedelta(minutes=1), release_burst=5)
     for _ in range(6):
         enqueue("h")
     dequeue()
-    channel_pause("default")
+    channel_pause(channel="default")
     dequeue()
-    channel_resume("default")
+    channel_resume(channel="default")
     assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [1, 0]
 
 
 def test_an_edit_of_the_row_resumes_as_well():
     enqueue("h")
-    channel_pause("default")
+    channel_pause(channel="default")
     assert dequeue() == []
     Channel.objects.update(paused_at=None)
     assert len(dequeue()) == 1
 
 
 def test_it_joins_the_line_with_the_others():
-    channel_set("other")
+    channel_set(channel="other")
     for _ in range(4):
         enqueue("h")
         enqueue("h", channel="other")
-    channel_pause("default")
+    channel_pause(channel="default")
     dequeue()
-    channel_resume("default")
+    channel_resume(channel="default")
     assert Counter(delivery.channel for _ in range(4) for delivery in dequeue()) == {"default": 2, "other": 2}
 
 
 def test_a_channel_that_was_not_paused_stays_as_it_is():
     enqueue("h")
-    channel_resume("default")
+    channel_resume(channel="default")
     assert len(dequeue(limit=10)) == 1
 
 
 def test_an_unknown_channel_is_refused():
     with refused(ChannelNotFound):
-        channel_resume("nowhere")
+        channel_resume(channel="nowhere")
     with refused(InvalidMessage):
-        channel_resume("a\0b")
+        channel_resume(channel="a\0b")
 
 
 def test_it_is_a_function_of_the_database_too():
-    channel_pause("default")
-    sql("SELECT pgqueue_channel_resume('default')")
+    channel_pause(channel="default")
+    sql("SELECT pgqueue_channel_resume('default', 'default')")
     assert Channel.objects.get().paused_at is None

@@ -4,7 +4,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, ProgrammingError
 
 from django_pgqueue import channel_release, channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_it_creates_a_channel_without_limits():
-    created = channel_set("new")
+    created = channel_set(channel="new")
     channel = Channel.objects.get(pk=created)
     assert (channel.queue, channel.name, channel.weight, channel.full_policy) == ("default", "new", 1, "error")
     assert (channel.max_concurrency, channel.max_size, channel.release_interval, channel.release_burst) == (
@@ -43,14 +43,14 @@ def limits(channel: int) -> dict[str, object]:
 
 
 def test_it_sets_every_limit():
-    assert limits(channel_set("new", **LIMITS)) == LIMITS
+    assert limits(channel_set(channel="new", **LIMITS)) == LIMITS
 
 
 def test_what_is_not_named_stays_and_none_lifts_a_limit():
-    channel = channel_set("new", **LIMITS)
-    assert channel_set("new", weight=2) == channel
+    channel = channel_set(channel="new", **LIMITS)
+    assert channel_set(channel="new", weight=2) == channel
     assert limits(channel) == {**LIMITS, "weight": 2}
-    channel_set("new", max_size=None, max_concurrency=None, release_interval=None)
+    channel_set(channel="new", max_size=None, max_concurrency=None, release_interval=None)
     assert limits(channel) == {
         **LIMITS,
         "weight": 2,
@@ -58,24 +58,24 @@ def test_what_is_not_named_stays_and_none_lifts_a_limit():
         "max_concurrency": None,
         "release_interval": None,
     }
-    assert channel_set("new") == channel
+    assert channel_set(channel="new") == channel
 
 
 def test_the_same_name_in_another_queue_is_another_channel():
-    assert channel_set("new") != channel_set("new", "emails")
+    assert channel_set(channel="new") != channel_set(channel="new", queue="emails")
     assert Channel.objects.filter(name="new").count() == 2
 
 
-def test_it_opens_a_released_channel_again():
-    channel_release("default")
-    channel_set("default")
+def test_the_name_of_a_released_channel_can_be_used_again():
+    channel_release(channel="default")
+    channel_set(channel="default")
     assert enqueue("h").created
-    assert Channel.objects.get().released_at is None
+    assert Channel.objects.get(name="default").released_at is None
 
 
 @pytest.mark.parametrize("release_interval", [timedelta(microseconds=1), timedelta(days=400)])
 def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta):
-    assert limits(channel_set("new", release_interval=release_interval))["release_interval"] == release_interval
+    assert limits(channel_set(channel="new", release_interval=release_interval))["release_interval"] == release_interval
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,12 @@ def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta
         ({"release_burst": -1}, "release_burst"),
         ({"weight": 0}, "weight"),
         ({"weight": 1001}, "weight"),
-        ({"max_cuncurrency": 1}, "unknown limits"),
-        ({"name": ""}, "1 to 200"),
-        ({"name": "x" * 201}, "1 to 200"),
-        ({"name": "x" * 300}, "1 to 200"),
-        ({"name": "a\0b"}, "NUL"),
-        ({"name": "\ud800"}, None),
-        ({"name": None}, "1 to 200"),
+        ({"channel": ""}, "1 to 200"),
+        ({"channel": "x" * 201}, "1 to 200"),
+        ({"channel": "x" * 300}, "1 to 200"),
+        ({"channel": "a\0b"}, "NUL"),
+        ({"channel": "\ud800"}, None),
+        ({"channel": None}, "channel is not a str"),
         ({"queue": ""}, "queue"),
         ({"queue": "x" * 101}, "1 to 100"),
     ],
@@ -110,22 +109,22 @@ def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta
 )
 def test_what_no_channel_may_be_is_refused(given: dict[str, object], problem: str | None):
     with refused(InvalidMessage, problem) as raised:
-        channel_set(**{"name": "new", **given})
+        channel_set(**{"channel": "new", **given})
     assert "payload" not in str(raised.value)
     assert list(Channel.objects.values_list("name", flat=True)) == ["default"]
 
 
 def test_a_bad_limit_leaves_the_others_as_they_are():
-    channel = channel_set("new", **LIMITS)
+    channel = channel_set(channel="new", **LIMITS)
     with refused(InvalidMessage):
-        channel_set("new", weight=5, max_size=-1)
+        channel_set(channel="new", weight=5, max_size=-1)
     assert limits(channel) == LIMITS
 
 
 @pytest.mark.parametrize("number", [Decimal(7), True])
 def test_numbers_of_other_kinds_are_taken_or_refused_clearly(number: object):
     try:
-        channel = channel_set("new", max_concurrency=number)
+        channel = channel_set(channel="new", max_concurrency=number)
     except InvalidMessage:
         return
     assert limits(channel)["max_concurrency"] == int(number)
@@ -148,9 +147,9 @@ def test_the_table_itself_refuses_limits_that_make_no_sense(given: dict[str, obj
     "name", ["it's", 'a"b', "'; DROP TABLE pgqueue_channel; --", "🦆", "%s", "{}", "\\", "x" * 200]
 )
 def test_a_name_is_just_a_name(name: str):
-    channel = channel_set(name, queue=name[:100])
+    channel = channel_set(channel=name, queue=name[:100])
     assert Channel.objects.get(pk=channel).name == name
-    assert channel_set(name, queue=name[:100]) == channel
+    assert channel_set(channel=name, queue=name[:100]) == channel
     enqueue("h", channel=name, queue=name[:100])
     assert [delivery.channel for delivery in dequeue(name[:100])] == [name]
 
@@ -158,14 +157,78 @@ def test_a_name_is_just_a_name(name: str):
 @pytest.mark.django_db(transaction=True)
 def test_two_sessions_that_create_the_same_channel_get_the_same_one(connect):
     one, two = connect(), connect(autocommit=True)
-    [(created,)] = one.execute("SELECT pgqueue_channel_set('new')").fetchall()
+    [(created,)] = one.execute("SELECT id FROM pgqueue_channel_set('default', 'new')").fetchall()
     one.commit()
-    assert two.execute("SELECT pgqueue_channel_set('new')").fetchall() == [(created,)]
+    assert two.execute("SELECT id FROM pgqueue_channel_set('default', 'new')").fetchall() == [(created,)]
 
 
 def test_it_is_a_function_of_the_database_too():
     [(channel,)] = sql(
-        'SELECT pgqueue_channel_set(\'new\', p_limits => \'{"max_size": 5, "release_interval": "1 minute"}\')'
+        """SELECT id FROM pgqueue_channel_set('default', 'new', '{"max_size": 5, "release_interval": "1 minute"}')"""
     )
     assert limits(channel)["max_size"] == 5
     assert limits(channel)["release_interval"] == timedelta(minutes=1)
+
+
+def test_queue_and_channel_cannot_be_swapped_by_their_order():
+    with pytest.raises(TypeError):
+        channel_set("emails", "new")  # type: ignore[misc]
+    with refused(ProgrammingError, "does not exist"):
+        sql("SELECT pgqueue_channel_set('new')")
+    sql("SELECT pgqueue_channel_set('emails', 'new')")
+    assert Channel.objects.filter(queue="emails", name="new").exists()
+
+
+@pytest.mark.parametrize(
+    ("rate", "interval", "burst"),
+    [
+        ("10/m", timedelta(seconds=6), 1),
+        ("5/s burst 20", timedelta(milliseconds=200), 20),
+        ("1/30s", timedelta(seconds=30), 1),
+        (" 24 / d  burst 3 ", timedelta(hours=1), 3),
+        ("1000000/s", timedelta(microseconds=1), 1),
+    ],
+)
+def test_a_rate_sets_the_interval_and_the_burst(rate: str, interval: timedelta, burst: int):
+    channel = channel_set(channel="new", release_burst=7, weight=3)
+    channel_set(channel="new", rate=rate)
+    assert limits(channel)["release_interval"] == interval
+    assert limits(channel)["release_burst"] == burst
+    assert limits(channel)["weight"] == 3
+
+
+def test_a_rate_of_none_lifts_the_limit():
+    channel = channel_set(channel="new", rate="5/s burst 20")
+    channel_set(channel="new", rate=None)
+    assert (limits(channel)["release_interval"], limits(channel)["release_burst"]) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "says"),
+    [
+        ("10", 'no rate.*"10/m"'),
+        ("10/w", "no rate.*s, m, h and d"),
+        ("1.5/s", "no rate"),
+        ("", "no rate"),
+        ("5/s burst", "no rate"),
+        (10, "rate is 10, which is no rate"),
+        ("0/s", "at least 1.*Pause the channel"),
+        ("1/0s", "at least 1"),
+        ("5/s burst 0", "at least 1"),
+        ("2000001/s", "more than 1,000,000 in a second"),
+    ],
+)
+def test_a_rate_that_is_none_is_refused_and_the_error_shows_one(rate: str, says: str):
+    with pytest.raises(InvalidMessage, match=says):
+        channel_set(channel="new", rate=rate)
+    assert not Channel.objects.filter(name="new").exists()
+
+
+def test_a_rate_beside_an_interval_is_refused():
+    with pytest.raises(InvalidMessage, match="rate stands for release_interval and release_burst"):
+        channel_set(channel="new", rate="5/s", release_burst=3)
+
+
+def test_a_limit_that_there_is_not_is_a_type_error():
+    with pytest.raises(TypeError, match="max_concurency"):
+        channel_set(channel="new", max_concurency=3)

@@ -227,7 +227,7 @@ def test_a_settlement_under_way_wins_over_the_sweep(connect):
 
 
 def test_without_a_partition_for_today_nothing_is_lost():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     [delivery] = leased()
     for (partition,) in sql(
         "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"

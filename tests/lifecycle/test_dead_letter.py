@@ -73,7 +73,7 @@ def test_a_completed_message_does_not_die():
 
 
 def test_a_dead_letter_frees_its_place_its_room_and_its_key():
-    channel_set("default", max_concurrency=1, max_size=1)
+    channel_set(channel="default", max_concurrency=1, max_size=1)
     [delivery] = leased(dedupe_key="k")
     dead_letter(delivery, reason="refused")
     assert enqueue("h", dedupe_key="k").created

@@ -8,10 +8,10 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, peek, retry, sweep
+from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue, peek, retry, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.lifecycle.give_back import give_back
-from django_pgqueue.models import Message
+from django_pgqueue.models import DeadLetter, Message
 from tests.lifecycle.conftest import expire, live, pass_time, refused, sql, value
 
 pytestmark = pytest.mark.django_db
@@ -160,7 +160,7 @@ def test_lost_leases_can_be_left_out():
 )
 def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
     [delivery] = leased()
-    with refused(InvalidMessage):
+    with refused(InvalidMessage), transaction.atomic():
         defer(delivery, **when)
     assert live(delivery.id, "lease_token") == delivery.token
 
@@ -196,7 +196,7 @@ def test_a_deferral_until_a_time_that_has_passed_is_one_at_once():
 
 
 def test_a_deferred_message_still_takes_room_on_its_channel():
-    channel_set("default", max_size=1, full_policy="drop")
+    channel_set(channel="default", max_size=1, full_policy="drop")
     [delivery] = leased()
     defer(delivery, delay=timedelta(hours=1))
     assert enqueue("h").outcome == "dropped"
@@ -213,5 +213,53 @@ def test_it_is_a_function_of_the_database_too():
     assert live(one.id, "status", "state::text") == (Message.Status.SCHEDULED, '{"n": 1}')
     assert live(two.id, "status", "state") == (Message.Status.READY, None)
     [two] = dequeue()
-    with refused(Exception, "infinite"):
+    with refused(Exception, "years 2 to 9998"):
         sql("SELECT pgqueue_defer(%s, %s, p_until => ARRAY['infinity'::timestamptz])", [two.id], [two.token])
+
+
+def test_a_deferral_that_counts_lets_the_attempt_grow():
+    [delivery] = leased()
+    assert defer(delivery, count_attempt=True) == {delivery.id: "deferred"}
+    [again] = dequeue()
+    assert again.attempt == 2
+    assert again.payload == delivery.payload
+
+
+def test_deferrals_that_count_end_as_a_dead_letter_with_their_last_state():
+    enqueue("h", max_attempts=2)
+    [delivery] = dequeue()
+    defer(delivery, state={"page": 1}, count_attempt=True)
+    [last] = dequeue()
+    assert last.last_attempt
+    assert defer(last, delay=timedelta(days=1), state={"page": 2}, count_attempt=True) == {last.id: "dead_lettered"}
+    letter = DeadLetter.objects.get()
+    assert (letter.reason, letter.state, letter.attempts) == ("deferred", {"page": 2}, 2)
+    assert not Message.objects.exists()
+
+
+def test_a_call_that_counts_treats_each_message_by_its_own_attempts():
+    enqueue("h", "one", max_attempts=1)
+    enqueue("h", "two", max_attempts=2)
+    one, two = dequeue(limit=2)
+    assert defer([one, two], count_attempt=True) == {one.id: "dead_lettered", two.id: "deferred"}
+    assert DeadLetter.objects.get().state is None
+
+
+def test_a_cancelled_message_is_archived_and_not_dead_lettered_by_a_deferral_that_counts():
+    enqueue("h", max_attempts=1)
+    [delivery] = dequeue()
+    cancel([delivery.id])
+    assert defer(delivery, count_attempt=True) == {delivery.id: "cancelled"}
+    assert not DeadLetter.objects.exists()
+
+
+def test_a_lost_lease_is_named_when_others_of_the_call_are_used_up():
+    enqueue("h", max_attempts=1)
+    enqueue("h")
+    last, lost = dequeue(limit=2)
+    stolen = replace(lost, token=uuid4())
+    with refused(LeaseLost) as raised:
+        defer([last, stolen], count_attempt=True)
+    assert raised.value.ids == (lost.id,)
+    assert not DeadLetter.objects.exists()
+    assert defer([last, stolen], count_attempt=True, skip_lost=True) == {last.id: "dead_lettered"}

@@ -98,7 +98,7 @@ def test_a_lease_that_is_given_in_an_old_transaction_is_not_born_expired():
 )  # fmt: skip
 def test_nonsense_is_refused(arguments: dict[str, object]):
     enqueue("h")
-    with refused(InvalidMessage):
+    with refused(InvalidMessage), transaction.atomic():
         dequeue(**arguments)
     assert len(dequeue()) == 1
 
@@ -107,7 +107,7 @@ def test_nonsense_is_refused(arguments: dict[str, object]):
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_another_isolation_level_is_refused_and_the_error_says_why(level: str):
     enqueue("h")
-    with refused(InvalidMessage, f"READ COMMITTED.*{level}") as raised:
+    with refused(InvalidMessage, f"READ COMMITTED.*{level}") as raised, transaction.atomic():
         sql(f"SET TRANSACTION ISOLATION LEVEL {level}")
         dequeue()
     assert "transaction of its own" in raised.value.hint
@@ -154,7 +154,7 @@ def test_the_order_holds_when_a_message_that_was_announced_has_gone():
     enqueue("h", "gone", priority=9)
     for priority in (0, 5, 3):
         enqueue("h", priority=priority)
-    assert purge("default", limit=1) == 1
+    assert purge(channel="default", limit=1) == 1
     assert [delivery.priority for delivery in dequeue(limit=10)] == [5, 3, 0]
 
 
@@ -162,7 +162,7 @@ def test_a_limit_is_filled_when_a_message_that_was_announced_has_gone():
     enqueue("h", "gone", priority=9)
     for _ in range(4):
         enqueue("h")
-    assert purge("default", limit=1) == 1
+    assert purge(channel="default", limit=1) == 1
     assert len(dequeue(limit=3)) == 3
 
 
@@ -198,34 +198,31 @@ def test_a_limit_is_a_limit():
     assert [len(dequeue(limit=limit)) for limit in (4, 1, 100, 1)] == [4, 1, 5, 0]
 
 
-# Waiting.
+# Waiting. Longer than any test may take:
+LONG = 3600
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_wait_ends_when_a_message_comes(connect):
-    enqueue("h", delay=timedelta(milliseconds=150))
-    began = time.monotonic()
-    [delivery] = dequeue(wait=20)
+    enqueue("h", delay=timedelta(milliseconds=500))
+    [delivery] = dequeue(wait=LONG)
     assert delivery.handler == "h"
-    assert 0.05 < time.monotonic() - began < 10
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_wait_ends_when_its_time_is_up():
     began = time.monotonic()
     assert dequeue(wait=0.2) == []
-    assert 0.2 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.2
 
 
 def test_inside_a_transaction_nobody_waits():
     assert connection.in_atomic_block
-    began = time.monotonic()
-    assert dequeue(wait=20) == []
-    assert time.monotonic() - began < 5
+    assert dequeue(wait=LONG) == []
 
 
 def test_a_delivery_brings_the_context_of_its_channel():
-    channel_set("acme")
+    channel_set(channel="acme")
     Channel.objects.filter(name="acme").update(context={"tenant": 7, "region": "eu"})
     enqueue("h", channel="acme", headers={"region": "us"})
     enqueue("h")

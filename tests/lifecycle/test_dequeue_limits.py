@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_no_more_than_max_concurrency_are_leased_at_a_time():
-    channel_set("default", max_concurrency=2)
+    channel_set(channel="default", max_concurrency=2)
     fill("default", 5)
     first = dequeue(limit=10)
     assert [delivery.payload for delivery in first] == [0, 1]
@@ -49,7 +49,7 @@ def test_no_more_than_max_concurrency_are_leased_at_a_time():
     ids=["complete", "defer", "retry", "sweep"],
 )
 def test_every_way_to_give_up_a_lease_frees_its_place(give_back):
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     fill("default", 2)
     [delivery] = dequeue(limit=10)
     assert dequeue() == []
@@ -59,7 +59,7 @@ def test_every_way_to_give_up_a_lease_frees_its_place(give_back):
 
 
 def test_a_redelivery_takes_a_place_too():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     fill("default", 2)
     [delivery] = dequeue()
     retry(delivery, errors=[{}], delays=[timedelta(0)])
@@ -68,14 +68,14 @@ def test_a_redelivery_takes_a_place_too():
 
 
 def test_an_expired_lease_holds_its_place_until_it_is_swept():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     fill("default", 2)
     expire(*dequeue())
     assert dequeue(limit=10) == []
 
 
 def test_one_at_a_time_is_strictly_in_order():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     fill("default", 5)
     for n in range(5):
         [delivery] = dequeue(limit=10)
@@ -85,32 +85,32 @@ def test_one_at_a_time_is_strictly_in_order():
 
 
 def test_max_concurrency_changes_while_messages_run():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     fill("default", 9)
     running = dequeue(limit=10)
     Channel.objects.update(max_concurrency=3)
     running += dequeue(limit=10)
     assert len(running) == 3
-    channel_set("default", max_concurrency=2)
+    channel_set(channel="default", max_concurrency=2)
     complete(running.pop())
     assert dequeue(limit=10) == []
     complete(running.pop())
     running += dequeue(limit=10)
     assert len(running) == 2
-    channel_set("default", max_concurrency=None)
+    channel_set(channel="default", max_concurrency=None)
     assert len(dequeue(limit=10)) == 5
 
 
 def test_a_channel_at_its_limit_does_not_hold_up_the_others():
-    channel_set("full", max_concurrency=1)
-    channel_set("free")
+    channel_set(channel="full", max_concurrency=1)
+    channel_set(channel="free")
     fill("full", 10)
     fill("free", 10)
     assert Counter(served(11) + served(11)) == {"full": 1, "free": 10}
 
 
 def test_a_release_interval_lets_one_message_go_at_a_time():
-    channel_set("default", release_interval=timedelta(minutes=1))
+    channel_set(channel="default", release_interval=timedelta(minutes=1))
     fill("default", 3)
     assert len(dequeue(limit=10)) == 1
     assert dequeue(limit=10) == []
@@ -122,7 +122,7 @@ def test_a_release_interval_lets_one_message_go_at_a_time():
 
 
 def test_a_burst_may_come_after_a_quiet_time_and_not_more():
-    channel_set("default", release_interval=timedelta(minutes=1), release_burst=3)
+    channel_set(channel="default", release_interval=timedelta(minutes=1), release_burst=3)
     fill("default", 20)
     assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [3, 0]
     pass_time(minutes=1)
@@ -132,7 +132,7 @@ def test_a_burst_may_come_after_a_quiet_time_and_not_more():
 
 
 def test_the_rate_holds_across_an_empty_channel():
-    channel_set("default", release_interval=timedelta(minutes=1))
+    channel_set(channel="default", release_interval=timedelta(minutes=1))
     enqueue("h")
     complete(dequeue(limit=10))
     assert dequeue() == []
@@ -143,7 +143,7 @@ def test_the_rate_holds_across_an_empty_channel():
 
 
 def test_a_retry_counts_toward_the_rate():
-    channel_set("default", release_interval=timedelta(minutes=1))
+    channel_set(channel="default", release_interval=timedelta(minutes=1))
     enqueue("h")
     [delivery] = dequeue()
     retry(delivery, errors=[{}], delays=[timedelta(0)])
@@ -153,10 +153,10 @@ def test_a_retry_counts_toward_the_rate():
 
 
 def test_a_release_interval_changes_while_messages_wait():
-    channel_set("default", release_interval=timedelta(hours=1))
+    channel_set(channel="default", release_interval=timedelta(hours=1))
     fill("default", 5)
     dequeue(limit=10)
-    channel_set("default", release_interval=None)
+    channel_set(channel="default", release_interval=None)
     assert len(dequeue(limit=10)) == 4
 
 
@@ -165,7 +165,7 @@ def test_a_release_interval_changes_while_messages_wait():
 )
 def test_the_rate_is_even_across_the_boundary_of_a_minute(start: str):
     """The bucket of pgqueue_allowance at given moments, 10 ms apart, around the boundary; the interval is 100 ms."""
-    channel = channel_set("default", release_interval=timedelta(milliseconds=100))
+    channel = channel_set(channel="default", release_interval=timedelta(milliseconds=100))
     taken, next_at = [], start
     for step in range(31):
         now = value("SELECT %s::timestamptz + %s * interval '10 milliseconds'", start, step)
@@ -196,20 +196,20 @@ def test_every_moment_is_kept_as_timestamptz_and_every_duration_as_interval():
 
 
 def test_a_paused_channel_is_passed_over():
-    channel_set("other")
+    channel_set(channel="other")
     fill("default", 2)
     fill("other", 2)
-    channel_pause("default")
+    channel_pause(channel="default")
     assert served(10) == ["other", "other"]
     assert served(10) == []
-    channel_resume("default")
+    channel_resume(channel="default")
     assert served(10) == ["default", "default"]
 
 
 def test_a_released_channel_drains_without_limits():
-    channel_set("default", max_concurrency=1, release_interval=timedelta(hours=1))
+    channel_set(channel="default", max_concurrency=1, release_interval=timedelta(hours=1))
     fill("default", 5)
     assert len(dequeue(limit=10)) == 1
-    channel_pause("default")
-    channel_release("default")
+    channel_pause(channel="default")
+    channel_release(channel="default")
     assert len(dequeue(limit=10)) == 4

@@ -37,7 +37,7 @@ def test_who_holds_it_has_lost_it():
 
 
 def test_it_frees_room_places_and_keys():
-    channel_set("default", max_size=2, max_concurrency=1)
+    channel_set(channel="default", max_size=2, max_concurrency=1)
     first, second = enqueue("h", dedupe_key="k"), enqueue("h")
     dequeue()
     discard([first.id, second.id])

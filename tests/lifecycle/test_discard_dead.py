@@ -34,7 +34,7 @@ def test_what_was_redriven_stays():
 
 
 def test_the_totals_of_a_channel_stay_true():
-    channel_set("red")
+    channel_set(channel="red")
     total = "SELECT total FROM pgqueue_metrics() WHERE channel = 'red'"
     letters = died(2, "red") + died(1)
     assert value(total) == 2

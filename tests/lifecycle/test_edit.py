@@ -56,4 +56,4 @@ def test_what_is_no_payload_is_refused():
 
 def test_it_is_a_function_of_the_database_too():
     sent = enqueue("h")
-    assert sql("SELECT pgqueue_edit(%s::bigint, '[1]')", sent.id) == [("edited",)]
+    assert sql("SELECT * FROM pgqueue_edit(%s::bigint, '[1]')", sent.id) == [("edited", None)]

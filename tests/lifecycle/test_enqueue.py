@@ -20,7 +20,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import live, pass_time, refused, rolled_back, sql, value
+from tests.lifecycle.conftest import live, pass_time, refusal, refused, rolled_back, sql, value
 
 pytestmark = pytest.mark.django_db
 
@@ -72,7 +72,7 @@ def test_a_payload_and_a_body_of_a_megabyte_pass():
     "name", ["it's", 'a"b', "'; DROP TABLE pgqueue_message; --", "🦆", "%s", "x" * 200, " ", "Ⅷ\n\t", "\\"]
 )
 def test_hostile_names_of_channels_are_just_names(name: str):
-    channel_set(name)
+    channel_set(channel=name)
     enqueue("h", channel=name)
     [delivery] = dequeue()
     assert delivery.channel == name
@@ -97,7 +97,7 @@ def test_an_unknown_channel_is_refused_and_the_error_says_what_to_do(name: str):
 def test_a_channel_of_another_queue_is_another_channel():
     with refused(ChannelNotFound):
         enqueue("h", queue="emails")
-    channel_set("default", "emails")
+    channel_set(channel="default", queue="emails")
     enqueue("h", queue="emails")
     assert dequeue() == []
     assert len(dequeue("emails")) == 1
@@ -140,15 +140,14 @@ def test_missing_channels_are_created_where_the_project_wants_that(settings):
     ids=str,
 )
 def test_what_no_message_may_be_is_refused(given: dict[str, object], problem: str | None):
-    with refused(InvalidMessage, problem):
+    with refused(InvalidMessage, problem), transaction.atomic():
         enqueue(**{"handler": "h", **given})
     assert not Message.objects.exists()
 
 
 def test_an_infinite_time_is_refused():
-    with refused(DatabaseError, "infinite"):
-        sql("SELECT pgqueue_enqueue('h', p_dequeue_at => 'infinity')")
-    with refused(DatabaseError, "infinite"):
+    assert "years 2 to 9998" in refusal("pgqueue_enqueue('h', p_dequeue_at => 'infinity')")["message"]
+    with refused(DatabaseError, "years 2 to 9998"):
         sql(
             "INSERT INTO pgqueue_message (channel_id, handler, dequeue_at)"
             " SELECT id, 'h', 'infinity' FROM pgqueue_channel"
@@ -223,10 +222,11 @@ def test_a_delay_starts_when_it_is_asked_for_and_not_when_the_transaction_began(
 
 
 def test_it_is_a_function_of_the_database_too():
-    [(message, outcome)] = sql(
+    [(message, outcome, created_at, refusal)] = sql(
         "SELECT * FROM pgqueue_enqueue('greet', p_priority => 3, p_payload => '[1]', p_delay => '1 hour')"
     )
-    assert outcome == "created"
+    assert (outcome, refusal) == ("created", None)
+    assert live(message, "created_at") == created_at
     assert live(message, "handler", "priority", "payload::text", "status", "max_attempts") == (
         "greet",
         3,

@@ -54,7 +54,7 @@ def test_copy_enqueues():
 def test_an_insert_into_many_channels_reaches_them_all():
     names = [f"channel {n}" for n in range(5)]
     for name in names:
-        channel_set(name)
+        channel_set(channel=name)
     sql("INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'h' FROM pgqueue_channel WHERE name <> 'default'")
     assert sorted(delivery.channel for delivery in dequeue(limit=10)) == names
 
@@ -95,7 +95,7 @@ def test_an_insert_for_a_channel_that_does_not_exist_is_refused():
 
 
 def test_a_released_channel_refuses_every_insert():
-    channel_release("default")
+    channel_release(channel="default")
     with refused(ChannelReleased, "released") as raised:
         enqueue("h")
     assert "channel_set" in raised.value.hint

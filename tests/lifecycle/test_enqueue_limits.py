@@ -49,7 +49,7 @@ def test_a_key_is_free_again_when_its_message_is_settled(settle):
 
 
 def test_a_key_belongs_to_its_channel_and_none_is_no_key():
-    channel_set("other")
+    channel_set(channel="other")
     sent = [enqueue("h", dedupe_key="k"), enqueue("h", channel="other", dedupe_key="k"), enqueue("h"), enqueue("h")]
     assert all(answer.created for answer in sent)
 
@@ -61,7 +61,7 @@ def test_a_plain_insert_of_a_duplicate_is_an_error():
 
 
 def test_a_full_channel_refuses_with_an_error():
-    channel_set("default", max_size=2)
+    channel_set(channel="default", max_size=2)
     enqueue("h")
     enqueue("h")
     with refused(ChannelFull, "2 of 2") as raised:
@@ -71,7 +71,7 @@ def test_a_full_channel_refuses_with_an_error():
 
 
 def test_a_full_channel_that_drops_says_so():
-    channel_set("default", max_size=1, full_policy="drop")
+    channel_set(channel="default", max_size=1, full_policy="drop")
     assert enqueue("h").created
     answer = enqueue("h")
     assert (answer.id, answer.outcome, answer.created) == (None, "dropped", False)
@@ -80,7 +80,7 @@ def test_a_full_channel_that_drops_says_so():
 
 @pytest.mark.parametrize("policy", ["error", "drop"])
 def test_a_plain_insert_into_a_full_channel_raises_whatever_the_policy(policy: str):
-    channel_set("default", max_size=1, full_policy=policy)
+    channel_set(channel="default", max_size=1, full_policy=policy)
     channel = Channel.objects.get()
     Message.objects.create(channel=channel, handler="h")
     with refused(DatabaseError, "full") as raised:
@@ -90,7 +90,7 @@ def test_a_plain_insert_into_a_full_channel_raises_whatever_the_policy(policy: s
 
 
 def test_scheduled_and_leased_messages_take_room_and_settled_ones_give_it_back():
-    channel_set("default", max_size=2)
+    channel_set(channel="default", max_size=2)
     enqueue("h", delay=timedelta(hours=1))
     enqueue("h")
     [delivery] = dequeue()
@@ -107,7 +107,7 @@ def test_scheduled_and_leased_messages_take_room_and_settled_ones_give_it_back()
 
 
 def test_what_a_rollback_took_back_takes_no_room():
-    channel_set("default", max_size=1)
+    channel_set(channel="default", max_size=1)
     with rolled_back():
         enqueue("h")
     assert enqueue("h").created
@@ -116,19 +116,19 @@ def test_what_a_rollback_took_back_takes_no_room():
 def test_a_size_limit_can_be_set_raised_lowered_and_lifted_while_messages_are_there():
     for _ in range(3):
         enqueue("h")
-    channel_set("default", max_size=3)
+    channel_set(channel="default", max_size=3)
     with refused(ChannelFull):
         enqueue("h")
-    channel_set("default", max_size=4)
+    channel_set(channel="default", max_size=4)
     enqueue("h")
-    channel_set("default", max_size=2)
+    channel_set(channel="default", max_size=2)
     complete(dequeue(limit=2))
     with refused(ChannelFull, "2 of 2"):
         enqueue("h")
-    channel_set("default", max_size=None)
+    channel_set(channel="default", max_size=None)
     for _ in range(5):
         enqueue("h")
-    channel_set("default", max_size=8)
+    channel_set(channel="default", max_size=8)
     assert enqueue("h").created
     with refused(ChannelFull, "8 of 8"):
         enqueue("h")
@@ -136,7 +136,7 @@ def test_a_size_limit_can_be_set_raised_lowered_and_lifted_while_messages_are_th
 
 def test_a_duplicate_is_found_on_a_full_channel_too():
     for policy in ("error", "drop"):
-        channel_set("default", max_size=1, full_policy=policy)
+        channel_set(channel="default", max_size=1, full_policy=policy)
         first = enqueue("h", dedupe_key="k")
         assert enqueue("h", dedupe_key="k").id == first.id
     assert enqueue("h", dedupe_key="another").outcome == "dropped"

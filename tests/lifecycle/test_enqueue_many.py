@@ -17,8 +17,8 @@ def outcomes(answers) -> list[str]:
 
 
 def test_answers_come_in_the_order_of_the_messages():
-    channel_set("a")
-    channel_set("b")
+    channel_set(channel="a")
+    channel_set(channel="b")
     answers = enqueue_many(NewMessage(handler=f"h{n}", channel="ba"[n % 2], payload=n) for n in range(20))
     stored = {
         message.pk: (message.handler, message.payload, message.channel.name)
@@ -80,9 +80,9 @@ def test_messages_of_one_call_are_first_in_first_out():
     ids=lambda given: repr(given)[:60] if isinstance(given, NewMessage) else given.__name__,
 )
 def test_one_bad_message_and_none_is_taken(bad: NewMessage, error: type[Exception]):
-    channel_set("released")
-    channel_release("released")
-    channel_set("small", max_size=1)
+    channel_set(channel="released")
+    channel_release(channel="released")
+    channel_set(channel="small", max_size=1)
     enqueue("h", channel="small")
     for messages in ([NewMessage(handler="h"), bad], [bad, NewMessage(handler="h", dedupe_key="k")]):
         with refused(error):
@@ -98,7 +98,7 @@ def test_missing_channels_are_created_where_the_project_wants_that(settings):
 
 
 def test_the_caller_learns_which_messages_a_full_channel_dropped():
-    channel_set("small", max_size=2, full_policy="drop")
+    channel_set(channel="small", max_size=2, full_policy="drop")
     answers = enqueue_many(
         NewMessage(handler="h", channel=name) for name in ("small", "default", "small", "small", "default")
     )
@@ -108,7 +108,7 @@ def test_the_caller_learns_which_messages_a_full_channel_dropped():
 
 
 def test_a_channel_that_errors_takes_all_of_them_or_none():
-    channel_set("small", max_size=2)
+    channel_set(channel="small", max_size=2)
     with refused(ChannelFull):
         enqueue_many(NewMessage(handler="h", channel="small") for _ in range(3))
     assert outcomes(enqueue_many(NewMessage(handler="h", channel="small") for _ in range(2))) == ["created"] * 2
@@ -117,14 +117,21 @@ def test_a_channel_that_errors_takes_all_of_them_or_none():
 
 
 def test_each_message_of_a_statement_takes_room():
-    channel_set("small", max_size=5)
+    channel_set(channel="small", max_size=5)
     enqueue("h", channel="small")
     enqueue_many(NewMessage(handler="h", channel="small") for _ in range(3))
-    with refused(ChannelFull, "4 of 5 messages live, 2 more"):
+    with refused(ChannelFull, "holds 4 of 5 messages; 2 more do not fit"):
         enqueue_many(NewMessage(handler="h", channel="small") for _ in range(2))
     assert outcomes(enqueue_many([NewMessage(handler="h", channel="small")])) == ["created"]
     with refused(ChannelFull, "5 of 5"):
         enqueue("h", channel="small")
+
+
+def test_duplicates_are_found_on_a_channel_that_holds_more_than_it_may() -> None:
+    there = [enqueue("h", dedupe_key=key).id for key in "ab"]
+    channel_set(channel="default", max_size=1)
+    answers = enqueue_many(NewMessage(handler="h", dedupe_key=key) for key in "ab")
+    assert [(answer.id, answer.outcome) for answer in answers] == [(number, "duplicate") for number in there]
 
 
 def test_duplicates_are_found_in_the_table_and_in_the_call_itself():
@@ -144,7 +151,7 @@ def test_duplicates_are_found_in_the_table_and_in_the_call_itself():
 
 
 def test_it_is_a_function_of_the_database_too():
-    channel_set("b")
+    channel_set(channel="b")
     found = sql(
         "SELECT outcome FROM pgqueue_enqueue_many("
         "ARRAY['x', 'y'], ARRAY['1', NULL]::jsonb[], p_channels => ARRAY['b', NULL])"

@@ -40,6 +40,8 @@ class Ear:
         self._events = listen(self.connection, timeout=0.2)
 
     def heard(self) -> list[Event]:
+        # The answer comes after all notifications of earlier commits, however busy the machine is.
+        self.connection.execute("SELECT 1")
         found = list(self._events)
         self._events = listen(self.connection, timeout=0.2)
         return found
@@ -50,7 +52,7 @@ class Ear:
 
 @pytest.fixture
 def ear(connect: Connect) -> Ear:
-    channel_set("default", "quiet")
+    channel_set(channel="default", queue="quiet")
     Queue.objects.create(name="default", events=True)
     return Ear(connect)
 
@@ -107,7 +109,7 @@ def test_popped_purged_and_redriven(ear):
     enqueue("greet")
     pop()
     enqueue("greet")
-    purge("default")
+    purge(channel="default")
     dead = leased()
     dead_letter(dead, reason="refused")
     redrive([dead.id])
@@ -121,7 +123,7 @@ def test_when_a_message_is_due_is_told(ear):
 
 
 def test_whatever_way_a_message_came(ear):
-    channel = channel_set("acme")
+    channel = channel_set(channel="acme")
     Message.objects.create(channel_id=channel, handler="greet")
     Message.objects.bulk_create([Message(channel_id=channel, handler="greet") for _ in range(3)])
     assert [(event.event, event.channel, len(event.ids)) for event in ear.heard()] == [
@@ -131,7 +133,7 @@ def test_whatever_way_a_message_came(ear):
 
 
 def test_channels_and_handlers_of_one_statement_come_apart(ear):
-    channel_set("acme")
+    channel_set(channel="acme")
     both = [(handler, channel) for handler in ("greet", "leave") for channel in ("acme", "default")]
     enqueue_many(NewMessage(handler=handler, channel=channel) for handler, channel in both)
     assert {(event.channel, event.handler, len(event.ids)) for event in ear.heard()} == {
@@ -155,8 +157,9 @@ def test_the_longest_names_and_ids_fit(ear, connect):
     raw.execute(f"LISTEN {CHANNEL}")
     sql("SELECT setval('pgqueue_message_id_seq', 9000000000000000000)")
     name = "\u0001" * 200
-    channel_set(name)
+    channel_set(channel=name)
     enqueue_many(NewMessage(handler="\u0001" * 200, channel=name) for _ in range(700))
+    raw.execute("SELECT 1")
     sizes = [len(notification.payload.encode()) for notification in raw.notifies(timeout=0.5)]
     sql("SELECT setval('pgqueue_message_id_seq', 1000)")
     assert len(sizes) >= 2
@@ -216,3 +219,23 @@ def test_anything_else_is_no_event(payload):
 def test_the_decoder_needs_no_django():
     code = "import sys, django_pgqueue.events; sys.exit('django' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_plain_insert_of_a_dead_letter_is_an_event(ear):
+    enqueue("greet")
+    sql(
+        """WITH moved AS (DELETE FROM pgqueue_message RETURNING *)
+        INSERT INTO pgqueue_dead_letter (id, queue, channel, handler, payload, priority, attempts, max_attempts,
+            created_at, dequeue_at, dead_at, reason)
+        SELECT m.id, 'default', 'default', m.handler, m.payload, 0, 1, 1, now(), now(), now(), 'moved by hand'
+        FROM moved AS m"""
+    )
+    assert [(event.event, event.reason) for event in ear.heard()] == [
+        ("created", None),
+        ("dead_lettered", "moved by hand"),
+    ]
+
+
+def test_a_statement_that_inserts_no_dead_letter_is_no_event(ear):
+    sql("INSERT INTO pgqueue_dead_letter SELECT * FROM pgqueue_dead_letter WHERE false")
+    assert ear.heard() == []

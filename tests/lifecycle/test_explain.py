@@ -34,7 +34,7 @@ def of_message(message: int) -> list[str]:
 
 
 def of_channel(name: str = "default") -> list[str]:
-    return [reason.code for reason in explain_channel(name)]
+    return [reason.code for reason in explain_channel(channel=name)]
 
 
 def told(message: int, code: str) -> Reason:
@@ -125,12 +125,12 @@ def test_workers_that_are_all_busy_are_told(worker: Worker) -> None:
 def test_a_paused_queue_and_a_paused_channel_are_told_with_their_reasons(worker: Worker) -> None:
     message = enqueue("h").id
     queue_pause("default", reason="the database moves")
-    channel_pause("default", reason="their server is down")
+    channel_pause(channel="default", reason="their server is down")
     assert of_message(message)[:2] == of_channel()[:2] == ["queue_paused", "channel_paused"]
     assert told(message, "queue_paused").sentence.endswith("Reason: the database moves")
     assert told(message, "channel_paused").facts["reason"] == "their server is down"
     queue_resume("default")
-    channel_resume("default")
+    channel_resume(channel="default")
     absorbed()
     assert of_message(message) == of_channel() == ["in_line"]
 
@@ -142,7 +142,7 @@ def test_a_pause_without_a_reason_is_one_sentence(worker: Worker) -> None:
 
 
 def test_a_channel_at_its_limit_names_who_holds_the_places(worker: Worker) -> None:
-    channel_set("default", max_concurrency=3)
+    channel_set(channel="default", max_concurrency=3)
     messages = [enqueue("h").id for _ in range(5)]
     dequeue(limit=2, worker="host-1")
     [last] = dequeue(limit=1, worker="host-2")
@@ -156,19 +156,19 @@ def test_a_channel_at_its_limit_names_who_holds_the_places(worker: Worker) -> No
     assert [(held["worker"], held["messages"]) for held in reason.facts["held_by"]] == [("host-1", 2), ("host-2", 1)]
     assert told(messages[4], "in_channel").facts["messages_before"] == 1
     assert "concurrency" in of_channel()
-    channel_set("default", max_concurrency=4)
+    channel_set(channel="default", max_concurrency=4)
     assert "concurrency" not in of_message(messages[4])
 
 
 def test_a_limit_that_was_lowered_is_told_with_what_is_leased(worker: Worker) -> None:
     messages = [enqueue("h").id for _ in range(4)]
     dequeue(limit=3, worker="host-1")
-    channel_set("default", max_concurrency=2)
+    channel_set(channel="default", max_concurrency=2)
     assert "3 of 2 messages are leased" in told(messages[3], "concurrency").sentence
 
 
 def test_a_rate_says_when_the_next_delivery_may_be(worker: Worker) -> None:
-    channel_set("default", release_interval=timedelta(minutes=10), release_burst=2)
+    channel_set(channel="default", release_interval=timedelta(minutes=10), release_burst=2)
     messages = [enqueue("h").id for _ in range(3)]
     dequeue()
     assert "rate" not in of_message(messages[2])
@@ -182,18 +182,18 @@ def test_a_rate_says_when_the_next_delivery_may_be(worker: Worker) -> None:
 
 
 def test_limits_do_not_hold_up_a_channel_that_was_released(worker: Worker) -> None:
-    channel_set("default", max_concurrency=1, release_interval=timedelta(minutes=10))
+    channel_set(channel="default", max_concurrency=1, release_interval=timedelta(minutes=10))
     messages = [enqueue("h").id for _ in range(2)]
     dequeue()
-    channel_pause("default", reason="why")
-    channel_release("default")
+    channel_pause(channel="default", reason="why")
+    channel_release(channel="default")
     absorbed()
     assert of_message(messages[1]) == ["in_line"]
     assert of_channel() == ["in_line", "released"]
 
 
 def test_what_is_scheduled_is_told_with_what_will_still_hold_it_up() -> None:
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     enqueue("h")
     dequeue()
     message = enqueue("h", delay=timedelta(hours=1)).id
@@ -210,21 +210,21 @@ def test_what_is_due_and_not_promoted_is_told(worker: Worker) -> None:
 
 
 def test_a_channel_without_its_row_is_told(worker: Worker) -> None:
-    channel_set("doomed")
+    channel_set(channel="doomed")
     message = enqueue("h", channel="doomed").id
     Channel.objects.filter(name="doomed").delete()
     assert of_message(message)[0] == "channel_missing"
 
 
 def test_an_empty_channel_says_what_is_leased_and_when_the_next_one_is_due(worker: Worker) -> None:
-    [reason] = explain_channel("default")
+    [reason] = explain_channel(channel="default")
     assert (reason.code, reason.sentence) == ("empty", "Nothing of it is ready. Leased messages: 0.")
     enqueue("h")
     dequeue()
     later = enqueue("h", delay=timedelta(hours=1)).id
-    channel_set("other")
+    channel_set(channel="other")
     enqueue("h", channel="other", delay=timedelta(minutes=1))
-    [reason] = explain_channel("default")
+    [reason] = explain_channel(channel="default")
     assert reason.facts["leased"] == 1
     [[same]] = sql("SELECT dequeue_at = %s::timestamptz FROM pgqueue_message WHERE id = %s",
                    reason.facts["dequeue_at"], later)  # fmt: skip
@@ -233,7 +233,7 @@ def test_an_empty_channel_says_what_is_leased_and_when_the_next_one_is_due(worke
 
 def test_a_channel_that_does_not_exist_is_an_error() -> None:
     with refused(ChannelNotFound):
-        explain_channel("nobody")
+        explain_channel(channel="nobody")
 
 
 def test_to_explain_changes_nothing(worker: Worker) -> None:
@@ -241,4 +241,4 @@ def test_to_explain_changes_nothing(worker: Worker) -> None:
     message = enqueue("h").id
     sql("SET TRANSACTION READ ONLY")
     assert explain_message(message)
-    assert explain_channel("default")
+    assert explain_channel(channel="default")

@@ -98,7 +98,7 @@ def test_errors_of_any_shape_are_no_error(errors: object, worker: Worker) -> Non
 
 def test_a_place_counts_what_goes_before_in_the_channel_and_in_the_line(worker: Worker) -> None:
     for name in ("a", "b", "c"):
-        channel_set(name)
+        channel_set(channel=name)
         enqueue_many(NewMessage(handler="h", channel=name) for _ in range(5))
         absorbed()
     message = Message.objects.filter(channel__name="c").latest("id").pk
@@ -118,7 +118,7 @@ def test_a_place_counts_what_goes_before_in_the_channel_and_in_the_line(worker: 
 
 def test_the_place_is_the_one_in_which_it_is_delivered(worker: Worker) -> None:
     for name in ("a", "b", "c"):
-        channel_set(name)
+        channel_set(channel=name)
         enqueue_many(NewMessage(handler="h", channel=name) for _ in range(5))
         absorbed()
     message = Message.objects.filter(channel__name="b").order_by("id")[2].pk
@@ -133,7 +133,7 @@ def test_counts_stop_at_a_thousand(worker: Worker) -> None:
     message = Message.objects.latest("id").pk
     assert told(message, "in_line").facts["messages_before"] == 1_000
     assert "at least 1000 messages of its channel" in told(message, "in_line").sentence
-    [reason] = explain_channel("default")
+    [reason] = explain_channel(channel="default")
     assert reason.sentence.startswith("Ready messages: at least 1000.")
 
 
@@ -144,7 +144,7 @@ def test_what_became_of_a_message() -> None:
     pop()
     purged, cancelled = enqueue("h").id, enqueue("h", delay=timedelta(hours=1)).id
     cancel(cancelled, reason="withdrawn")
-    purge("default")
+    purge(channel="default")
     assert [of_message(pk) for pk in (done, popped, purged, cancelled)] == [
         ["completed"], ["popped"], ["purged"], ["cancelled"],
     ]  # fmt: skip

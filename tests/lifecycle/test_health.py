@@ -13,8 +13,10 @@ from django_pgqueue import (
     enqueue_many,
     queue_pause,
     redrive,
+    retry,
 )
 from django_pgqueue.delivery import NewMessage
+from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.models import Worker
 from tests.lifecycle.conftest import pass_time, sql, value
@@ -32,8 +34,8 @@ def test_a_queue_that_is_empty():
 
 
 def test_every_state_is_counted_queue_by_queue():
-    channel_set("a", "mails")
-    channel_set("b")
+    channel_set(channel="a", queue="mails")
+    channel_set(channel="b")
     for channel in ("default", "b", "b"):
         for _ in range(2):
             enqueue("h", channel=channel)
@@ -48,7 +50,7 @@ def test_every_state_is_counted_queue_by_queue():
 
 
 def test_the_oldest_of_all_channels_and_priorities():
-    channel_set("b")
+    channel_set(channel="b")
     enqueue("h", priority=-3)
     pass_time(minutes=10)
     enqueue("h", priority=3)
@@ -61,7 +63,7 @@ def test_the_oldest_of_all_channels_and_priorities():
 
 
 def test_workers_that_are_alive_and_serve_the_queue():
-    channel_set("a", "mails")
+    channel_set(channel="a", queue="mails")
     for name, queues in {"w1": ["default", "mails"], "w2": ["mails"], "w3": ["default"], "w4": ["default"]}.items():
         Worker.objects.create(name=name, hostname="h", pid=1, queues=queues, concurrency=1, version="0")
     sql("UPDATE pgqueue_worker SET heartbeat_at = clock_timestamp() - interval '1 minute' WHERE name = 'w3'")
@@ -89,14 +91,14 @@ def test_more_than_are_counted(state):
 
 def test_more_channels_than_are_looked_at():
     for place in range(5):
-        channel_set(f"c{place}")
+        channel_set(channel=f"c{place}")
         enqueue("h", channel=f"c{place}")
     assert only(most=6).complete
     assert not only(most=4).complete
 
 
 def test_a_queue_behind_a_large_one_is_counted():
-    channel_set("a", "mails")
+    channel_set(channel="a", queue="mails")
     enqueue_many([NewMessage(handler="h")] * 50)
     enqueue("h", channel="a", queue="mails")
     [large, mails] = health(most=10)
@@ -105,7 +107,7 @@ def test_a_queue_behind_a_large_one_is_counted():
 
 
 def test_what_it_reads_does_not_grow_with_the_backlog():
-    channel_set("other")
+    channel_set(channel="other")
     costs = []
     for count in (2_000, 20_000):
         sql(
@@ -124,3 +126,13 @@ def test_what_it_reads_does_not_grow_with_the_backlog():
 def test_it_is_a_function_of_the_database_too():
     enqueue("h")
     assert sql("SELECT queue, ready, complete FROM pgqueue_health('default')") == [("default", 1, True)]
+
+
+def test_messages_for_handlers_that_the_workers_do_not_know_are_counted():
+    for handler in ("unknown", "unknown", "fails", "known"):
+        enqueue(handler)
+    *unknown, fails, _ = dequeue(limit=4)
+    defer_unknown(unknown, errors=[{"type": "django_pgqueue.exceptions.UnknownHandler"}] * 2)
+    retry(fails, errors=[{"type": "Oops"}], delays=[timedelta(minutes=1)])
+    [row] = health("default")
+    assert (row.scheduled, row.unknown_handler) == (3, 2)

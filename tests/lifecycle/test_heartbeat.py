@@ -7,8 +7,9 @@ from uuid import uuid4
 import pytest
 from django.db import DatabaseError, transaction
 
-from django_pgqueue import complete, dequeue, enqueue, heartbeat, sweep
+from django_pgqueue import cancel, complete, dequeue, enqueue, heartbeat, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.lifecycle.conftest import a_moment_of_the_database, expire, live, pass_time, refused, sql, value
 
 pytestmark = pytest.mark.django_db
@@ -86,7 +87,7 @@ def test_nothing_is_nothing():
     assert heartbeat([]) == {}
 
 
-@pytest.mark.parametrize("lease", [timedelta(0), timedelta(seconds=-5), 15, timedelta.max], ids=str)
+@pytest.mark.parametrize("lease", [timedelta(microseconds=-1), timedelta(seconds=-5), 15, timedelta.max], ids=str)
 def test_a_lease_that_is_no_lease_is_refused(lease: object):
     [delivery] = leased()
     with refused(InvalidMessage):
@@ -101,3 +102,45 @@ def test_it_is_a_function_of_the_database_too():
     # A lease without an end would never be swept.
     with refused(DatabaseError):
         sql("SELECT pgqueue_heartbeat(%s, %s, p_lease => NULL)", *arguments)
+
+
+def test_a_heartbeat_may_shorten_a_lease():
+    [delivery] = leased()
+    heartbeat(delivery, lease=timedelta(hours=1))
+    heartbeat(delivery, lease=timedelta(seconds=1))
+    assert live(delivery.id, "lease_expires_at < clock_timestamp() + interval '2 seconds'")
+
+
+def test_a_lease_of_zero_gives_the_message_back():
+    first, second = leased(2)
+    assert heartbeat([first, second], lease=timedelta(0)) == {first.id: False, second.id: False}
+    again = dequeue(limit=2)
+    assert [(delivery.id, delivery.attempt) for delivery in again] == [(first.id, 2), (second.id, 2)]
+    with refused(LeaseLost):
+        complete(first)
+
+
+def test_a_lease_of_zero_for_a_lost_lease_is_refused_or_left_out():
+    kept, lost = leased(2)
+    stolen = replace(lost, token=uuid4())
+    with refused(LeaseLost) as raised:
+        heartbeat([kept, stolen], lease=timedelta(0))
+    assert raised.value.ids == (lost.id,)
+    assert live(kept.id, "status") == Message.Status.LEASED
+    assert heartbeat([kept, stolen], lease=timedelta(0), skip_lost=True) == {kept.id: False}
+
+
+def test_a_lease_of_zero_ends_what_is_cancelled():
+    [delivery] = leased()
+    cancel([delivery.id])
+    assert heartbeat(delivery, lease=timedelta(0)) == {delivery.id: True}
+    assert ArchivedMessage.objects.get(pk=delivery.id).outcome == "cancelled"
+
+
+def test_a_lease_of_zero_cannot_give_a_message_back_for_ever():
+    enqueue("h", max_attempts=2)
+    for _ in range(2):
+        [delivery] = dequeue()
+        assert heartbeat(delivery, lease=timedelta(0)) == {delivery.id: False}
+    assert dequeue() == []
+    assert DeadLetter.objects.get().reason == "deferred"

@@ -57,7 +57,7 @@ def test_what_somebody_wants_cancelled_goes_to_the_archive():
 
 
 def test_it_frees_the_place_in_a_limited_channel():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     enqueue("h")
     enqueue("h")
     [held] = dequeue(limit=2)

@@ -19,6 +19,6 @@ def test_nothing_of_it_stays():
     before = value("SELECT current_setting('statement_timeout')")
     with looking("default", seconds=5):
         assert value("SELECT current_setting('statement_timeout')") == "5s"
-        value("SELECT pgqueue_channel_set('left behind')")
+        value("SELECT pgqueue_channel_set('default', 'left behind')")
     assert value("SELECT current_setting('statement_timeout')") == before
     assert value("SELECT count(*) FROM pgqueue_channel WHERE name = 'left behind'") == 0

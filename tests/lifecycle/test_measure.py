@@ -61,7 +61,7 @@ def backlog(channel: str | None = None, queue: str = "default") -> tuple[int, ..
 
 
 def test_what_is_settled_counts_once_for_its_queue_and_its_channel() -> None:
-    channel_set("acme")
+    channel_set(channel="acme")
     settle(3)
     settle(2, channel="acme")
     assert measure(AT_ONCE) == MeasureCounts(settled=5, dead=0, counted=True)
@@ -83,7 +83,7 @@ def test_each_outcome_has_its_figure() -> None:
     for _ in range(2):
         cancel([enqueue("h").id])
     enqueue("h")
-    purge("default")
+    purge(channel="default")
     enqueue("h", max_attempts=2)
     retry(dequeue(), errors=[{"type": "E"}], delays=[AT_ONCE])
     sql("SELECT pgqueue_tick()")
@@ -179,8 +179,8 @@ def test_who_comes_too_early_does_nothing(settings: Any) -> None:
 
 
 def test_the_backlog_is_counted_by_state() -> None:
-    channel_set("acme")
-    channel_set("acme", "mail")
+    channel_set(channel="acme")
+    channel_set(channel="acme", queue="mail")
     for _ in range(5):
         enqueue("h", channel="acme")
     enqueue("h", channel="acme", delay=timedelta(hours=1))
@@ -202,7 +202,7 @@ def test_a_channel_that_has_nothing_left_has_no_row() -> None:
     enqueue("h")
     measure(AT_ONCE)
     assert backlog("default") == (1, 0, 0, 0)
-    purge("default")
+    purge(channel="default")
     measure(AT_ONCE)
     assert not Backlog.objects.exists()
 

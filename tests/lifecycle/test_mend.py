@@ -14,8 +14,8 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_queue_that_is_right_stays_as_it_is():
-    channel_set("sized", max_size=5)
-    channel_set("limited", max_concurrency=1, release_interval=timedelta(seconds=1))
+    channel_set(channel="sized", max_size=5)
+    channel_set(channel="limited", max_concurrency=1, release_interval=timedelta(seconds=1))
     for channel in ("default", "sized", "limited"):
         enqueue("h", channel=channel)
         enqueue("h", channel=channel, delay=timedelta(hours=1))
@@ -36,7 +36,7 @@ def state() -> list[list[tuple[object, ...]]]:
 
 def test_no_more_channels_than_asked_for_are_mended():
     for name in ("a", "b", "c"):
-        channel_set(name, max_size=5)
+        channel_set(channel=name, max_size=5)
         enqueue("h", channel=name)
     sql("UPDATE pgqueue_channel_size SET live = 4")
     assert mend(most=2).counts == 2

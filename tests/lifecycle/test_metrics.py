@@ -64,7 +64,7 @@ def test_the_total_counts_every_message_ever_enqueued_wherever_it_is():
     pop()
     [delivery] = dequeue()
     dead_letter(delivery, reason="refused")
-    purge("default", limit=1)
+    purge(channel="default", limit=1)
     [found] = metrics()
     assert lengths(found) == (1, 0, 0, 1)
     assert found.total == 6
@@ -106,9 +106,9 @@ def test_totals_can_be_left_out():
 
 
 def test_they_come_for_all_or_a_queue_or_a_channel():
-    channel_set("a", "emails")
-    channel_set("b", "emails")
-    channel_set("a")
+    channel_set(channel="a", queue="emails")
+    channel_set(channel="b", queue="emails")
+    channel_set(channel="a")
 
     def names(**which: str) -> list[tuple[str, str]]:
         return [(found.queue, found.channel) for found in metrics(**which)]
@@ -123,3 +123,11 @@ def test_they_come_for_all_or_a_queue_or_a_channel():
 def test_it_is_a_function_of_the_database_too():
     enqueue("h")
     assert sql("SELECT channel, ready, total FROM pgqueue_metrics(p_queue => 'default')") == [("default", 1, 1)]
+
+
+def test_the_newest_is_never_older_than_the_oldest():
+    """One message is both: its two ages are of one reading of the clock."""
+    enqueue("h")
+    for _ in range(20):
+        [found] = metrics()
+        assert found.newest_age == found.oldest_age

@@ -53,8 +53,8 @@ def test_what_became_due_and_waits_for_a_promotion_is_not_ready_yet():
 
 
 def test_one_channel_can_be_looked_at():
-    channel_set("a")
-    channel_set("b")
+    channel_set(channel="a")
+    channel_set(channel="b")
     for name in "ab":
         enqueue("h", channel=name)
     assert [seen.channel for seen in peek(channel="b", limit=10)] == ["b"]
@@ -65,7 +65,7 @@ def test_one_channel_can_be_looked_at():
 
 def test_the_line_of_the_queue_is_shown():
     for name in "abc":
-        channel_set(name)
+        channel_set(channel=name)
         enqueue_many(NewMessage(handler="h", channel=name) for _ in range(3))
     [first] = dequeue()
     [seen] = peek()

@@ -52,7 +52,7 @@ def test_what_is_rolled_back_is_there_again():
 
 
 def test_limits_of_the_channel_hold():
-    channel_set("default", release_interval=timedelta(hours=1), max_size=2, max_concurrency=1)
+    channel_set(channel="default", release_interval=timedelta(hours=1), max_size=2, max_concurrency=1)
     enqueue("h")
     enqueue("h")
     assert len(pop(limit=5)) == 1
@@ -61,7 +61,7 @@ def test_limits_of_the_channel_hold():
 
 
 def test_a_place_under_max_concurrency_is_free_again_at_once():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     for _ in range(3):
         enqueue("h")
     assert [len(pop(limit=5)) for _ in range(4)] == [1, 1, 1, 0]

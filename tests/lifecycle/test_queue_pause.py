@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_nothing_of_a_paused_queue_is_delivered():
-    channel_set("acme", max_concurrency=2)
+    channel_set(channel="acme", max_concurrency=2)
     enqueue("h")
     enqueue("h", channel="acme")
     queue_pause()
@@ -37,7 +37,7 @@ def test_nothing_of_a_paused_queue_is_delivered():
 
 
 def test_other_queues_go_on():
-    channel_set("default", "emails")
+    channel_set(channel="default", queue="emails")
     enqueue("h", queue="emails")
     queue_pause("default")
     assert len(dequeue("emails")) == 1
@@ -80,7 +80,7 @@ def test_scheduled_messages_become_ready_and_wait():
 
 def test_a_released_channel_of_a_paused_queue_waits_too():
     enqueue("h")
-    sql("SELECT pgqueue_channel_release('default')")
+    sql("SELECT pgqueue_channel_release('default', 'default')")
     queue_pause()
     assert dequeue() == []
 
@@ -109,7 +109,7 @@ def test_a_queue_without_channels_is_a_mistake():
 def test_a_queue_with_a_row_of_its_own_can_be_paused_before_its_first_channel():
     Queue.objects.create(name="new")
     queue_pause("new")
-    channel_set("default", "new")
+    channel_set(channel="default", queue="new")
     enqueue("h", queue="new")
     assert dequeue("new") == []
 
@@ -123,7 +123,7 @@ def test_resume_wakes_who_sleeps(connect):
     sql("SELECT pgqueue_wait('worker 7', '{default}', '1 hour')")
     list(listener.notifies(timeout=0.2, stop_after=1))
     queue_resume()
-    [notification] = listener.notifies(timeout=10, stop_after=1)
+    [notification] = listener.notifies(timeout=200, stop_after=1)
     assert notification.payload == "default"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.utils import timezone
@@ -30,7 +31,7 @@ def in_an_hour():
 
 def test_a_channel_is_resumed_when_its_time_has_come():
     enqueue("h")
-    channel_pause("default", reason="the bank is closed", until=in_an_hour())
+    channel_pause(channel="default", reason="the bank is closed", until=in_an_hour())
     assert sweep().resumed == 0
     assert dequeue() == []
     pass_time(hours=2)
@@ -53,8 +54,8 @@ def test_a_queue_is_resumed_when_its_time_has_come():
 
 
 def test_a_pause_without_an_end_stays():
-    channel_pause("default", until=in_an_hour())
-    channel_pause("default")
+    channel_pause(channel="default", until=in_an_hour())
+    channel_pause(channel="default")
     queue_pause(until=in_an_hour())
     queue_pause()
     pass_time(hours=2)
@@ -63,8 +64,8 @@ def test_a_pause_without_an_end_stays():
 
 
 def test_a_resume_by_hand_forgets_the_end():
-    channel_pause("default", until=in_an_hour())
-    channel_resume("default")
+    channel_pause(channel="default", until=in_an_hour())
+    channel_resume(channel="default")
     queue_pause(until=in_an_hour())
     queue_resume()
     assert Channel.objects.get().paused_until is None
@@ -72,17 +73,17 @@ def test_a_resume_by_hand_forgets_the_end():
 
 
 def test_an_end_that_has_passed_is_a_mistake():
-    for pause in (channel_pause, queue_pause):
+    for pause in (partial(channel_pause, channel="default"), queue_pause):
         with refused(InvalidMessage, "over already"):
-            pause("default", until=timezone.now() - timedelta(minutes=1))
+            pause(until=timezone.now() - timedelta(minutes=1))
         with refused(InvalidMessage, "naive"):
-            pause("default", until=timezone.now().replace(tzinfo=None))
+            pause(until=timezone.now().replace(tzinfo=None))
 
 
 def test_the_explanation_says_until_when():
-    channel_pause("default", until=in_an_hour())
+    channel_pause(channel="default", until=in_an_hour())
     queue_pause(until=in_an_hour())
-    told = {reason.code: reason for reason in explain_channel("default")}
+    told = {reason.code: reason for reason in explain_channel(channel="default")}
     for code in ("channel_paused", "queue_paused"):
         assert " until " in told[code].sentence
         assert told[code].facts["until"]
@@ -90,7 +91,7 @@ def test_the_explanation_says_until_when():
 
 @pytest.mark.django_db(transaction=True)
 def test_two_sweeps_resume_once(connect):
-    channel_pause("default", until=in_an_hour())
+    channel_pause(channel="default", until=in_an_hour())
     pass_time(hours=2)
     other = connect()
     assert other.execute("SELECT resumed FROM pgqueue_sweep()").fetchone() == (1,)

@@ -5,10 +5,12 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.db import transaction
 
 from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_many, retry, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import DeadLetter, Message
+from django_pgqueue.outcomes import KEEP
 from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql, value
 
 pytestmark = pytest.mark.django_db
@@ -144,7 +146,7 @@ def test_lost_leases_can_be_left_out():
 
 
 def test_a_retry_gives_its_place_back():
-    channel_set("default", max_concurrency=1)
+    channel_set(channel="default", max_concurrency=1)
     [delivery] = leased()
     enqueue("h", "next")
     retry(delivery, errors=[OOPS], delays=[timedelta(hours=1)])
@@ -163,7 +165,7 @@ def test_a_retry_gives_its_place_back():
 )  # fmt: skip
 def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
     [delivery] = leased()
-    with refused(InvalidMessage):
+    with refused(InvalidMessage), transaction.atomic():
         retry(delivery, **arguments)
     assert live(delivery.id, "lease_token", "errors") == (delivery.token, None)
 
@@ -179,3 +181,24 @@ def test_it_is_a_function_of_the_database_too():
     )
     assert found == [(delivery.id, "retried")]
     assert value("SELECT errors -> 0 ->> 'type' FROM pgqueue_message") == "X"
+
+
+def test_a_retry_saves_the_state_that_it_is_given():
+    first, second = leased(2)
+    errors = [{"type": "E"}] * 2
+    retry([first, second], errors=errors, delays=[timedelta(0)] * 2, states=[{"page": 7}, KEEP])
+    again = {delivery.id: delivery for delivery in dequeue(limit=2)}
+    assert again[first.id].state == {"page": 7}
+    assert again[second.id].state is None
+    retry(again[first.id], errors=errors[:1], delays=[timedelta(0)])
+    [third] = dequeue()
+    assert third.state == {"page": 7}
+
+
+def test_the_state_of_the_last_retry_is_kept_with_the_dead_letter():
+    [delivery] = leased(max_attempts=1)
+    retry(delivery, errors=[{"type": "E"}], states=[None])
+    assert DeadLetter.objects.get().state is None
+    [delivery] = leased(max_attempts=1)
+    assert retry(delivery, errors=[{"type": "E"}], states=[[1]]) == {delivery.id: "dead_lettered"}
+    assert DeadLetter.objects.get(pk=delivery.id).state == [1]

@@ -50,7 +50,7 @@ def test_without_overlap_the_live_message_is_the_answer():
 
 
 def test_a_full_channel_drops_by_its_policy():
-    channel_set("small", max_size=1, full_policy="drop")
+    channel_set(channel="small", max_size=1, full_policy="drop")
     make(channel="small")
     assert schedule_run("nightly").created
     assert schedule_run("nightly").outcome == "dropped"

@@ -164,7 +164,7 @@ def test_what_was_popped_or_purged_was_not_settled_by_a_lease():
     [popped] = pop()
     delivery = leased()
     defer(delivery, delay=timedelta(0))
-    purge("default")
+    purge(channel="default")
     for settle in SETTLE.values():
         assert settle(popped, delivery) == {}
 

@@ -35,7 +35,7 @@ def test_each_new_message_is_told(heard):
 
 
 def test_what_was_not_created_is_not_told(heard):
-    channel_set("small", max_size=1, full_policy="drop")
+    channel_set(channel="small", max_size=1, full_policy="drop")
     enqueue("greet", dedupe_key="k", channel="small")
     heard.clear()
     assert enqueue("greet", dedupe_key="k", channel="small").outcome == "duplicate"

@@ -197,7 +197,7 @@ def test_one_kind_of_warning_does_not_hold_back_another(server_log: list[str]):
 
 
 def test_a_message_that_is_not_picked_up_is_in_the_server_log(server_log: list[str]):
-    channel_set("default", "emails")
+    channel_set(channel="default", queue="emails")
     sent = enqueue("h", queue="emails")
     enqueue("h")
     pass_time(seconds=59)
@@ -210,13 +210,32 @@ def test_a_message_that_is_not_picked_up_is_in_the_server_log(server_log: list[s
     assert f"message {sent.id} " in warning
 
 
-def test_every_queue_that_is_not_served_is_counted_and_one_is_named(server_log: list[str]):
+def test_every_queue_that_is_not_served_is_counted_and_named(server_log: list[str]):
     for queue in ("default", "emails", "reports"):
-        channel_set("default", queue)
+        channel_set(channel="default", queue=queue)
         enqueue("h", queue=queue)
     pass_time(minutes=2)
     assert sweep().not_picked_up == 3
-    assert len(server_log) == 1
+    assert [warning.split('"')[1] for warning in server_log] == ["default", "emails", "reports"]
+
+
+def test_each_queue_is_complained_about_once_in_ten_seconds(server_log: list[str]):
+    enqueue("h")
+    pass_time(minutes=2)
+    sweep()
+    channel_set(channel="default", queue="emails")
+    enqueue("h", queue="emails")
+    pass_time(minutes=2)
+    sql("UPDATE pgqueue_queue_warning SET warned_at = clock_timestamp()")
+    assert sweep().not_picked_up == 2
+    assert [warning.split('"')[1] for warning in server_log] == ["default", "emails"]
+    assert sweep().not_picked_up == 2
+    assert len(server_log) == 2
+    for wrong in (-11, 3600):
+        sql("UPDATE pgqueue_queue_warning SET warned_at = clock_timestamp() + %s * interval '1 second'", wrong)
+        server_log.clear()
+        sweep()
+        assert len(server_log) == 2
 
 
 def test_the_setting_says_how_long_is_too_long(settings, server_log: list[str]):
@@ -231,11 +250,11 @@ def test_the_setting_says_how_long_is_too_long(settings, server_log: list[str]):
 
 
 def test_channels_that_wait_on_purpose_are_not_complained_about(server_log: list[str]):
-    channel_set("paused")
-    channel_set("busy", max_concurrency=1)
+    channel_set(channel="paused")
+    channel_set(channel="busy", max_concurrency=1)
     for name in ("paused", "busy", "busy"):
         enqueue("h", channel=name)
-    channel_pause("paused")
+    channel_pause(channel="paused")
     assert len(dequeue(limit=10, lease=timedelta(hours=1))) == 1
     pass_time(minutes=2)
     assert sweep().not_picked_up == 0

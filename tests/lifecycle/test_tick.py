@@ -43,7 +43,7 @@ def test_a_promoted_message_takes_its_place_by_priority():
 @pytest.mark.django_db(transaction=True)
 def test_no_message_is_lost_when_ticks_run_between_all_steps():
     for name in "abc":
-        channel_set(name, max_concurrency=2, weight=2)
+        channel_set(channel=name, max_concurrency=2, weight=2)
     for n in range(30):
         enqueue("h", n, channel="abc"[n % 3])
         tick()

@@ -45,7 +45,7 @@ def heard(connect):
 
 
 def test_a_sleeping_worker_is_woken_with_the_name_of_the_queue(heard):
-    channel_set("default", "emails")
+    channel_set(channel="default", queue="emails")
     wait("me", ["default", "emails"], MINUTE)
     enqueue("h", queue="emails")
     assert heard() == ["emails"]
@@ -57,7 +57,7 @@ def test_nobody_sleeps_and_nobody_is_woken(heard):
 
 
 def test_sleepers_of_other_queues_are_not_woken(heard):
-    channel_set("default", "emails")
+    channel_set(channel="default", queue="emails")
     wait("me", ["emails"], MINUTE)
     enqueue("h")
     assert heard() == []
@@ -83,8 +83,8 @@ def test_a_sleep_that_is_over_is_not_ended(heard):
     pass_time(minutes=1)
     enqueue("h")
     enqueue_many(NewMessage(handler="h") for _ in range(3))
-    channel_pause("default")
-    channel_resume("default")
+    channel_pause(channel="default")
+    channel_resume(channel="default")
     assert heard() == []
 
 
@@ -106,7 +106,7 @@ def test_one_call_for_many_channels_wakes_each_queue_once(heard):
     queues = ("default", "emails")
     for queue in queues:
         for name in "ab":
-            channel_set(name, queue)
+            channel_set(channel=name, queue=queue)
     wait("me", queues, MINUTE)
     enqueue_many(NewMessage(handler="h", queue=queue, channel=name) for name in "ab" for queue in queues)
     assert sorted(heard()) == ["default", "emails"]
@@ -138,9 +138,9 @@ def test_a_message_that_is_given_back_wakes(heard):
 
 
 def test_a_channel_that_is_resumed_wakes(heard):
-    channel_pause("default")
+    channel_pause(channel="default")
     wait("me", ["default"], MINUTE)
-    channel_resume("default")
+    channel_resume(channel="default")
     assert heard() == ["default"]
 
 
@@ -160,9 +160,9 @@ def test_it_is_a_function_of_the_database_too():
 
 
 def test_a_worker_learns_how_long_the_channels_with_a_rate_have_to_wait():
-    channel_set("slow", release_interval=MINUTE)
-    channel_set("slower", "emails", release_interval=2 * MINUTE)
-    channel_set("narrow", max_concurrency=1)
+    channel_set(channel="slow", release_interval=MINUTE)
+    channel_set(channel="slower", queue="emails", release_interval=2 * MINUTE)
+    channel_set(channel="narrow", max_concurrency=1)
     assert next_due(["default", "emails"]) is None
     for channel, queue in (("slow", "default"), ("slower", "emails"), ("narrow", "default")):
         enqueue_many([NewMessage(handler="h", channel=channel, queue=queue)] * 2)

@@ -17,7 +17,7 @@ from django_pgqueue.models import Message, Schedule, ScheduleTick
 @pytest.fixture(autouse=True)
 def _as_before(db: None) -> Iterator[None]:
     """The default channel, none of the demo's schedules; what a test declares is forgotten."""
-    channel_set("default")
+    channel_set(channel="default")
     Schedule.objects.all().delete()
     names, declared = handlers.names(), list(schedules._declared)
     schedules._declared.clear()

@@ -48,7 +48,7 @@ def test_cron_is_planned_by_the_wall_clock_of_its_zone():
 
 
 def test_a_tick_makes_one_message_that_says_where_it_comes_from():
-    channel_set("acme", "mail")
+    channel_set(channel="acme", queue="mail")
     make(
         queue="mail", channel="acme", payload={"kind": "daily"}, headers={"tenant": 7}, priority=3,
         every=timedelta(hours=1),
@@ -183,8 +183,8 @@ def test_without_overlap_a_live_message_holds_the_next_back():
 
 
 def test_a_channel_that_refuses_is_told_and_the_schedule_goes_on(caplog: pytest.LogCaptureFixture):
-    channel_set("closing")
-    channel_release("closing")
+    channel_set(channel="closing")
+    channel_release(channel="closing")
     make("closed", channel="closing")
     make("lost", channel="nowhere")
     make("healthy")
@@ -199,7 +199,7 @@ def test_a_channel_that_refuses_is_told_and_the_schedule_goes_on(caplog: pytest.
         assert ScheduleTick.objects.get(schedule=name).outcome == "refused"
     assert {record.schedule for record in caplog.records if record.levelno == logging.ERROR} == {"closed", "lost"}
 
-    channel_set("nowhere")
+    channel_set(channel="nowhere")
     plan("lost", seconds=-1)
     Schedule.objects.filter(name="lost").update(next_fire_at=Schedule.objects.get(name="healthy").created_at)
     Schedule.objects.filter(name="lost").update(missed="once")
@@ -209,7 +209,7 @@ def test_a_channel_that_refuses_is_told_and_the_schedule_goes_on(caplog: pytest.
 
 def test_a_paused_channel_collects_its_ticks():
     make()
-    channel_pause("default")
+    channel_pause(channel="default")
     plan("nightly")
     assert run().fired == 1
     assert dequeue() == []

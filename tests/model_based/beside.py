@@ -93,10 +93,10 @@ class Beside(RuleBasedStateMachine):
         self.turns.look(self.model)
         self.sound = True
 
-    def fill(self, drafts: list[dict[str, Any]]) -> None:
+    def fill(self, drafts: list[dict[str, Any]], partial: bool = False) -> None:
         made = [self.draft(**draft) for draft in drafts]
-        answer = self.queue.enqueue_many(made)
-        self.agree(answer, lambda: enqueues.enqueue_many(self.model, made, answer))
+        answer = self.queue.enqueue_many(made, partial)
+        self.agree(answer, lambda: enqueues.enqueue_many(self.model, made, answer, partial))
 
     def take_once(self, verb: str, queue: str, limit: int, lease: int) -> int:
         self.sound = False

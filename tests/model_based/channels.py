@@ -10,14 +10,19 @@ from .states import Channel, Refused
 
 
 def channel_set(model: Model, name: str, queue: str, limits: dict[str, Any], answer: Any) -> int:
-    """Creates it or changes what is named; opens it again when it was released."""
+    """Creates it or changes what is named; a released one that has drained makes room for a new one."""
     try:
         old = model.channel(name, queue)
     except Refused:
         number = answer if isinstance(answer, int) else -1
         model.channels[number] = Channel(number, queue, name, **limits)
         return number
-    new = replace(old, **limits, released_at=None)
+    if old.released_at is not None:
+        if model.live(old.id):
+            raise Refused("PGQ05")
+        model.channels[old.id] = replace(old, name=f"{old.name} (released {old.id})")
+        return channel_set(model, name, queue, limits, answer)
+    new = replace(old, **limits)
     model.channels[old.id] = new
     if (new.release_interval, new.release_burst) != (old.release_interval, old.release_burst):
         model.given.pop(old.id, None)

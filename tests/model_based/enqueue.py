@@ -28,20 +28,26 @@ class Draft:
 
 def enqueue(model: Model, draft: Draft, answer: Any) -> list[tuple[int | None, str]]:
     """The new id is the one thing that the model takes from the answer."""
+    if not valid(draft):
+        raise Refused("PGQ07")
     channel = model.channel(draft.channel, draft.queue)
+    if channel.released_at is not None:
+        raise Refused("PGQ05")
     for live in model.live(channel.id):
         if draft.key is not None and live.key == draft.key:
             return [(live.id, "duplicate")]
     full = channel.max_size is not None and len(model.live(channel.id)) >= channel.max_size
-    if full and channel.full_policy == "drop" and (channel.released_at is None or answer == [(None, "dropped")]):
+    if full and channel.full_policy == "drop":
         return [(None, "dropped")]
-    if channel.released_at is not None:
-        raise Refused("PGQ05")
     if full:
         raise Refused("PGQ04")
     [(number, _)] = answer if isinstance(answer, list) else [(-1, "")]
     accept(model, channel, draft, number)
     return [(number, "created")]
+
+
+def valid(draft: Draft) -> bool:
+    return draft.max_attempts >= 1
 
 
 def accept(model: Model, channel: Channel, draft: Draft, number: int) -> None:
@@ -53,14 +59,24 @@ def accept(model: Model, channel: Channel, draft: Draft, number: int) -> None:
     )  # fmt: skip
 
 
-def enqueue_many(model: Model, drafts: Sequence[Draft], answer: Any) -> list[tuple[int | None, str]]:
-    """All or none. Where channels drop or keys are deduped the order is that of channels and keys."""
+REFUSED = {"PGQ03": "not_found", "PGQ04": "full", "PGQ05": "released", "PGQ07": "invalid"}
+
+
+def enqueue_many(
+    model: Model, drafts: Sequence[Draft], answer: Any, partial: bool = False
+) -> list[tuple[int | None, str]]:
+    """All or none, or each for itself (``partial``). Where channels drop, keys are deduped or each is for itself, the
+    order is that of channels and keys."""
     trial = model.copy()
-    channels = [trial.channel(draft.channel, draft.queue) for draft in drafts]
-    one_by_one = any(draft.key for draft in drafts) or any(c.max_size and c.full_policy == "drop" for c in channels)
+    channels = [found(trial, draft) for draft in drafts]
+    one_by_one = (
+        partial
+        or any(draft.key for draft in drafts)
+        or any(c and c.max_size and c.full_policy == "drop" for c in channels)
+    )
     places = range(len(drafts))
     if one_by_one:
-        places = sorted(places, key=lambda p: (channels[p].id, drafts[p].key is None, drafts[p].key or "", p))
+        places = sorted(places, key=lambda p: (number_of(channels[p]), drafts[p].key is None, drafts[p].key or "", p))
     given = answer if isinstance(answer, list) else [(-1 - place, "") for place in range(len(drafts))]
     results: list[Any] = [None] * len(drafts)
     codes: set[str] = set()
@@ -69,14 +85,30 @@ def enqueue_many(model: Model, drafts: Sequence[Draft], answer: Any) -> list[tup
             [results[place]] = enqueue(trial, drafts[place], [given[place]])
         except Refused as refused:
             codes |= refused.codes
-    if codes:
-        raise Refused(*codes)
+            [code] = refused.codes
+            results[place] = (None, REFUSED[code])
+    if codes and not partial:
+        # Room is asked for all that are given, those that are invalid included.
+        raise Refused(*codes, *(["PGQ04"] if "PGQ07" in codes else []))
     model.messages = trial.messages
     return results
 
 
+def found(model: Model, draft: Draft) -> Channel | None:
+    try:
+        return model.channel(draft.channel, draft.queue)
+    except Refused:
+        return None
+
+
+def number_of(channel: Channel | None) -> int:
+    return -1 if channel is None else channel.id
+
+
 def insert(model: Model, draft: Draft, answer: Any) -> list[int]:
-    """A plain INSERT: it cannot be dropped, nor be told of a duplicate."""
+    """A plain INSERT: it cannot be dropped, nor be told of a duplicate. Its rules are those of enqueue."""
+    if not valid(draft):
+        raise Refused("PGQ07", "PGQ03", "23505")
     channel = model.channel(draft.channel, draft.queue)
     if any(draft.key is not None and live.key == draft.key for live in model.live(channel.id)):
         raise Refused("23505")

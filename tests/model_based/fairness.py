@@ -20,8 +20,11 @@ class Wait:
 
 @dataclass(slots=True)
 class Turns:
-    """After a tick everything that may be served stands in the line. From then on the bound of docs/explanation/
-    fairness.md must hold, twice: for the turn that had begun and one more."""
+    """The bound of docs/explanation/fairness.md must hold, twice: for the turn that had begun and one more.
+
+    A channel waits from the moment at which it has something that may run, whether it stands in the line or its
+    arrivals have not been folded yet. One with a rate waits from the next tick on.
+    """
 
     waiting: dict[int, Wait] = field(default_factory=dict)
 
@@ -31,10 +34,14 @@ class Turns:
                 self.waiting.setdefault(channel.id, Wait())
 
     def look(self, model: Model) -> None:
-        """Forget channels that cannot be served now: they have left the line, or may have."""
-        for number in list(self.waiting):
-            if number not in model.channels or not must(model, model.channels[number]):
-                del self.waiting[number]
+        """Add channels that can be served now, and forget those that cannot: they have left the line, or may have."""
+        for channel in model.channels.values():
+            if not must(model, channel):
+                self.waiting.pop(channel.id, None)
+            elif channel.release_interval is None:
+                self.waiting.setdefault(channel.id, Wait())
+        for number in self.waiting.keys() - model.channels.keys():
+            del self.waiting[number]
 
     def taken(self, model: Model, queue: str, limit: int, answer: Sequence[Lease]) -> None:
         counts = Counter(lease.channel for lease in answer)

@@ -18,6 +18,9 @@ from .sql import moment, span
 from .states import SECOND
 from .strategies import DAY, PLACES, delays, drafts, leases, limited, limits, numbers, places, reasons, whose
 
+# More than two turns of the greatest weight.
+TRICKLE = 12
+
 
 class QueueMachine(Beside):
     """Each rule is a call, a moment that passes, or a step of a transaction."""
@@ -50,19 +53,19 @@ class QueueMachine(Beside):
     def set_channel(self, place: tuple[str, str], limits: dict[str, Any]) -> None:
         interval = limits.get("release_interval")
         asked = {**limits, **({"release_interval": f"{interval} microseconds"} if interval else {})}
-        answer = self.queue.one("SELECT pgqueue_channel_set(%s, %s, %s)", *place, Jsonb(asked))
+        answer = self.queue.one(
+            "SELECT id, refusal FROM pgqueue_channel_set(%s, %s, %s)", *reversed(place), Jsonb(asked)
+        )
         self.agree(answer, lambda: channels.channel_set(self.model, *place, limits, answer))
 
     @rule(place=places, verb=st.sampled_from(["channel_pause", "channel_resume", "channel_resume", "channel_release"]))
     def change_channel(self, place: tuple[str, str], verb: str) -> None:
-        answer = self.queue.one(f"SELECT pgqueue_{verb}(%s, %s) IS NULL", *place)
-        answer = None if answer is False else answer
+        answer = self.queue.one(f"SELECT NULL, refusal FROM pgqueue_{verb}(%s, %s)", *reversed(place))
         self.agree(answer, lambda: getattr(channels, verb)(self.model, *place))
 
     @rule(verb=st.sampled_from(["queue_pause", "queue_resume", "queue_resume"]))
     def change_queue(self, verb: str) -> None:
-        answer = self.queue.one(f"SELECT pgqueue_{verb}('q') IS NULL")
-        answer = None if answer is False else answer
+        answer = self.queue.one(f"SELECT NULL, refusal FROM pgqueue_{verb}('q')")
         self.agree(answer, lambda: getattr(channels, verb)(self.model, "q"))
 
     # Enqueue.
@@ -78,10 +81,10 @@ class QueueMachine(Beside):
             answer = self.queue.enqueue(made, relative=way == "delay", at=self.model.now)
             self.agree(answer, lambda: enqueues.enqueue(self.model, made, answer))
 
-    @rule(drafts=st.lists(drafts, min_size=2, max_size=5), fill=st.booleans())
-    def enqueue_many(self, drafts: list[dict[str, Any]], fill: bool) -> None:
-        """``fill``: a backlog of one channel, of what the first is like."""
-        self.fill([{**drafts[0], "key": None}] * 16 if fill else drafts)
+    @rule(drafts=st.lists(drafts, min_size=2, max_size=5), fill=st.booleans(), partial=st.booleans())
+    def enqueue_many(self, drafts: list[dict[str, Any]], fill: bool, partial: bool) -> None:
+        """``fill``: a backlog of one channel, of what the first is like. ``partial``: not all or none."""
+        self.fill([{**drafts[0], "key": None}] * 16 if fill else drafts, partial)
 
     @rule(picks=st.lists(numbers, min_size=1, max_size=3))
     def redrive(self, picks: list[int]) -> None:
@@ -89,7 +92,7 @@ class QueueMachine(Beside):
             self.dead_letter([(0, "current")], True)
         known = [*self.model.dead, 10_000]
         ids = [known[pick % len(known)] for pick in picks]
-        answer = self.queue.rows("SELECT * FROM pgqueue_redrive(%s)", ids)
+        answer = self.queue.rows("SELECT old_id, new_id, refusal FROM pgqueue_redrive(%s)", ids)
         self.agree(answer, lambda: enqueues.redrive(self.model, ids, answer))
 
     # Take.
@@ -110,6 +113,18 @@ class QueueMachine(Beside):
         """All who may stand in the line, and it moves."""
         self.tick()
         self.take("dequeue", "q", 1, 15 * SECOND, 6)
+
+    @rule(quiet=places, loud=places, draft=drafts)
+    def trickle(self, quiet: tuple[str, str], loud: tuple[str, str], draft: dict[str, Any]) -> None:
+        """One channel's messages come as fast as they are taken, in a line that was empty; another has one message."""
+        for place in (quiet, loud):  # a channel with a limit goes the long way
+            self.set_channel(place, {"max_concurrency": None, "max_size": None, "release_interval": None})
+        self.take("pop", "q", 10, SECOND, 3)
+        draft = {**draft, "key": None, "due": None, "max_attempts": 5}
+        self.enqueue({**draft, "place": quiet, "priority": 0}, "delay")
+        for _ in range(TRICKLE):
+            self.enqueue({**draft, "place": loud}, "delay")
+            self.take_once("pop", "q", 1, SECOND)
 
     # Settle.
 
@@ -156,18 +171,19 @@ class QueueMachine(Beside):
     def cancel(self, picks: list[int], reason: str) -> None:
         known = [*self.model.messages, *self.model.archive, *self.model.dead, 10_000]
         ids = sorted({known[pick % len(known)] for pick in picks})
-        answer = self.queue.rows("SELECT * FROM pgqueue_cancel(%s, %s)", ids, reason)
+        answer = self.queue.rows("SELECT id, outcome, refusal FROM pgqueue_cancel(%s, %s)", ids, reason)
         self.agree(answer, lambda: settle.cancel(self.model, ids, reason))
 
     @rule(place=places)
     def purge(self, place: tuple[str, str]) -> None:
-        answer = self.queue.one("SELECT pgqueue_purge(%s, %s)", *place)
+        answer = self.queue.one("SELECT messages, refusal FROM pgqueue_purge(%s, %s)", *reversed(place))
         self.agree(answer, lambda: settle.purge(self.model, *place))
 
     @rule()
     def sweep(self) -> None:
         answer = self.queue.rows("SELECT retried, poisoned, cancelled, promoted FROM pgqueue_sweep()")
-        self.agree(answer, lambda: [settle.sweep(self.model, self.next_at)])
+        removed = self.removed()
+        self.agree(answer, lambda: [settle.sweep(self.model, self.next_at, removed=removed)])
         self.turns.ticked(self.model)
 
     @rule()
@@ -176,12 +192,16 @@ class QueueMachine(Beside):
         self.agree(answer, self.model.promote)
         self.turns.ticked(self.model)
 
+    def removed(self) -> frozenset[int]:
+        """Channels that have just gone. Other sessions of the server decide when one may."""
+        left = {number for (number,) in self.queue.rows("SELECT id FROM pgqueue_channel")}
+        return frozenset(self.model.channels.keys() - left)
+
     @rule(archive=st.sampled_from([None, 2 * DAY]), dead=st.sampled_from([None, SECOND]))
     def prune(self, archive: int | None, dead: int | None) -> None:
         query = "SELECT dead_letters_deleted, channels_removed FROM pgqueue_prune(%s, %s, 1)"
         answer = self.queue.rows(query, span(archive), span(dead))
-        left = {number for (number,) in self.queue.rows("SELECT id FROM pgqueue_channel")}
-        removed = set(self.model.channels) - left
+        removed = self.removed()
         self.agree(answer, lambda: [settle.prune(self.model, archive, dead, removed)])
 
     # Time and transactions.

@@ -11,6 +11,7 @@ from .machine import QueueMachine
 from .sql import moment
 from .strategies import delays, numbers, reasons
 
+RESCHEDULE = "SELECT id, outcome, refusal FROM pgqueue_reschedule(%s, %s)"
 VERBS = ["reschedule", "lease_release", "discard", "discard_dead", "edit"]
 picks = st.lists(numbers, min_size=1, max_size=3)
 
@@ -32,7 +33,7 @@ class OperatorMachine(QueueMachine):
     def reschedule(self, picks: list[int], due: int | None) -> None:
         ids = self.known(picks)
         at = None if due is None else self.model.now + due
-        answer = self.queue.rows("SELECT * FROM pgqueue_reschedule(%s, %s)", ids, None if at is None else moment(at))
+        answer = self.queue.rows(RESCHEDULE, ids, None if at is None else moment(at))
         self.agree(answer, lambda: operate.reschedule(self.model, ids, at))
 
     def lease_release(self, picks: list[int], reason: str) -> None:
@@ -54,5 +55,7 @@ class OperatorMachine(QueueMachine):
     def edit(self, picks: list[int]) -> None:
         [number] = self.known(picks[:1])
         self.numbered += 1
-        answer = self.queue.one("SELECT pgqueue_edit(%s, %s)", number, Jsonb({"n": self.numbered}))
+        answer = self.queue.one(
+            "SELECT outcome, refusal FROM pgqueue_edit(%s, %s)", number, Jsonb({"n": self.numbered})
+        )
         self.agree(answer, lambda: operate.edit(self.model, number, self.numbered))

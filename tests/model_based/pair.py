@@ -136,7 +136,7 @@ class PairMachine(PairOperators):
         ids = sorted({known[pick % len(known)] for pick in picks})
         self.call(
             n,
-            lambda queue: queue.rows("SELECT * FROM pgqueue_cancel(%s, 'no')", ids),
+            lambda queue: queue.rows("SELECT id, outcome, refusal FROM pgqueue_cancel(%s, 'no')", ids),
             lambda model, _: settle.cancel(model, ids, "no"),
             any(number in self.other(n).touched and number in self.committed.messages for number in ids),
         )
@@ -145,7 +145,7 @@ class PairMachine(PairOperators):
     def purge(self, n: int, name: str) -> None:
         self.call(
             n,
-            lambda queue: queue.one("SELECT pgqueue_purge(%s)", name),
+            lambda queue: queue.one("SELECT messages, refusal FROM pgqueue_purge('default', %s)", name),
             lambda model, _: settle.purge(model, name, "default"),
             False,
         )

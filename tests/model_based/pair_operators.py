@@ -14,6 +14,7 @@ from .states import SECOND
 from .strategies import numbers
 
 who = st.integers(0, 1)
+EDIT = "SELECT outcome, refusal FROM pgqueue_edit(%s, %s)"
 some = st.lists(numbers, min_size=1, max_size=3)
 
 
@@ -31,7 +32,7 @@ class PairOperators(Sides):
         given = None if at is None else moment(at)
         self.call(
             n,
-            lambda queue: queue.rows("SELECT * FROM pgqueue_reschedule(%s, %s)", ids, given),
+            lambda queue: queue.rows("SELECT id, outcome, refusal FROM pgqueue_reschedule(%s, %s)", ids, given),
             lambda model, _: operate.reschedule(model, ids, at),
             False,
         )
@@ -60,7 +61,7 @@ class PairOperators(Sides):
     def redrive(self, n: int) -> None:
         """All that it sees; so that no full channel is in the way, elsewhere."""
         ids = sorted(self.sides[n].view.dead)
-        query = "SELECT * FROM pgqueue_redrive(%s, 'other')"
+        query = "SELECT old_id, new_id, refusal FROM pgqueue_redrive(%s, 'other')"
         self.call(
             n,
             lambda queue: queue.rows(query, ids),
@@ -96,7 +97,7 @@ class PairOperators(Sides):
         self.numbered += 1
         self.call(
             n,
-            lambda queue: queue.one("SELECT pgqueue_edit(%s, %s)", number, Jsonb({"n": self.numbered})),
+            lambda queue: queue.one(EDIT, number, Jsonb({"n": self.numbered})),
             lambda model, _: operate.edit(model, number, self.numbered),
             False,
         )

@@ -36,6 +36,23 @@ OPERATORS = (
     Defect("an edit changes what is leased", "edit", WAITING, ANY),
 )  # fmt: skip
 """Of operators, who are not in the runs of `tests.chaos`."""
+REFUSALS = (
+    Defect(
+        "a full channel is found by the trigger", "enqueue",
+        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n\n    IF p_dedupe_key",
+        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n    END IF;\n\n    IF p_dedupe_key",
+    ),
+    Defect(
+        "a missing channel is raised", "enqueue",
+        "refusal := v_channel.refusal", "PERFORM pgqueue_raise(v_channel.refusal)",
+    ),
+    Defect(
+        "a redrive marks the letters before it refuses", "redrive", "    IF v_refusal IS NOT NULL THEN\n",
+        "    UPDATE pgqueue_dead_letter AS d SET redriven_at = v_now WHERE d.id = ANY (v_letters.ids)"
+        " AND v_refusal IS NOT NULL;\n    IF v_refusal IS NOT NULL THEN\n",
+    ),
+)  # fmt: skip
+"""Of refusals, which the actors of `tests.chaos` turn into errors."""
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -64,11 +81,12 @@ NOTICED = (
     "promoted before it is due",
     "the newest first",
     "a lane does not go to the tail",
+    "arrivals are taken by their priority, whatever their channel",
     "a deferred message is not announced",
     "a promoted message is not announced",
     "a free place is not told",
     "lanes that may have messages go",
-    *(defect.name for defect in OPERATORS),
+    *(defect.name for defect in (*OPERATORS, *REFUSALS)),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -114,12 +114,16 @@ def withdraw(model: Model, message: Message) -> None:
     model.end(message, "cancelled", {"reason": message.reason} if message.reason else None)
 
 
-def sweep(model: Model, next_at: Callable[[Message], int], ticks: bool = True) -> tuple[int, int, int, int]:
-    """How many were retried, poisoned, cancelled, promoted. ``ticks``: nobody else does at this moment."""
+def sweep(
+    model: Model, next_at: Callable[[Message], int], ticks: bool = True, removed: frozenset[int] = frozenset()
+) -> tuple[int, int, int, int]:
+    """How many were retried, poisoned, cancelled, promoted. ``ticks``: nobody else does at this moment. ``removed``:
+    channels that went."""
     promoted = model.promote() if ticks else 0
     leases = [m for m in leased(model) if model.free(m.id)]
     expired = [m for m in leases if m.expires_at is not None and m.expires_at <= model.now]
     ends = [fail(model, message, "poison", next_at, swept=True) for message in expired]
+    remove(model, removed)
     return (*(ends.count(end) for end in ("retried", "dead_lettered", "cancelled")), promoted)
 
 
@@ -151,18 +155,25 @@ def purge(model: Model, name: str, queue: str) -> int:
 
 
 def drained(model: Model) -> set[int]:
-    """Channels that were released an hour ago, and are empty."""
-    long_ago = model.now - 3600 * SECOND
-    released = [c for c in model.channels.values() if c.released_at is not None and c.released_at < long_ago]
+    """Channels that were released, and are empty."""
+    released = [c for c in model.channels.values() if c.released_at is not None]
     return {channel.id for channel in released if not model.live(channel.id)}
 
 
-def prune(model: Model, archive: int | None, dead: int | None, removed: set[int]) -> tuple[int, int]:
+def remove(model: Model, removed: Set[int]) -> int:
+    """How many channels go. One that an open transaction may still use stays for the next time."""
+    assert removed <= drained(model), f"channels {removed - drained(model)} were removed too early"
+    for number in removed:
+        del model.channels[number]
+    return len(removed)
+
+
+def prune(model: Model, archive: int | None, dead: int | None, removed: Set[int]) -> tuple[int, int]:
     """How many dead letters and channels go. Of the archive, days that ended longer ago.
 
-    ``removed``: channels that went. One that an open transaction may still use stays for the next time.
+    ``removed``: channels that went.
     """
-    assert removed <= drained(model), f"channels {removed - drained(model)} were removed too early"
+    remove(model, removed)
     if archive is not None:
         noon = DAY // 2
         kept = {
@@ -174,8 +185,6 @@ def prune(model: Model, archive: int | None, dead: int | None, removed: set[int]
     gone = [n for n, letter in model.dead.items() if dead is not None and letter.at < model.now - dead]
     for number in gone:
         del model.dead[number]
-    for number in removed:
-        del model.channels[number]
     if model.now >= model.latest:
         model.doubt = False
     return len(gone), len(removed)

@@ -74,17 +74,26 @@ class Queue:
             self.mended.append(diagnostic.message_primary or "")
 
     def guarded(self) -> AbstractContextManager[Any]:
-        """A savepoint, if a transaction is open: a refusal must not end it."""
+        """A savepoint, if a transaction is open: for calls that raise."""
         idle = self.session.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         return nullcontext() if idle else self.session.transaction()
 
-    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]] | Refusal:
+    def rows(self, query: str, *parameters: Any, raises: bool = False) -> list[tuple[Any, ...]] | Refusal:
+        """What the call answers. A verb whose last column is ``refusal`` gets no savepoint: whatever it refuses, the
+        transaction goes on, and what was written in it before and is written afterwards commits."""
+        returns = "refusal FROM" in query
         try:
-            with self.guarded():
-                return self.session.execute(query, parameters).fetchall()
+            with nullcontext() if returns and not raises else self.guarded():
+                rows = self.session.execute(query, parameters).fetchall()
+            if not returns:
+                return rows
+            found = next((row[-1] for row in rows if row[-1] is not None), None)
+            return Refusal(found["sqlstate"], found["message"]) if found else [row[:-1] for row in rows]
         except psycopg.Error as error:
             if error.sqlstate is None:
                 raise
+            if returns and not raises and error.sqlstate.startswith("PGQ"):
+                raise AssertionError(f"raised, not returned: {error}") from error
             return Refusal(error.sqlstate, str(error))
 
     def one(self, query: str, *parameters: Any) -> Any:
@@ -119,27 +128,28 @@ class Queue:
     def enqueue(self, draft: Draft, *, relative: bool, at: int) -> Any:
         """By ``delay`` or by ``dequeue_at``: ``at`` is the clock's time."""
         return self.rows(
-            """SELECT id, outcome FROM pgqueue_enqueue('work', %s, %s, %s, p_priority => %s,
+            """SELECT id, outcome, refusal FROM pgqueue_enqueue('work', %s, %s, %s, p_priority => %s,
             p_dequeue_at => %s::timestamptz, p_delay => %s, p_max_attempts => %s,
             p_backoff => %s, p_backoff_factor => %s, p_backoff_longest => %s,
             p_dedupe_key => %s)""",
             Jsonb({"n": draft.number}), draft.channel, draft.queue, draft.priority,
             None if relative or draft.due is None else moment(at + draft.due),
             span(draft.due) if relative else None, draft.max_attempts, span(draft.backoff), draft.factor,
-            span(draft.longest), draft.key,
+            span(draft.longest), draft.key, raises=draft.key is not None,
         )  # fmt: skip
 
-    def enqueue_many(self, drafts: Sequence[Draft]) -> Any:
+    def enqueue_many(self, drafts: Sequence[Draft], partial: bool = False) -> Any:
         keys = [draft.key for draft in drafts]
         return self.rows(
-            """SELECT id, outcome FROM pgqueue_enqueue_many(%s, %s, %s, %s, p_priorities => %s, p_delays => %s,
-            p_max_attempts => %s, p_backoffs => %s, p_backoff_factors => %s::float8[], p_backoff_longests => %s,
-            p_dedupe_keys => %s)""",
+            f"""SELECT id, outcome{"" if partial else ", refusal"} FROM pgqueue_enqueue_many(%s, %s, %s, %s,
+            p_priorities => %s, p_delays => %s, p_max_attempts => %s, p_backoffs => %s,
+            p_backoff_factors => %s::float8[], p_backoff_longests => %s, p_dedupe_keys => %s, p_partial => %s)""",
             ["work"] * len(drafts), [Jsonb({"n": draft.number}) for draft in drafts],
             [draft.channel for draft in drafts], [draft.queue for draft in drafts],
             [draft.priority for draft in drafts], [span(draft.due or 0) for draft in drafts],
             [draft.max_attempts for draft in drafts], [span(draft.backoff) for draft in drafts],
             [draft.factor for draft in drafts], [span(draft.longest) for draft in drafts], keys if any(keys) else None,
+            partial,
         )  # fmt: skip
 
     def insert(self, draft: Draft, at: int) -> Any:

@@ -39,7 +39,7 @@ drafts = st.builds(
     place=places,
     priority=st.sampled_from([0, 0, -1, 5]),
     due=dues,
-    max_attempts=st.sampled_from([5, 1, 2]),
+    max_attempts=st.sampled_from([5, 5, 1, 1, 2, 2, 0]),
     policy=st.sampled_from([(SECOND, 1.0, None), (None, None, None), (2 * SECOND, 3.0, 4 * SECOND)]),
     key=st.sampled_from([None, None, None, "k", "l"]),
 )

@@ -87,14 +87,14 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
 }
 # Not often, and by people: an index where there is something to search, no promise about a small table.
 OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
-    "purge": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_purge('channel0000', p_limit => 5)")),
+    "purge": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_purge('default', 'channel0000', p_limit => 5)")),
     "peek of a channel": (
         lambda s: None,
         lambda s, _: s.execute("SELECT * FROM pgqueue_peek('default', 'channel0000')"),
     ),
     "explain a channel": (
         lambda s: tick(s),
-        lambda s, _: s.execute("SELECT * FROM pgqueue_explain_channel('channel0001')"),
+        lambda s, _: s.execute("SELECT * FROM pgqueue_explain_channel('default', 'channel0001')"),
     ),
     "explain a message": (
         lambda s: enqueue(s, "channel0001"),

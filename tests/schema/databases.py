@@ -27,7 +27,7 @@ def migrated(name: str, server: str, environment: dict[str, str]) -> Iterator[st
                 env={**environment, "DATABASE_URL": url, "PYTHONPATH": path},
                 cwd=ROOT,
                 check=True,
-                timeout=100,
+                timeout=280,
             )
             yield url
         finally:

@@ -126,10 +126,16 @@ def test_locks_are_taken_as_the_lock_order_says(path: Path) -> None:
     assert "LOCK TABLE" not in code
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_function_sleeps(path: Path) -> None:
+    """It would hold its locks, its snapshot and a transaction id meanwhile: callers wait, outside of a transaction."""
+    assert "pg_sleep" not in path.read_text(encoding="utf-8")
+
+
 def test_who_waits_for_messages_takes_them_in_the_order_of_ids() -> None:
     """A bitmap scan would lock them in the order of their places in the table: two callers would wait in a circle."""
     waiting = [path for path in FILES if "(lock order, step 2)" in header(path.read_text(encoding="utf-8"))]
-    assert len(waiting) == 6
+    assert len(waiting) == 7
     for path in waiting:
         assert "\nSET enable_bitmapscan = off\n" in path.read_text(encoding="utf-8"), path.name
 
@@ -146,9 +152,13 @@ def test_who_looks_at_what_churns_does_not_read_all_that_matches(name: str) -> N
 
 INLINED = {
     "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', '-infinity') AS a",
+    "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_floor_now": "SELECT f.* FROM pgqueue_floor_now() AS f",
     "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",
+    "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_late_news": "SELECT n.xid FROM pgqueue_late_news('default', '{1}') AS n",
+    "pgqueue_validate": "SELECT pgqueue_validate(m.handler, m.payload, m.body, m.headers, m.priority, m.dequeue_at, "
+    "NULL, m.max_attempts, m.backoff, m.backoff_factor, m.backoff_longest, m.dedupe_key) FROM pgqueue_message AS m",
 }
 
 

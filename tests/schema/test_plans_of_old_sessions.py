@@ -81,7 +81,8 @@ def sessions(database: str) -> Iterator[dict[str, Session]]:
 def churn(session: Session) -> None:
     for cycle in range(CYCLES):
         enqueue(session, f"channel{cycle % CHANNELS:04}")
-        leases = dequeue(session, 3)
+        # None of them ends meanwhile: a sweep walks the leases that have ended, also those of messages that are gone.
+        leases = dequeue(session, 3, lease="1 hour")
         if cycle % 4:
             settle(session, leases)
         else:

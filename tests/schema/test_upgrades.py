@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -69,10 +68,8 @@ def test_a_migration_that_would_have_to_wait_gives_up_and_changes_nothing(connec
     """Somebody reads messages for an hour; behind a migration that waits for him, nobody could enqueue."""
     reader = connect()
     reader.execute("SELECT count(*) FROM pgqueue_message")
-    began = time.monotonic()
     with pytest.raises(OperationalError, match="lock timeout"):
         add_a_column()
-    assert time.monotonic() - began < 30
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_attribute WHERE attrelid = 'pgqueue_message'::regclass AND attname = 'note'"

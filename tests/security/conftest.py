@@ -52,7 +52,7 @@ def empty(pg_url: str, connect: Connect) -> Iterator[Session]:
     """The owner's session, on tables without rows. Flush empties what has models; the rest has none."""
     owner = connect(autocommit=True)
     owner.execute(f"TRUNCATE {RUNTIME}")
-    owner.execute("SELECT pgqueue_channel_set('default')")
+    owner.execute("SELECT pgqueue_channel_set('default', 'default')")
     yield owner
     # Their tables would stay: nobody knows them when the list of them is emptied.
     owner.execute("SELECT pgqueue_ingest_clean(p_stale => '-1 second')")
@@ -65,7 +65,7 @@ def login(pg_url: str, roles: dict[str, str], connect: Connect) -> Iterator[Call
 
     def login(kind: str, **options: Any) -> Session:
         address = make_conninfo(pg_url, user=roles[kind], password=PASSWORD)
-        given = {"autocommit": True, "options": "-c lock_timeout=2s -c statement_timeout=20s", **options}
+        given = {"autocommit": True, "options": "-c lock_timeout=20s -c statement_timeout=200s", **options}
         opened.append(psycopg.connect(address, **given))
         return opened[-1]
 

@@ -40,9 +40,9 @@ class Story:
         yield from self.stream()
 
     def configure(self) -> Iterator[Any]:
-        self.call("*", "channel_set('small', 'default', '{\"max_size\": 50, \"max_concurrency\": 5}')")
+        self.call("*", "channel_set('default', 'small', '{\"max_size\": 50, \"max_concurrency\": 5}')")
         for verb in ("pause", "resume"):
-            yield self.call("*", f"channel_{verb}('small', 'default')")
+            yield self.call("*", f"channel_{verb}('default', 'small')")
         yield self.call("*", "queue_pause('default', 'why')")
         yield self.call("*", "queue_resume('default')")
         self.session.execute("UPDATE public.pgqueue_channel SET weight = 2")
@@ -51,15 +51,17 @@ class Story:
         yield self.call("outcome", "enqueue_many(ARRAY['a', 'b', 'c'], ARRAY['{}', '1', '[]']::jsonb[])")
         yield self.call("handler", "peek('default', 'small')")
         yield self.call("ready, scheduled, total", "metrics()")
-        yield self.call("code", "explain_channel('small', 'default')")
+        yield self.call("code", "explain_channel('default', 'small')")
         [(message,)] = self.session.execute("SELECT id FROM public.pgqueue_message ORDER BY id LIMIT 1").fetchall()
         yield self.call("code", "explain_message(%s)", message)
         yield self.call("queue, ready, complete", "health()")
         yield self.call("queue, channel", "waiting()")
         yield self.call("channel, problem", "misplaced()")
         yield self.call("*", "mend()")
+        yield self.call("*", "remove_released()")
         yield self.call("counted", "measure('0')")
         yield self.call("*", "next_due('{default}')")
+        yield self.call("*", "is_contended('{default}')")
         self.call("*", "wait('me', '{default}', '1 second')")
 
     def settle(self) -> Iterator[Any]:
@@ -67,6 +69,8 @@ class Story:
         yield len(self.call("id", "heartbeat(%s, %s, '1 minute')", ids, tokens))
         yield len(self.call("*", "complete(%s, %s)", ids, tokens))
         yield [row[1] for row in self.call("id, outcome", "defer(%s, %s)", *self.leased())]
+        unknown = "defer_unknown(%s, %s, ARRAY['{}']::jsonb[], '10 minutes')"
+        yield [row[1] for row in self.call("id, outcome", unknown, *self.leased())]
         yield [row[1] for row in self.call("id, outcome", "retry(%s, %s, ARRAY['{}']::jsonb[])", *self.leased())]
         ids, tokens = self.leased()
         yield len(self.call("*", "dead_letter(%s, %s, ARRAY['no'])", ids, tokens))
@@ -91,7 +95,7 @@ class Story:
         yield self.call("outcome", "lease_release(%s, 'why')", self.leased()[0])
         yield self.call("outcome", "discard(ARRAY[%s::bigint], 'why')", later)
         yield self.call("outcome", "discard_dead(ARRAY[%s::bigint])", later)
-        yield self.call("*", "purge('default')")
+        yield self.call("*", "purge('default', 'default')")
         yield self.call("retried, poisoned", "sweep()")
         self.call("*", "tick()")
         self.call("*", "prune()")
@@ -107,4 +111,4 @@ class Story:
         yield messages
         yield self.call("held, lost", "stream_extend('s', %s, '1 minute')", owner)
         self.call("*", "stream_release('s')")
-        yield self.call("*", "channel_release('small', 'default')")
+        yield self.call("*", "channel_release('default', 'small')")

@@ -19,15 +19,18 @@ VERBS = """
                     producer  worker  operator  reader  pipeline
     enqueue             x        x       .         .       .
     enqueue_many        x        x       .         .       .
+    raise               x        x       x         .       .
     dequeue             .        x       .         .       .
     pop                 .        x       .         .       .
     heartbeat           .        x       .         .       .
     complete            .        x       .         .       .
     defer               .        x       .         .       .
+    defer_unknown       .        x       .         .       .
     retry               .        x       .         .       .
     dead_letter         .        x       .         .       .
     wait                .        x       .         .       .
     next_due            .        x       .         .       .
+    is_contended        .        x       .         .       .
     tick                .        x       .         .       .
     schedule_fire       .        x       .         .       .
     sweep               .        x       x         .       .
@@ -42,6 +45,7 @@ VERBS = """
     waiting             .        .       x         x       x
     misplaced           .        .       x         x       x
     histogram_percentile .       .       x         x       x
+    remove_released     .        .       x         .       .
     mend                .        .       x         .       .
     channel_set         .        .       x         .       .
     channel_pause       .        .       x         .       .
@@ -88,6 +92,7 @@ TABLES = """
     floor               .          .       S         S       S
     waiter              .          .       S         S       S
     tally               .          .       S         S       S
+    queue_warning       .          .       S         S       S
     ingest              .          .       S         S       S
     ingest_stage        .          .       S         S       S
     stream              .          .       S         S       S

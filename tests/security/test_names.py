@@ -44,9 +44,9 @@ LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERR
 @EVERY
 def test_a_hostile_name_lives_a_whole_life(name: str) -> None:
     place = {"channel": name, "queue": name}
-    channel_set(name, name, max_concurrency=2)
-    channel_pause(name, name, reason=name)
-    channel_resume(name, name)
+    channel_set(channel=name, queue=name, max_concurrency=2)
+    channel_pause(channel=name, queue=name, reason=name)
+    channel_resume(channel=name, queue=name)
     queue_pause(name, reason=name)
     queue_resume(name)
     ids = [enqueue(name, {name: name}, headers={name: name}, dedupe_key=f"{n}{name}", **place).id for n in range(4)]
@@ -56,17 +56,17 @@ def test_a_hostile_name_lives_a_whole_life(name: str) -> None:
     complete(done, results=[{name: name}])
     dead_letter(dead, reason=name, details={name: name})
     cancel(ids[2:3], reason=name)
-    assert purge(name, name) == 1
+    assert purge(channel=name, queue=name) == 1
     assert {row.outcome for row in ArchivedMessage.objects.filter(channel=name)} == {"completed", "cancelled", "purged"}
     assert DeadLetter.objects.get(queue=name, handler=name).reason == name
     assert [(row.queue, row.channel) for row in metrics(queue=name, channel=name)] == [(name, name)]
-    channel_release(name, name)
+    channel_release(channel=name, queue=name)
 
 
 @pytest.mark.django_db
 def test_names_that_begin_alike_are_not_mixed_up() -> None:
     for name in ALIKE:
-        channel_set(name, name)
+        channel_set(channel=name, queue=name)
         enqueue(name, channel=name, queue=name)
     assert [[found.handler for found in dequeue(name, limit=5)] for name in ALIKE] == [[name] for name in ALIKE]
 
@@ -74,12 +74,12 @@ def test_names_that_begin_alike_are_not_mixed_up() -> None:
 @pytest.mark.django_db(transaction=True)
 @EVERY
 def test_an_event_of_a_hostile_name_is_one_json_object(name: str, pg_url: str) -> None:
-    channel_set(name, name)
+    channel_set(channel=name, queue=name)
     with psycopg.connect(pg_url, autocommit=True) as listener:
         listener.execute("INSERT INTO pgqueue_queue (name, events) VALUES (%s, true)", [name])
         listener.execute("LISTEN pgqueue_events")
         enqueue(name, channel=name, queue=name)
-        [told] = listener.notifies(timeout=10, stop_after=1)
+        [told] = listener.notifies(timeout=200, stop_after=1)
     assert [json.loads(told.payload)[key] for key in ("queue", "channel", "handler")] == [name] * 3
 
 
@@ -95,10 +95,10 @@ def test_an_event_of_a_hostile_name_is_one_json_object(name: str, pg_url: str) -
     ids=["empty", "too long", "NUL", "surrogate"],
 )
 def test_what_can_be_no_name_is_refused_and_nothing_is_left(name: str, words: str) -> None:
-    channel_set("default")
+    channel_set(channel="default")
     with pytest.raises(InvalidMessage, match=words), transaction.atomic():
         enqueue(name)
-    for call in (channel_set, lambda bad: channel_set("x", bad)):
+    for call in (lambda bad: channel_set(channel=bad), lambda bad: channel_set(channel="x", queue=bad)):
         with pytest.raises(InvalidMessage) as refused, transaction.atomic():
             call(name)
         assert "\n" not in str(refused.value)
@@ -134,7 +134,7 @@ def test_no_name_and_no_error_makes_a_line_of_its_own_in_the_log(
         raise ValueError(name)
 
     register(name, fail, queue=name, max_attempts=1, backoff=lambda attempt, error: 1 / 0)
-    channel_set(name, name)
+    channel_set(channel=name, queue=name)
     enqueue(name, channel=name, queue=name, max_attempts=2)
     enqueue(f"unknown {name}"[:200], channel=name, queue=name, max_attempts=1)
     drain(queues=(name,), name=name)
@@ -149,14 +149,14 @@ def test_no_name_and_no_error_makes_a_line_of_its_own_in_the_log(
 @pytest.mark.django_db
 @EVERY
 def test_a_command_takes_hostile_names_and_shows_them_in_one_line(name: str) -> None:
-    channel_set(name, name)
+    channel_set(channel=name, queue=name)
     enqueue(name, channel=name, queue=name)
     dead_letter(dequeue(name), reason=name)
     options = [f"--{key}={name}" for key in ("queue", "channel", "handler", "reason")]
     output = StringIO()
     call_command("redrivedeadletters", *options, "--dry-run", stdout=output, skip_checks=True)
     assert output.getvalue() == f"{1:>8}  {printable(name)}  {printable(name)}\n1 would be redriven\n"
-    channel_release(name, name)
+    channel_release(channel=name, queue=name)
     with pytest.raises(CommandError) as refused:
         call_command("redrivedeadletters", *options, stdout=output, skip_checks=True)
     told, *rest = str(refused.value).split("\n")

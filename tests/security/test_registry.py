@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 import django_pgqueue
 from django_pgqueue import enqueue, handlers
@@ -31,6 +33,8 @@ IMPORTERS = {
     ("management/commands/celeryplan.py", "import_string"),  # who runs the command names the app of Celery
     ("testing/__init__.py", "import_module"),  # the names of that package
     ("apps.py", "import_string"),  # settings: TASKS
+    ("tasks/aliases.py", "import_string"),  # settings: TASKS
+    ("worker/process_slot.py", "loads"),  # an outcome, from a process that the worker started itself
     ("tasks/discovery.py", "import_module"),  # tasks.py of installed apps; settings: TASKS
     ("checks/configuration.py", "import_string"),  # settings
     ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES
@@ -49,7 +53,8 @@ def test_a_name_that_nobody_registered_is_a_dead_letter_and_nothing_is_imported(
     payload = {"handler": "tests.security.trap.spring", "__reduce__": ["os.system", ["true"]], "py/object": name}
     enqueue(name, payload, headers={"handler": "tests.security.trap.spring"}, max_attempts=1)
     before = set(sys.modules)
-    assert drain() == {"dead_lettered": 1}
+    with override_settings(DJANGO_PGQUEUE={"UNKNOWN_HANDLER_GRACE": timedelta(0)}):
+        assert drain() == {"dead_lettered": 1}
     assert not {module for module in set(sys.modules) - before if "trap" in module}
     [letter] = DeadLetter.objects.all()
     assert letter.handler == name

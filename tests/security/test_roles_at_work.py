@@ -36,7 +36,7 @@ def one(session: Session, statement: str, *parameters: Any) -> Any:
 def test_a_producer_enqueues_in_every_way(empty: Session, login: Login) -> None:
     """The trigger reads and writes tables that the producer may not: it runs with the rights of its owner."""
     producer = login("producer")
-    empty.execute("SELECT pgqueue_channel_set('small', 'default', '{\"max_size\": 2}')")
+    empty.execute("SELECT pgqueue_channel_set('default', 'small', '{\"max_size\": 2}')")
     empty.execute("UPDATE pgqueue_queue SET events = true")
     one(producer, "SELECT id FROM pgqueue_enqueue('mail.send')")
     one(producer, "SELECT id FROM pgqueue_enqueue('mail.send', p_delay => '1 hour', p_dedupe_key => 'once')")
@@ -127,13 +127,13 @@ def test_a_whole_worker_runs_as_a_role_that_owns_nothing(
     )  # fmt: skip
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
     try:
-        eventually(lambda: one(empty, sessions, roles["worker"]) >= 2, timeout=60)
-        eventually(lambda: one(empty, "SELECT count(*) FROM pgqueue_archived_message") == 20, timeout=60)
-        eventually(lambda: one(empty, "SELECT to_regclass(%s)", last) is not None, timeout=60)
-        eventually(lambda: one(empty, "SELECT to_regclass(%s)", partition) is None, timeout=60)
+        eventually(lambda: one(empty, sessions, roles["worker"]) >= 2)
+        eventually(lambda: one(empty, "SELECT count(*) FROM pgqueue_archived_message") == 20)
+        eventually(lambda: one(empty, "SELECT to_regclass(%s)", last) is not None)
+        eventually(lambda: one(empty, "SELECT to_regclass(%s)", partition) is None)
     finally:
         worker.terminate()
-        log, _ = worker.communicate(timeout=60)
+        log, _ = worker.communicate(timeout=280)
     assert worker.returncode == 0, log
     assert "permission denied" not in log
     assert one(empty, "SELECT count(*) FROM pgqueue_worker") == 0, "it took its row away"
@@ -148,17 +148,17 @@ def test_an_operator_operates(empty: Session, login: Login) -> None:
     empty.execute("SELECT pgqueue_enqueue('mail.send') FROM generate_series(1, 3)")
     lease = empty.execute("SELECT id, token FROM pgqueue_dequeue()").fetchone()
     empty.execute("SELECT pgqueue_dead_letter(ARRAY[%s::bigint], ARRAY[%s::uuid], ARRAY['no'])", lease)
-    operator.execute("SELECT pgqueue_channel_set('acme', 'default', '{\"max_concurrency\": 2}')")
+    operator.execute("SELECT pgqueue_channel_set('default', 'acme', '{\"max_concurrency\": 2}')")
     operator.execute("UPDATE pgqueue_channel SET max_size = 5, weight = 3 WHERE name = 'acme'")
     operator.execute("INSERT INTO pgqueue_channel (queue, name) VALUES ('default', 'bolt')")
     for verb in ("channel_pause", "channel_resume", "channel_release"):
-        operator.execute(f"SELECT pgqueue_{verb}('acme', 'default')")
+        operator.execute(f"SELECT pgqueue_{verb}('default', 'acme')")
     operator.execute("SELECT pgqueue_queue_pause('default', 'tonight')")
     operator.execute("SELECT pgqueue_queue_resume('default')")
     assert one(operator, "SELECT count(*) FROM pgqueue_redrive(ARRAY[%s::bigint])", lease[0]) == 1
     message = one(operator, "SELECT min(id) FROM pgqueue_message")
     assert one(operator, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint], 'x')", message) == "cancelled"
-    assert one(operator, "SELECT pgqueue_purge('default')") == 2
+    assert one(operator, "SELECT messages FROM pgqueue_purge('default', 'default')") == 2
     operator.execute("INSERT INTO pgqueue_schedule (name, handler, cron) VALUES ('nightly', 'report', '@daily')")
     operator.execute("UPDATE pgqueue_schedule SET cron = '@hourly' WHERE name = 'nightly'")
     assert one(operator, "SELECT outcome FROM pgqueue_schedule_run('nightly')") == "created"

@@ -50,15 +50,15 @@ def failed(spawn: Callable[..., Process], environment: dict[str, str]) -> dict[s
     running = script(["until cancelled"], ["fail", PAYLOAD])
     address = f"{environment['DATABASE_URL']}&password={PASSWORD}"
     worker = spawn("--verbosity", "3", "--concurrency", "2", processes=1, DATABASE_URL=address)
-    eventually(lambda: all(where(message).startswith("dead") for message in messages), timeout=100)
-    eventually(lambda: where(running) == "live: leased", timeout=100)
+    eventually(lambda: all(where(message).startswith("dead") for message in messages), timeout=280)
+    eventually(lambda: where(running) == "live: leased", timeout=280)
     seen = {
         "processes": "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in family(worker.popen.pid)),
         "workers": eventually(lambda: sql(WORKERS)[0][0]),
         "sessions": sql(SESSIONS)[0][0],
     }
     sql("SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", running)
-    eventually(lambda: where(running) == "cancelled", timeout=100)
+    eventually(lambda: where(running) == "cancelled", timeout=280)
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     return seen | {"log": worker.log, "errors": "".join(text for (text,) in sql(LETTERS))}

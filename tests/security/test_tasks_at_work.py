@@ -76,7 +76,7 @@ def environment_of(roles: dict[str, str], environment: dict[str, str]) -> Enviro
 def run(environment: dict[str, str], script: str, *arguments: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT + script, *arguments],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
+        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -95,10 +95,10 @@ def test_tasks_are_enqueued_run_and_read_by_roles_that_may_do_that_alone(
     )  # fmt: skip
     left = "SELECT count(*) FROM pgqueue_message"
     try:
-        eventually(lambda: empty.execute(left).fetchone() == (0,), timeout=60)
+        eventually(lambda: empty.execute(left).fetchone() == (0,))
     finally:
         worker.terminate()
-        log, _ = worker.communicate(timeout=60)
+        log, _ = worker.communicate(timeout=280)
     assert worker.returncode == 0, log
     assert "permission denied" not in log
 

@@ -32,7 +32,7 @@ DO $$
 DECLARE
     v_partition regclass;
 BEGIN
-    PERFORM set_config('lock_timeout', '20s', true);
+    PERFORM set_config('lock_timeout', '200s', true);
     FOR v_partition IN
         SELECT i.inhrelid FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'pgqueue_archived_message'::regclass
@@ -68,7 +68,7 @@ def dsn(pg_url: str, transactional_db: None) -> Iterator[str]:
         database.execute(OLD_PARTITIONS)
         # Made here, so that no test waits for another session's making it.
         make_partition(database, DAY)
-        database.execute("SELECT pgqueue_channel_set('default')")
+        database.execute("SELECT pgqueue_channel_set('default', 'default')")
         yield pg_url
         database.execute(f"TRUNCATE {RUNTIME}")
 

@@ -32,14 +32,14 @@ def run(*arguments: str, code: str | None = None, **variables: str) -> subproces
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
 
 
 def wait_until_blocked(database: psycopg.Connection) -> None:
     """Until a session of the pipeline waits for a lock."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 280
     blocked = "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgqueue spark%' AND wait_event_type = 'Lock'"
     while not database.execute(blocked).rowcount:
         assert time.monotonic() < deadline
@@ -122,7 +122,7 @@ def test_an_interrupted_command_says_so_by_its_status_alone(
     try:
         wait_until_blocked(database)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=280)
     finally:
         process.kill()
     assert (process.returncode, errors) == (status, "")

@@ -134,7 +134,7 @@ def test_times_beyond_what_spark_knows_are_read_as_its_bounds(dsn: str, database
 
 
 def test_channels_are_read_with_their_limits(spark: SparkSession, dsn: str, database: Database) -> None:
-    database.execute("""SELECT pgqueue_channel_set('a', 'q', '{"release_interval": "90 seconds", "weight": 3}')""")
+    database.execute("""SELECT pgqueue_channel_set('q', 'a', '{"release_interval": "90 seconds", "weight": 3}')""")
     (channel,) = rows(read(spark, dsn, "channel", queue="q", channel="a"))
 
     assert (channel["release_interval_seconds"], channel["weight"], channel["max_size"]) == (90.0, 3, None)

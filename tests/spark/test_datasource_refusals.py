@@ -40,7 +40,7 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, dsn: str, database
 
 
 def test_duplicates_and_what_does_not_fit_are_counted(spark: SparkSession, dsn: str, database: Database) -> None:
-    database.execute("""SELECT pgqueue_channel_set('full', 'default', '{"max_size": 10, "full_policy": "drop"}')""")
+    database.execute("""SELECT pgqueue_channel_set('default', 'full', '{"max_size": 10, "full_policy": "drop"}')""")
     database.execute("SELECT pgqueue_enqueue('x', p_dedupe_key => 'key 3'), pgqueue_enqueue('x', p_channel => 'full')")
     frame = numbers(
         spark, 100, 1, channel="IF(id < 20, 'full', 'default')", dedupe_key="IF(id < 20, NULL, 'key ' || id % 40)"
@@ -52,8 +52,8 @@ def test_duplicates_and_what_does_not_fit_are_counted(spark: SparkSession, dsn: 
 
 
 def test_a_full_channel_refuses_the_job(spark: SparkSession, dsn: str, database: Database) -> None:
-    database.execute("""SELECT pgqueue_channel_set('full', 'default', '{"max_size": 10}')""")
-    with pytest.raises(Exception, match=r"Channel \d+ is full: 0 of 10 messages live, 11 more asked for"):
+    database.execute("""SELECT pgqueue_channel_set('default', 'full', '{"max_size": 10}')""")
+    with pytest.raises(Exception, match='Channel "full" of queue "default" holds 0 of 10 messages; 11 more do not fit'):
         write(numbers(spark, 11, 1), dsn, channel="full")
     write(numbers(spark, 10, 2), dsn, channel="full")
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_enqueued_is_told(
             {"dequeue_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1.0},
             "both dequeue_at and delay are given: give one",
         ),
-        ({"backoff": -1.0}, "backoff is negative"),
+        ({"backoff": -1.0}, "backoff is not between 0"),
         ({"backoff_factor": float("nan")}, "backoff_factor is not between 1 and 1000"),
         ({"dedupe_key": "x" * 201}, "the dedupe key is longer than 200 characters"),
         ({"payload": "no json"}, "payload: invalid input syntax for type json"),

@@ -125,7 +125,7 @@ def test_a_query_whose_stream_was_taken_over_ends(
 def test_a_limited_channel_gives_no_more_than_its_limit(
     dsn: str, database: Database, opened: Callable[..., StreamReader]
 ) -> None:
-    database.execute("""SELECT pgqueue_channel_set('few', 'default', '{"max_concurrency": 4}')""")
+    database.execute("""SELECT pgqueue_channel_set('default', 'few', '{"max_concurrency": 4}')""")
     send(database, 10, "few")
     send(database, 10)
     stream = opened(dsn, channel="few")
@@ -168,7 +168,7 @@ def test_leases_are_extended_three_times_in_their_time_until_the_end() -> None:
     beats = threading.Semaphore(0)
     heart = Heart(beats.release, 0.03)
     for _ in range(5):
-        assert beats.acquire(timeout=20)
+        assert beats.acquire(timeout=280)
     heart.stop()
     assert not heart.thread.is_alive()
 
@@ -183,7 +183,7 @@ def test_leases_are_tried_again_while_the_server_is_away_and_given_up_when_the_s
             raise error
 
     heart = Heart(beat, 0.03)
-    heart.thread.join(20)
+    heart.thread.join(280)
     assert not heart.thread.is_alive()
     assert answers == []
     told = capsys.readouterr().err

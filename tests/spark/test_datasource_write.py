@@ -70,7 +70,7 @@ def numbers(spark: SparkSession, rows: int, parts: int = 2, **columns: str) -> D
 
 
 def test_a_frame_is_enqueued_with_all_its_columns(spark: SparkSession, dsn: str, database: Database) -> None:
-    database.execute("SELECT pgqueue_channel_set('a/b=c', 'emails')")
+    database.execute("SELECT pgqueue_channel_set('emails', 'a/b=c')")
     frame = numbers(
         spark,
         1,

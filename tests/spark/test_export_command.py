@@ -92,7 +92,7 @@ def test_the_password_of_the_source_is_nowhere(
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        exported = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
+        exported = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
     finally:
         done.set()
         watcher.join()

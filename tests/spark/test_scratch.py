@@ -37,11 +37,11 @@ def test_a_folder_in_use_stays_and_that_of_a_killed_process_goes(tmp_path: Path)
     dead, _ = holder(tmp_path)
     with alive, dead:
         os.kill(dead.pid, signal.SIGKILL)
-        dead.wait(60)
+        dead.wait(280)
         with scratch(tmp_path) as folder:
             assert set(tmp_path.iterdir()) == {used, folder}
         alive.stdin.close()
-        alive.wait(60)
+        alive.wait(280)
     assert not list(tmp_path.iterdir())
 
 

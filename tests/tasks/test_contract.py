@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
 from django.test import override_settings
 from django.utils import timezone
 
-from django_pgqueue.tasks import PgQueueBackend
+from django_pgqueue import channel_set
+from django_pgqueue.models import Message
+from django_pgqueue.tasks import Call, PgQueueBackend, enqueue_many
 from django_pgqueue.tasks.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -112,7 +115,7 @@ def test_arguments_are_json(drain: Drain) -> None:
     assert defined.heard == [(tuple(given), {"empty": {}, "listed": [1, 2], "raw": "text"})]
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), b"\xff"], ids=repr)
+@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), b"\xff"], ids=type)
 def test_what_is_not_json_is_refused_at_once(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         defined.nothing.enqueue(value)
@@ -124,6 +127,75 @@ def test_later_changes_of_an_argument_do_not_matter(drain: Drain) -> None:
     given["items"].append(2)
     drain()
     assert defined.heard == [(({"items": [1]},), {})]
+
+
+@pytest.mark.parametrize(
+    ("function", "using", "args"),
+    [
+        (defined.add, {}, [1]),
+        (defined.add_slowly, {}, [1, 2]),
+        (defined.nothing, {}, [{"nested": {1: "a", None: [1.0, -3, "ü"]}}]),
+        (defined.send, {}, [7]),
+        (defined.ship, {}, ["acme", 7]),
+        (defined.ship, {"channel": "bolt", "dedupe_key": "once", "max_attempts": 3}, ["acme", 7]),
+        (defined.ship, {"channel": "acme", "dedupe_key": "order-7", "max_attempts": 9}, ["acme", 7]),
+        (defined.add, {"channel": "default", "max_attempts": 5, "priority": 7}, [1]),
+        (defined.add, {"run_after": timezone.now() + timedelta(days=1), "queue_name": "mail"}, [1]),
+        (defined.add, {"backoff": timedelta(seconds=3), "headers": {"tenant": 1}}, [1]),
+        (defined.add, {"backend": "other"}, [1]),
+    ],
+)
+def test_what_is_fetched_equals_what_was_enqueued(function: Any, using: dict[str, Any], args: list[Any]) -> None:
+    for channel, queue in (("acme", "default"), ("bolt", "default"), ("tenant", "default"), ("default", "mail")):
+        channel_set(channel=channel, queue=queue)
+    given = function.using(**using)
+    for result in (given.enqueue(*args), enqueue_many([Call(given.using(dedupe_key="another"), args)])[0]):
+        fetched = task_backends[result.backend].get_result(result.id)
+        assert fetched == result
+        assert fetched.task == result.task
+
+
+def test_the_task_of_a_result_is_the_one_that_was_enqueued() -> None:
+    channel_set(channel="bolt")
+    for given in (defined.add, defined.add.using(channel="bolt", max_attempts=3, priority=2)):
+        assert given.enqueue(1).task == given
+    assert defined.add.using(channel="bolt") != defined.add
+
+
+def test_the_arguments_decide_as_they_were_even_if_the_payload_was_edited() -> None:
+    """The channel of `ship` is a function of two arguments."""
+    channel_set(channel="acme")
+    result = defined.ship.enqueue("acme", 7)
+    Message.objects.update(payload={"args": []})
+    found = task_backends["default"].get_result(result.id)
+    assert (found.args, found.task.channel, found.task.dedupe_key) == ([], "acme", "order-7")
+
+
+def test_what_is_synchronous_says_in_async_code_what_to_await() -> None:
+    async def ask(call: Callable[[], Any]) -> None:
+        call()
+
+    backend = task_backends["default"]
+    result = defined.add.enqueue(1)
+    for call, instead in (
+        (lambda: defined.add.enqueue(1), "Await aenqueue"),
+        (lambda: backend.enqueue_many([Call(defined.add, [1])]), "Await aenqueue_many"),
+        (lambda: backend.get_result(result.id), "Await aget_result"),
+        (result.refresh, "arefresh"),
+    ):
+        with pytest.raises(SynchronousOnlyOperation, match=instead):
+            async_to_sync(ask)(call)
+
+
+def test_a_traceback_has_the_lines_of_the_source(drain: Drain) -> None:
+    result = defined.fail.enqueue()
+    drain()
+    result.refresh()
+    text = result.errors[0].traceback
+    assert text.startswith("Traceback (most recent call last):\n")
+    assert "    raise ValueError(message)\n" in text
+    assert text.endswith("ValueError: it is broken\n")
+    assert "django_pgqueue" not in text, "the frames of the queue tell nothing"
 
 
 def test_a_larger_priority_comes_first(drain: Drain) -> None:
@@ -153,7 +225,7 @@ def test_a_task_for_a_time_that_is_over_runs(drain: Drain) -> None:
 def test_a_queue_is_served_by_its_workers(drain: Drain) -> None:
     from django_pgqueue import channel_set
 
-    channel_set("default", queue="mail")
+    channel_set(channel="default", queue="mail")
     result = defined.send.enqueue(7)
     assert drain() == {}
     assert drain(queues=("mail",)) == {"completed": 1}
@@ -229,7 +301,7 @@ def test_a_task_sees_its_own_result_while_it_runs(drain: Drain) -> None:
 def test_a_task_of_one_backend_is_enqueued_with_another() -> None:
     from django_pgqueue import channel_set
 
-    channel_set("tenant")
+    channel_set(channel="tenant")
     result = defined.add.using(backend="other").enqueue(1)
     assert result.backend == "other"
     found = task_backends["default"].get_result(result.id)

@@ -17,7 +17,7 @@ from django.test import override_settings
 from django_pgqueue import handlers, schedule, schedules
 from django_pgqueue.apps import keeps_tasks
 from django_pgqueue.models import Channel, Message
-from django_pgqueue.tasks import discovery, register, registry
+from django_pgqueue.tasks import aliases, discovery, register, registry
 from django_pgqueue.tasks.compat import InvalidTask, task, task_backends
 from tests.tasks import defined
 from tests.tasks.settings import TASKS
@@ -76,6 +76,38 @@ def test_a_module_that_cannot_be_imported_takes_only_its_own_tasks_away() -> Non
         discovery.autodiscover()
     assert list(handlers.broken) == ["tests.worker.broken.handlers"]
     assert registry.find("tests.tasks.defined.add") is not None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"BACKEND": "does.not.exist"}, "No module named 'does'"),
+        ({}, "BACKEND"),
+        ({"BACKEND": BACKEND, "QUEUES": 5}, "not iterable"),
+        ("text", "indices"),
+    ],
+    ids=["import", "none", "queues", "text"],
+)
+def test_a_broken_alias_breaks_only_itself(params: Any, problem: str, caplog: pytest.LogCaptureFixture) -> None:
+    aliases._logged.clear()
+    with override_settings(TASKS={"broken": params, **TASKS}):
+        assert keeps_tasks()
+        discovery.set_up()
+        result = defined.add.enqueue(1)
+        assert task_backends["default"].get_result(result.id) == result
+        assert list(discovery.channels())
+    told = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
+    assert len(told) == 1, "it is said once"
+    assert problem in told[0]
+    assert "Correct or remove it" in told[0]
+
+
+@pytest.mark.django_db
+def test_a_backend_of_others_is_not_made_for_a_task_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    with override_settings(TASKS={**TASKS, "theirs": {"BACKEND": "tests.tasks.dummy.DummyBackend", "QUEUES": 5}}):
+        assert defined.add.enqueue(1).status == "READY"
+    assert not caplog.records
 
 
 def test_a_path_in_a_message_imports_nothing() -> None:

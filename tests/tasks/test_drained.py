@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _channel() -> None:
-    channel_set("default")
+    channel_set(channel="default")
 
 
 def test_a_drained_task_has_a_result_and_sends_its_signals(heard: list[Any]) -> None:

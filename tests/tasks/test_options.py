@@ -44,7 +44,7 @@ def with_options(**given: Any) -> Any:
 
 
 def test_a_call_says_its_channel_key_policy_and_headers() -> None:
-    channel_set("acme")
+    channel_set(channel="acme")
     policy = {"max_attempts": 7, "backoff": Constant(timedelta(seconds=9)), "headers": {"tenant": 3}}
     task = defined.add.using(channel="acme", dedupe_key="one", **policy)
     assert isinstance(task, PgQueueTask)
@@ -58,14 +58,14 @@ def test_a_call_says_its_channel_key_policy_and_headers() -> None:
 
 
 def test_a_definition_says_them_for_all_of_its_calls() -> None:
-    channel_set("acme")
+    channel_set(channel="acme")
     found = message(defined.ship.enqueue("acme", order=7))
     assert (found.channel.name, found.dedupe_key, found.max_attempts) == ("acme", "order-7", 9)
     assert found.backoff == timedelta(seconds=3)
 
 
 def test_a_call_wins_over_its_definition_and_that_over_the_backend_and_that_over_the_settings() -> None:
-    channel_set("acme")
+    channel_set(channel="acme")
     assert message(defined.add.enqueue(1)).max_attempts == 5
     with with_options(MAX_ATTEMPTS=2, BACKOFF=timedelta(seconds=4), CHANNEL="acme"):
         found = message(defined.add.enqueue(1))
@@ -92,12 +92,12 @@ def test_a_duplicate_is_the_result_of_the_task_that_is_there(drain: Drain, heard
 
 
 def test_a_full_channel_refuses_or_drops(heard: list[Any]) -> None:
-    channel_set("small", max_size=1)
+    channel_set(channel="small", max_size=1)
     task = defined.add.using(channel="small")
     task.enqueue(1)
     with pytest.raises(ChannelFull), transaction.atomic():
         task.enqueue(2)
-    channel_set("small", full_policy=Channel.FullPolicy.DROP)
+    channel_set(channel="small", full_policy=Channel.FullPolicy.DROP)
     dropped = task.enqueue(3)
     assert (dropped.status, dropped.is_finished) == (TaskResultStatus.FAILED, True)
     assert dropped.errors[0].exception_class is ChannelFull
@@ -107,13 +107,27 @@ def test_a_full_channel_refuses_or_drops(heard: list[Any]) -> None:
     assert Message.objects.count() == 1
 
 
+def test_a_refused_call_can_be_a_result_that_has_failed(heard: list[Any]) -> None:
+    channel_set(channel="small", max_size=1)
+    small, missing = defined.add.using(channel="small"), defined.add.using(channel="missing")
+    with with_options(ON_REFUSED="return"):
+        sent = small.enqueue(1)
+        full, gone, fine = enqueue_many([Call(small, [2]), Call(missing, [3]), Call(defined.add, [4])])
+    assert [result.status for result in (sent, full, gone, fine)] == [
+        TaskResultStatus.READY, TaskResultStatus.FAILED, TaskResultStatus.FAILED, TaskResultStatus.READY,
+    ]  # fmt: skip
+    assert (full.errors[0].exception_class, gone.errors[0].exception_class) == (ChannelFull, ChannelNotFound)
+    assert "holds 1 of 1 messages" in full.errors[0].traceback
+    assert Message.objects.count() == len(heard) == 2
+
+
 def test_a_channel_has_to_be_there() -> None:
     with pytest.raises(ChannelNotFound), transaction.atomic():
         defined.add.using(channel="nobody").enqueue(1)
 
 
 def test_many_calls_are_one_statement(django_assert_num_queries: Any, heard: list[Any], drain: Drain) -> None:
-    channel_set("acme")
+    channel_set(channel="acme")
     calls = [
         Call(defined.add, (1,)),
         Call(defined.add.using(channel="acme", priority=3), (1,), {"right": 2}),

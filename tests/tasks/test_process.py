@@ -36,10 +36,10 @@ def test_a_worker_in_processes_runs_every_kind_of_task(environment: dict[str, st
         elsewhere, atomic = defined.elsewhere.enqueue(), defined.write.enqueue("written")
         failed = defined.fail.enqueue("password=hunter2")
         for result in (plain, slow, elsewhere, atomic, failed):
-            eventually(lambda result=result: finished(result), timeout=60)
+            eventually(lambda result=result: finished(result))
     finally:
         worker.send_signal(signal.SIGTERM)
-        _, log = worker.communicate(timeout=60)
+        _, log = worker.communicate(timeout=280)
         print(log)
     assert worker.returncode == 0, log
     assert (plain.return_value, slow.return_value, atomic.return_value) == (2, 3, "written")

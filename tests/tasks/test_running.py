@@ -210,7 +210,7 @@ def test_a_cancelled_task_has_failed_and_says_so() -> None:
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 0)
     assert error.exception_class_path == "django_pgqueue.outcomes.Cancelled"
     purged = defined.add.enqueue(1)
-    purge("default")
+    purge(channel="default")
     assert "purged" in refreshed(purged).errors[0].traceback
 
 

@@ -95,7 +95,7 @@ def test_a_lease_expires_when_its_time_has_come():
 
 @pytest.mark.django_db
 def test_retries_deferrals_and_rates_go_by_it(calls):
-    channel_set("slow", release_interval=MINUTE)
+    channel_set(channel="slow", release_interval=MINUTE)
 
     @handler("t.retry", backoff=Constant(5 * MINUTE))
     def retry(delivery):

@@ -51,7 +51,7 @@ class FlushedTest(TransactionTestCase):
 
     def leave_rows(self) -> None:
         handler("t.note")(lambda delivery: None)
-        channel_set("small", max_size=2)
+        channel_set(channel="small", max_size=2)
         for _ in range(2):
             enqueue("t.note", channel="small")
         drain(limit=1)
@@ -66,7 +66,7 @@ class FlushedTest(TransactionTestCase):
 
 
 def test_flush_empties_what_django_does_not_manage(transactional_db):
-    channel_set("small", max_size=2, max_concurrency=1)
+    channel_set(channel="small", max_size=2, max_concurrency=1)
     for _ in range(2):
         enqueue("t.note", channel="small")
     complete(dequeue(limit=2))

@@ -52,7 +52,7 @@ def test_what_is_enqueued_is_handled_and_archived(calls):
 
 
 def test_what_handlers_enqueue_is_handled_too_on_every_queue(calls):
-    channel_set("default", "other")
+    channel_set(channel="default", queue="other")
 
     @handler("t.count")
     def count(delivery):
@@ -67,7 +67,7 @@ def test_what_handlers_enqueue_is_handled_too_on_every_queue(calls):
 
 
 def test_one_queue_alone_and_only_so_many(calls):
-    channel_set("default", "other")
+    channel_set(channel="default", queue="other")
     handler("t.note")(lambda delivery: calls.append(delivery.payload))
     enqueue("t.note", "elsewhere", queue="other")
     enqueue_many(NewMessage(handler="t.note", payload=number) for number in range(3))
@@ -208,8 +208,8 @@ def test_an_answer_that_is_no_outcome_or_no_json_is_an_error():
 
 def test_limits_pauses_and_turns_are_those_of_the_queue(calls):
     for name in ("a", "b"):
-        channel_set(name)
-    channel_set("slow", release_interval=timedelta(hours=1))
+        channel_set(channel=name)
+    channel_set(channel="slow", release_interval=timedelta(hours=1))
     handler("t.note")(lambda delivery: calls.append(delivery.channel))
     enqueue_many(NewMessage(handler="t.note", channel=name) for name in ("slow", "slow", "a", "a", "b", "b"))
 
@@ -223,7 +223,7 @@ def test_limits_pauses_and_turns_are_those_of_the_queue(calls):
 
 def test_many_messages_in_one_transaction_are_handled_once_each(calls):
     for number in range(20):
-        channel_set(f"c{number}", max_concurrency=1 + number % 3 if number % 2 else None)
+        channel_set(channel=f"c{number}", max_concurrency=1 + number % 3 if number % 2 else None)
     handler("t.note")(lambda delivery: calls.append((delivery.channel, delivery.payload)))
     for number in range(300):
         enqueue("t.note", number, channel=f"c{number % 20}", priority=number % 5)

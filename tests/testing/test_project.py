@@ -42,7 +42,10 @@ def run(tmp_path_factory: pytest.TempPathFactory, pg_url: str) -> Iterator[Run]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DJANGO_SETTINGS"))
     }
-    environment |= {"PYTHONPATH": os.pathsep.join([str(folder), str(REPOSITORY)]), "DATABASE_URL": pg_url}
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([str(folder), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+        "DATABASE_URL": pg_url,
+    }
     environment |= {"DJANGO_SETTINGS_MODULE": "settings"}
 
     def run(*arguments: str) -> str:

@@ -22,7 +22,7 @@ def said(*arguments: object, check=assert_enqueued, **options: object) -> str:
 
 
 def test_what_waits_is_listed_in_its_order_with_its_channel():
-    channel_set("acme", "mail")
+    channel_set(channel="acme", queue="mail")
     enqueue("t.a", 1)
     enqueue("t.b", 2, channel="acme", queue="mail", delay=timedelta(days=1))
 
@@ -64,7 +64,7 @@ def test_nothing_as_payload_is_not_anything():
 
 
 def test_each_argument_counts():
-    channel_set("acme", "mail")
+    channel_set(channel="acme", queue="mail")
     at = datetime(2030, 1, 1, tzinfo=UTC)
     enqueue("t.a", 1, channel="acme", queue="mail", priority=3, headers={"a": 1, "b": 2}, dedupe_key="k", dequeue_at=at)
     right = {
@@ -102,7 +102,7 @@ def test_the_handler_may_be_its_function():
 
 
 def test_the_error_shows_what_is_there_nearly_matching_first():
-    channel_set("acme")
+    channel_set(channel="acme")
     enqueue("t.other", {"order": 2})
     enqueue("t.a", {"order": 1, "by": "app"})
     enqueue("t.a", {"order": 1, "by": "web"}, channel="acme", delay=timedelta(hours=1), priority=2)

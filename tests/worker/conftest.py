@@ -34,6 +34,8 @@ SELECT 'live: ' || (ARRAY['ready', 'leased', 'scheduled'])[status] FROM pgqueue_
 UNION ALL SELECT outcome FROM pgqueue_archived_message WHERE id = %s
 UNION ALL SELECT 'dead: ' || reason FROM pgqueue_dead_letter WHERE id = %s
 """
+# Seconds: the machine may have much else to do. Only what does not happen at all takes so long.
+PATIENCE = 200
 REPOSITORY = Path(__file__).parent.parent.parent
 # Django's flush leaves what it does not manage.
 RUNTIME = (
@@ -59,7 +61,7 @@ def queue(transactional_db: None) -> Iterator[None]:
     """Empty tables and the default channel; what the test does is committed."""
     sql(scripted.TABLES)
     empty()
-    channel_set("default")
+    channel_set(channel="default")
     yield
     empty()
 
@@ -88,7 +90,7 @@ def start(queue: None) -> Iterator[Callable[..., Worker]]:
 
 
 def ended(thread: threading.Thread) -> None:
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive(), "the worker does not end"
 
 
@@ -152,7 +154,7 @@ class Process:
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         return self.popen.wait(timeout)
 
     @property
@@ -230,7 +232,7 @@ def where(message: int) -> str:
     return places[0]
 
 
-def eventually(condition: Callable[[], Any], *, timeout: float = 15) -> Any:
+def eventually(condition: Callable[[], Any], *, timeout: float = PATIENCE) -> Any:
     """The condition's value, as soon as it is true."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):

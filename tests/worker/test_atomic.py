@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from django_pgqueue import Delivery
+from django_pgqueue import Delivery, complete, defer, heartbeat
+from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.worker.conftest import effects, eventually, mark, marks, script, scripts, sql, where
 from tests.worker.scripted.handlers import sql as sql_in_handler
@@ -85,7 +86,92 @@ def test_a_broken_transaction_is_a_failure_even_if_the_handler_says_done(drain: 
     message = script(handler="swallow", max_attempts=1)
     drain()
     assert where(message) == "dead: failed"
-    assert "current transaction is aborted" in DeadLetter.objects.get(id=message).errors[0]["message"]
+    [error] = DeadLetter.objects.get(id=message).errors
+    assert (error["type"], error["message"]) == ("django.db.utils.DataError", "division by zero")
+    assert "caught this database error" in error["traceback"]
+
+
+def test_the_first_error_is_kept_whatever_the_handler_tries_after_it(drain: Drain, register: Any) -> None:
+    def insist(delivery: Delivery) -> None:
+        with suppress(DatabaseError), transaction.atomic():
+            sql_in_handler("SELECT 'a'::integer")
+        for statement in ("SELECT 1 / 0", "SELECT 1", "SELECT no_such_column"):
+            with suppress(DatabaseError):
+                sql_in_handler(statement)
+
+    register("insist", insist, atomic=True)
+    message = script(handler="insist", max_attempts=1)
+    drain()
+    assert "division by zero" in DeadLetter.objects.get(id=message).errors[0]["message"]
+
+
+def test_an_error_behind_a_savepoint_is_none(drain: Drain, register: Any) -> None:
+    def careful(delivery: Delivery) -> None:
+        with suppress(DatabaseError), transaction.atomic():
+            sql_in_handler("SELECT 1 / 0")
+
+    register("careful", careful, atomic=True)
+    message = script(handler="careful", max_attempts=1)
+    assert drain() == {"completed": 1}
+    assert where(message) == "completed"
+
+
+def test_a_lost_lease_that_the_handler_swallows_commits_nothing(drain: Drain, register: Any) -> None:
+    def swallow(delivery: Delivery) -> None:
+        sql_in_handler("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, 1)", delivery.id)
+        other = connection.copy()
+        with other.cursor() as cursor:
+            cursor.execute("UPDATE pgqueue_message SET lease_token = gen_random_uuid() WHERE id = %s", [delivery.id])
+        other.close()
+        with suppress(LeaseLost):
+            heartbeat(delivery)
+
+    register("swallow", swallow, atomic=True)
+    message = script(handler="swallow")
+    assert drain(once=True) == {"lease_lost": 1}
+    assert effects() == []
+    assert where(message) == "live: leased"
+
+
+ENDS = [["COMMIT"], ["ROLLBACK"], ["COMMIT AND CHAIN"], ["COMMIT", "BEGIN"], ["ROLLBACK", "SELECT 1"]]
+
+
+@pytest.mark.parametrize("statements", ENDS, ids=str)
+@pytest.mark.parametrize("then", [[], ["effect"], ["fail", "after it"]], ids=str)
+def test_a_handler_that_ends_its_transaction_is_refused(drain: Drain, statements: list[str], then: list[Any]) -> None:
+    steps = [["effect"], *(["sql", statement] for statement in statements), *([then] if then else [])]
+    message = script(*steps, handler=ATOMIC, max_attempts=5)
+    assert drain() == {"dead_lettered": 1}
+    assert where(message) == "dead: transaction_ended"
+    # Once, if at all: it is not tried again.
+    assert len(effects()) == statements[0].startswith("COMMIT")
+    dead = DeadLetter.objects.get(id=message)
+    assert "The handler ended the transaction" in dead.details["message"]
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+def test_a_batch_that_ends_its_transaction_is_refused_as_a_whole(drain: Drain, statement: str) -> None:
+    good = scripts(5, ["effect"], handler=BATCH)
+    bad = script(["effect"], ["sql", statement], handler=BATCH)
+    good += scripts(5, ["effect"], handler=BATCH)
+    drain(concurrency=1)
+    assert where(bad) == "dead: transaction_ended"
+    assert {where(message) for message in good} <= {"completed", "dead: transaction_ended"}
+    ran = [message for message, _ in effects()]
+    assert len(ran) == len(set(ran)), "an effect that was committed is not repeated"
+
+
+@pytest.mark.parametrize("settle", [complete, defer], ids=lambda verb: verb.__name__)
+@pytest.mark.parametrize("batch", [None, 10])
+def test_a_handler_that_settles_its_own_message_is_told_at_once(
+    drain: Drain, register: Any, settle: Any, batch: int | None
+) -> None:
+    register("settles", lambda given: settle(given) and None, atomic=True, batch=batch)
+    messages = scripts(3, handler="settles", max_attempts=1)
+    assert drain(lease=timedelta(hours=1)) == {"dead_lettered": 3}
+    assert {where(message) for message in messages} == {"dead: failed"}
+    [error] = DeadLetter.objects.get(id=messages[0]).errors
+    assert "settled its own message" in error["message"]
 
 
 def test_a_deferred_constraint_that_fails_at_commit_is_a_failure(drain: Drain) -> None:

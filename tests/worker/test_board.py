@@ -19,9 +19,11 @@ import os, signal, sys
 from types import SimpleNamespace
 from django_pgqueue.worker.board import Board
 board = Board(int(sys.argv[1]))
-ended = board.begin([SimpleNamespace(id=1)])
-board.begin([SimpleNamespace(id=2), SimpleNamespace(id=3)], deadline=1e9)
-board.end(ended)
+settled, ended, *running = [SimpleNamespace(id=number) for number in range(1, 5)]
+board.begin([settled, ended])
+board.begin(running, deadline=1e9)
+board.end([settled, ended])
+board.settle([settled])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -30,34 +32,53 @@ def messages(*ids: int) -> list[Any]:
     return [SimpleNamespace(id=message) for message in ids]
 
 
-def test_what_a_killed_process_ran_is_on_the_board() -> None:
+def test_what_a_killed_process_had_begun_is_on_the_board_until_it_is_settled() -> None:
     board = Board.shared()
     before = time.monotonic()
     command = [sys.executable, "-c", WRITER, str(board.fd)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     assert subprocess.run(command, pass_fds=[board.fd], env=environment).returncode == -9
-    running = sorted(board.running())
+    running, begun = sorted(board.running()), sorted(board.begun())
     board.close()
-    assert [(entry.id, entry.deadline) for entry in running] == [(2, 1e9), (3, 1e9)]
-    assert all(before <= entry.started_at <= time.monotonic() for entry in running)
+    assert [(entry.id, entry.deadline) for entry in running] == [(3, 1e9), (4, 1e9)]
+    assert [entry.id for entry in begun] == [2, 3, 4]
+    assert all(before <= entry.started_at <= time.monotonic() for entry in begun)
+    assert before <= begun[0].ended_at <= time.monotonic()
 
 
 def test_places_are_used_again_and_a_full_board_takes_no_more() -> None:
     board = Board()
-    places = board.begin(messages(*range(1, PLACES + 10)))
-    assert len(board.running()) == len(places) == PLACES
-    assert board.begin(messages(1)) == []
-    board.end(places[5:])
-    assert {entry.id for entry in board.running()} == {1, 2, 3, 4, 5}
-    [place] = board.begin(messages(9))
-    assert place == places[-1]
+    shown = messages(*range(1, PLACES + 10))
+    board.begin(shown)
+    assert len(board.running()) == PLACES
+    assert board.free == 0
+    board.end(shown)
+    assert board.free == 0
+    assert board.running() == []
+    board.settle(shown[5:])
+    assert {entry.id for entry in board.begun()} == {1, 2, 3, 4, 5}
+    again = messages(9)
+    board.begin(again)
+    assert [entry.id for entry in board.running()] == [9]
+
+
+def test_what_could_not_be_settled_stays_for_its_supervisor() -> None:
+    board = Board()
+    lost = messages(7)
+    board.begin(lost)
+    board.end(lost)
+    board.give_up(lost)
+    board.settle(lost)
+    [entry] = board.begun()
+    assert (entry.id, entry.ended_at) == (7, math.inf)
 
 
 def test_a_message_without_a_time_limit_has_none() -> None:
     board = Board()
-    board.begin(messages(4))
-    [(message, _, deadline)] = board.running()
-    assert (message, deadline) == (4, math.inf)
+    shown = messages(4)
+    board.begin(shown)
+    [entry] = board.running()
+    assert (entry.id, entry.deadline) == (4, math.inf)
 
 
 def test_it_works_without_memory_that_has_a_name_of_its_own() -> None:

@@ -28,7 +28,7 @@ def test_the_others_are_served_and_its_messages_wait(spawn: Callable[..., Proces
     waiting = [script(handler="broken.first", max_attempts=1), script(handler="broken.second", max_attempts=1)]
     good = script(["effect"])
     worker = spawn(processes=processes, EXTRA_APPS=BROKEN)
-    eventually(lambda: where(good) == "completed", timeout=30)
+    eventually(lambda: where(good) == "completed")
     assert effects() == [(good, 1)]
     eventually(lambda: {where(message) for message in waiting} == {"live: scheduled"})
     assert sql("SELECT DISTINCT attempts, errors FROM pgqueue_message") == [(0, None)]

@@ -29,7 +29,7 @@ def faketime() -> str:
 def test_a_worker_whose_clock_is_an_hour_off_works_like_any_other(
     spawn: Callable[..., Process], faketime: str, offset: str, processes: int
 ) -> None:
-    channel_set("slow", release_interval=timedelta(seconds=0.2))
+    channel_set(channel="slow", release_interval=timedelta(seconds=0.2))
     soon = {"delay": timedelta(seconds=0.5)}
     messages = [
         *scripts(5, ["effect"]),
@@ -45,7 +45,7 @@ def test_a_worker_whose_clock_is_an_hour_off_works_like_any_other(
         "--lease", "1", processes=processes,
         LD_PRELOAD=faketime, FAKETIME=offset, FAKETIME_DONT_FAKE_MONOTONIC="1", FAKETIME_DONT_RESET="1",
     )  # fmt: skip
-    eventually(lambda: ArchivedMessage.objects.count() == len(messages), timeout=30)
+    eventually(lambda: ArchivedMessage.objects.count() == len(messages))
     assert {where(message) for message in messages} == {"completed"}
     eventually(lambda: marks("running"))
     expires_at = Message.objects.get(id=long).lease_expires_at

@@ -10,7 +10,7 @@ import pytest
 
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.executor import execute, missing, run
+from django_pgqueue.worker.executor import HandlerMissing, execute, missing, run
 from django_pgqueue.worker.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,9 +102,9 @@ def test_an_async_handler_is_named_without_a_warning_of_a_forgotten_await() -> N
     assert "async def" in execute(function, DELIVERY).error["message"]
 
 
-def test_an_unknown_handler_will_be_rejected() -> None:
+def test_a_message_without_a_handler_waits_and_will_be_rejected() -> None:
     execution = missing(DELIVERY)
-    assert isinstance(execution.outcome, Retry)
+    assert execution.outcome == HandlerMissing()
     assert execution.reason == "rejected"
     assert "No handler is called 'h'" in execution.error["message"]
 

@@ -95,7 +95,7 @@ def test_every_connection_of_a_busy_worker_may_die(start: Start, caplog: pytest.
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
-    eventually(lambda: not Message.objects.exists(), timeout=30)
+    eventually(lambda: not Message.objects.exists())
     assert {where(message) for message in messages + atomic} == {"completed"}
     done = [message for message, _ in effects()]
     assert set(done) == {*messages, *atomic}
@@ -176,7 +176,7 @@ def test_a_database_that_restarts_under_load_loses_nothing(processes: int) -> No
             cluster.stop()
             eventually(lambda: "the database fails" in worker.log)
             cluster.start()
-            eventually(lambda: look(url, "SELECT count(*) FROM pgqueue_message") == 0, timeout=60)
+            eventually(lambda: look(url, "SELECT count(*) FROM pgqueue_message") == 0)
             assert look(url, "SELECT count(*) FROM pgqueue_archived_message WHERE outcome = 'completed'") == 2 * count
             assert look(url, "SELECT count(DISTINCT message_id) FROM scripted_effect") == 2 * count
             exactly_once = "SELECT count(*) FROM scripted_effect JOIN pgqueue_archived_message ON id = message_id"

@@ -14,7 +14,7 @@ import pytest
 from django_pgqueue import Delivery, handlers
 from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.worker.limits import LONGEST, Limits
-from tests.worker.conftest import effects, eventually, scripts
+from tests.worker.conftest import PATIENCE, effects, eventually, scripts
 from tests.worker.test_executor import DELIVERY
 
 Drain = Callable[..., dict[str, int]]
@@ -80,7 +80,7 @@ def test_messages_behind_them_do_not_wait(start: Start, register: Register, asyn
     go = threading.Event()
 
     def thread(delivery: Delivery) -> None:
-        go.wait(30)
+        go.wait(PATIENCE)
 
     async def task(delivery: Delivery) -> None:
         await asyncio.to_thread(go.wait, 30)
@@ -93,7 +93,7 @@ def test_messages_behind_them_do_not_wait(start: Start, register: Register, asyn
     assert sorted(message for message, _ in effects()) == quick
     assert not ArchivedMessage.objects.filter(id__in=slow).exists()
     go.set()
-    eventually(lambda: ArchivedMessage.objects.count() == 32, timeout=60)
+    eventually(lambda: ArchivedMessage.objects.count() == 32)
     assert worker.ledger.totals()["retried"] == 0
     assert set(ArchivedMessage.objects.values_list("attempts", flat=True)) == {1}
 
@@ -113,7 +113,7 @@ def test_a_batch_is_one_call(drain: Drain, register: Register) -> None:
 
 def test_what_waits_for_its_turn_is_given_back_at_the_end(start: Start, register: Register) -> None:
     go = threading.Event()
-    register("limited", lambda delivery: go.wait(30) and None, concurrency=1)
+    register("limited", lambda delivery: go.wait(PATIENCE) and None, concurrency=1)
     scripts(5, handler="limited")
     worker = start(concurrency=3, once=True, batch=5)
     eventually(lambda: worker._dispatch.running == 1)

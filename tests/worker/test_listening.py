@@ -17,8 +17,9 @@ from django_pgqueue.worker.limits import Limits
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.role import Role
+from django_pgqueue.worker.served import ServedQueues
 from tests.conftest import Connect
-from tests.worker.conftest import effects, eventually, script, scripts, sql, where
+from tests.worker.conftest import PATIENCE, effects, eventually, script, scripts, sql, where
 
 Start = Callable[..., Any]
 # Longer than any test waits: whoever wakes up did so for another reason.
@@ -40,8 +41,10 @@ def asleep() -> bool:
 
 def make_producer(found: list[Delivery] | None = None, **options: Any) -> Producer:
     options = {"using": "default", "listen": "default", "poll_interval": NEVER} | options
+    chosen = WorkerOptions(**options)
     return Producer(
-        WorkerOptions(**options),
+        chosen,
+        served=ServedQueues(chosen),
         buffer=Buffer(2, 10, limits=Limits(keep=False), wake=lambda: None),
         hold=lambda deliveries, since: (found if found is not None else []).extend(deliveries),
         held=lambda: 0,
@@ -56,7 +59,7 @@ def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
     for _ in range(5):
         eventually(asleep)
         message = script(["effect"])
-        eventually(lambda message=message: (message, 1) in effects(), timeout=2)
+        eventually(lambda message=message: (message, 1) in effects())
 
 
 def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect: Connect) -> None:
@@ -72,10 +75,40 @@ def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect:
     )
     message = script()
     session.rollback()
-    once.join(3)
+    eventually(lambda: found)
     producer.wake()
     once.join()
     assert [delivery.id for delivery in found] == [message]
+
+
+@pytest.mark.parametrize("listen", ["default", None])
+def test_what_another_transaction_gives_back_is_not_left_until_the_next_poll(
+    start: Start, connect: Connect, listen: str | None
+) -> None:
+    """A rollback notifies nobody."""
+    channel_set(channel="few", max_concurrency=2)
+    messages = scripts(2, ["effect"], channel="few")
+    other = connect()
+    assert other.execute("SELECT id FROM pgqueue_dequeue('default', 1)").fetchall()
+    start(listen=listen, poll_interval=NEVER)
+    if listen:
+        eventually(asleep)
+    time.sleep(0.2)
+    other.rollback()
+    eventually(lambda: sorted(effects()) == [(message, 1) for message in messages], timeout=60)
+
+
+def test_once_ends_although_another_transaction_holds_what_there_is(start: Start, connect: Connect) -> None:
+    channel_set(channel="few", max_concurrency=2)
+    messages = scripts(2, ["effect"], channel="few")
+    other = connect()
+    assert other.execute("SELECT id FROM pgqueue_dequeue('default', 1)").fetchall()
+    idle = start(once=True)
+    idle.join()
+    assert effects() == []
+    other.rollback()
+    start(once=True).join()
+    assert sorted(effects()) == [(message, 1) for message in messages]
 
 
 def test_nobody_is_notified_while_no_worker_sleeps(start: Start, connect: Connect) -> None:
@@ -98,21 +131,22 @@ def test_a_worker_that_has_found_work_is_notified_only_if_it_always_wants_to_be(
     once.start()
     eventually(asleep)
     scripts(2)
-    assert len(list(session.notifies(timeout=0.2))) == 1
+    assert len(list(session.notifies(timeout=PATIENCE, stop_after=1))) == 1
+    assert list(session.notifies(timeout=0.2)) == []
     producer.wake()
     once.join()
     assert producer.run_once() == 2
     assert sleepers() == notifications
     script()
-    assert len(list(session.notifies(timeout=0.2))) == notifications
+    assert len(list(session.notifies(timeout=PATIENCE if notifications else 0.2, stop_after=1))) == notifications
 
 
 def test_a_worker_of_another_queue_sleeps_on(start: Start) -> None:
-    channel_set("default", "emails")
+    channel_set(channel="default", queue="emails")
     start(listen="default", poll_interval=NEVER, queues=("emails",))
     eventually(asleep)
     other, own = script(), script(["effect"], queue="emails")
-    eventually(lambda: effects() == [(own, 1)], timeout=2)
+    eventually(lambda: effects() == [(own, 1)])
     assert where(other) == "live: ready"
 
 
@@ -128,14 +162,14 @@ def test_a_message_that_becomes_due_is_started_without_a_poll(start: Start) -> N
     start(listen=None, poll_interval=NEVER, maintenance=True)
     time.sleep(0.3)  # the worker has looked, and sleeps
     message = script(["effect"], delay=timedelta(seconds=0.3))
-    eventually(lambda: effects() == [(message, 1)], timeout=3)
+    eventually(lambda: effects() == [(message, 1)])
 
 
 def test_a_settlement_lets_the_next_of_a_limited_channel_start(start: Start) -> None:
-    channel_set("narrow", max_concurrency=1)
+    channel_set(channel="narrow", max_concurrency=1)
     messages = scripts(5, ["effect"], channel="narrow")
     start(listen=None, poll_interval=NEVER, concurrency=4)
-    eventually(lambda: len(effects()) == len(messages), timeout=5)
+    eventually(lambda: len(effects()) == len(messages))
 
 
 def test_a_listener_that_lost_its_connection_comes_back(start: Start, caplog: pytest.LogCaptureFixture) -> None:
@@ -147,7 +181,7 @@ def test_a_listener_that_lost_its_connection_comes_back(start: Start, caplog: py
     eventually(lambda: [row for row in sql(LISTENERS) if row != (first,)])
     eventually(asleep)
     message = script(["effect"])
-    eventually(lambda: (message, 1) in effects(), timeout=2)
+    eventually(lambda: (message, 1) in effects())
     assert [record.event for record in caplog.records if "connection" in record.message] == ["connection_lost"]
 
 
@@ -160,4 +194,4 @@ def test_what_was_enqueued_while_nobody_listened_is_found_after_the_reconnect(st
         [[listener]] = sql(LISTENERS)
         sql("SELECT pg_terminate_backend(%s)", listener)
         message = script(["effect"])
-    eventually(lambda: effects() == [(message, 1)], timeout=5)
+    eventually(lambda: effects() == [(message, 1)])

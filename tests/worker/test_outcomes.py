@@ -98,14 +98,6 @@ def test_a_refusal_is_dead_lettered_with_its_reason(drain: Drain) -> None:
     assert DeadLetter.objects.get(id=message).details == {"flight": "UA1"}
 
 
-def test_an_unknown_handler_is_retried_then_rejected(drain: Drain) -> None:
-    first, last = script(handler="nobody"), script(handler="nobody", max_attempts=1)
-    drain()
-    assert where(first) in ("live: scheduled", "live: ready", "dead: rejected")
-    assert where(last) == "dead: rejected"
-    assert "No handler is called 'nobody'" in DeadLetter.objects.get(id=last).errors[0]["message"]
-
-
 def test_nonsense_is_retried_then_dead_lettered(drain: Drain) -> None:
     message = script(["answer", 42], max_attempts=1)
     assert drain() == {"dead_lettered": 1}
@@ -200,8 +192,8 @@ def test_once_with_nothing_there_ends(start: Callable[..., Any]) -> None:
 def test_drain_waits_for_messages_behind_a_limit(drain: Drain) -> None:
     from django_pgqueue import channel_set
 
-    channel_set("narrow", max_concurrency=1)
-    channel_set("slow", release_interval=timedelta(milliseconds=100))
+    channel_set(channel="narrow", max_concurrency=1)
+    channel_set(channel="slow", release_interval=timedelta(milliseconds=100))
     narrow, slow = scripts(5, ["effect"], channel="narrow"), scripts(4, ["effect"], channel="slow")
     assert drain(concurrency=4) == {"completed": 9}
     assert {where(message) for message in narrow + slow} == {"completed"}
@@ -210,7 +202,7 @@ def test_drain_waits_for_messages_behind_a_limit(drain: Drain) -> None:
 def test_a_channel_with_a_rate_is_served_at_its_rate_not_at_the_poll_interval(start: Callable[..., Any]) -> None:
     from django_pgqueue import channel_set
 
-    channel_set("slow", release_interval=timedelta(milliseconds=100))
+    channel_set(channel="slow", release_interval=timedelta(milliseconds=100))
     messages = scripts(4, ["effect"], channel="slow")
     start(poll_interval=timedelta(minutes=1))
     eventually(lambda: {where(message) for message in messages} == {"completed"})
@@ -219,9 +211,9 @@ def test_a_channel_with_a_rate_is_served_at_its_rate_not_at_the_poll_interval(st
 def test_drain_leaves_what_is_paused_or_not_due(drain: Drain) -> None:
     from django_pgqueue import channel_pause, channel_set
 
-    channel_set("paused")
+    channel_set(channel="paused")
     paused, later = script(channel="paused"), script(delay=timedelta(hours=1))
-    channel_pause("paused")
+    channel_pause(channel="paused")
     assert drain() == {}
     assert (where(paused), where(later)) == ("live: ready", "live: scheduled")
 
@@ -236,8 +228,8 @@ def test_drain_ends_before_a_paused_queue(drain: Drain) -> None:
 def test_several_queues_are_served(drain: Drain) -> None:
     from django_pgqueue import channel_set
 
-    channel_set("default", "emails")
-    channel_set("default", "nobody's")
+    channel_set(channel="default", queue="emails")
+    channel_set(channel="default", queue="nobody's")
     served = [script(), script(queue="emails")]
     left = script(queue="nobody's")
     assert drain(queues=("default", "emails")) == {"completed": 2}

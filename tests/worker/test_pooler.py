@@ -48,7 +48,7 @@ def left_behind(url: str) -> list[tuple[str, str]]:
 def test_workers_behind_a_pooler_do_everything_and_leave_nothing_behind(
     spawn: Callable[..., Process], pooled: str, processes: int
 ) -> None:
-    channel_set("narrow", max_concurrency=1)
+    channel_set(channel="narrow", max_concurrency=1)
     messages = [
         *scripts(40, ["effect"]),
         *scripts(40, ["effect"], handler="scripted.atomic"),
@@ -60,7 +60,7 @@ def test_workers_behind_a_pooler_do_everything_and_leave_nothing_behind(
     ]
     arguments = ["--notify", "never", "--poll-interval", "0.2", "--lease", "1.5"]
     worker = spawn(*arguments, processes=processes, DATABASE_URL=pooled)
-    eventually(lambda: ArchivedMessage.objects.count() == len(messages), timeout=40)
+    eventually(lambda: ArchivedMessage.objects.count() == len(messages))
     assert {where(message) for message in messages} == {"completed"}
     assert {message for message, _ in effects()} == set(messages)
     assert left_behind(pooled) == []
@@ -77,7 +77,7 @@ def test_a_direct_connection_for_listen_alone_wakes_a_worker_behind_a_pooler(
     for _ in range(3):
         eventually(lambda: sql("SELECT 1 FROM pgqueue_waiter WHERE wait_until > clock_timestamp()"))
         message = script(["effect"])
-        eventually(lambda message=message: (message, 1) in effects(), timeout=10)
+        eventually(lambda message=message: (message, 1) in effects())
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     assert left_behind(pooled) == []

@@ -20,7 +20,7 @@ from django.core.management import CommandError, call_command
 from django_pgqueue import probe
 from django_pgqueue.worker.vitals import Health, Vitals
 from tests.conftest import Connect
-from tests.worker.conftest import REPOSITORY, Process, eventually, script
+from tests.worker.conftest import PATIENCE, REPOSITORY, Process, eventually, script
 
 Spawn = Callable[..., Process]
 
@@ -33,7 +33,7 @@ def port() -> int:
 
 
 def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -71,7 +71,7 @@ def test_a_worker_without_its_processes_is_live_but_not_ready(
         assert ask(port, "/readyz")[1]["problems"] == ["1 of 1 processes not ready"]
         assert ask(port, "/livez")[0] == 200
         broken.unlink()
-        eventually(lambda: ask(port, "/readyz")[0] == 200, timeout=30)
+        eventually(lambda: ask(port, "/readyz")[0] == 200)
     finally:
         worker.close()
 
@@ -81,11 +81,11 @@ def test_a_worker_that_the_database_keeps_waiting_is_not_ready(spawn: Spawn, por
     eventually(lambda: ask(port, "/readyz")[0] == 200)
     session = connect()
     session.execute("LOCK TABLE pgqueue_worker IN ACCESS EXCLUSIVE MODE")
-    eventually(lambda: ask(port, "/readyz")[0] == 503, timeout=30)
+    eventually(lambda: ask(port, "/readyz")[0] == 503)
     assert ask(port, "/readyz")[1]["problems"] == ["the database does not answer"]
     assert ask(port, "/livez")[0] == 200
     session.rollback()
-    eventually(lambda: ask(port, "/readyz")[0] == 200, timeout=30)
+    eventually(lambda: ask(port, "/readyz")[0] == 200)
 
 
 def test_a_control_loop_that_hangs_is_not_live(spawn: Spawn, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_port_that_is_taken_is_said_at_once() -> None:
 def systemd(tmp_path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "notify"))
-        receiver.settimeout(20)
+        receiver.settimeout(PATIENCE)
         yield receiver
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def test_a_process_that_dies_fails_its_message_and_no_other(spawn: Spawn, step: 
     bad = script([step], handler=PROCESS, max_attempts=2)
     good = scripts(10, ["effect"], handler=PROCESS) + scripts(10, ["effect"])
     worker = spawn("--concurrency", "2")
-    eventually(lambda: where(bad) == "dead: poison", timeout=30)
+    eventually(lambda: where(bad) == "dead: poison")
     assert error(bad)["type"] == "django_pgqueue.exceptions.WorkerDied"
     assert name in error(bad)["message"]
     eventually(lambda: len(effects()) == 20)
@@ -74,7 +75,7 @@ def test_a_process_is_killed_at_the_timeout(spawn: Spawn) -> None:
     bad = script(["mark", "running"], ["sleep", 600], handler=SHORT, max_attempts=1)
     good = script(["effect"], handler=SHORT)
     worker = spawn("--concurrency", "1")
-    eventually(lambda: where(bad) == "dead: timed_out", timeout=30)
+    eventually(lambda: where(bad) == "dead: timed_out")
     assert "timeout of 0:00:01" in error(bad)["message"]
     eventually(lambda: where(good) == "completed")
     worker.signal(signal.SIGTERM)
@@ -84,7 +85,7 @@ def test_a_process_is_killed_at_the_timeout(spawn: Spawn) -> None:
 def test_a_cancellation_reaches_the_process(spawn: Spawn) -> None:
     message = script(["mark", "running"], ["until cancelled"], handler=PROCESS)
     spawn("--lease", "1")
-    eventually(lambda: marks("running"), timeout=30)
+    eventually(lambda: marks("running"))
     cancel(message)
     eventually(lambda: where(message) == "cancelled")
     assert result(message) == {"reason": "at attempt 1"}
@@ -97,11 +98,37 @@ def test_what_cannot_leave_the_process_is_a_failure(spawn: Spawn) -> None:
     assert "HandlerError" in error(message)["type"]
 
 
+@pytest.mark.parametrize("step", ["lambda", "cannot be read"])
+def test_a_result_that_cannot_be_pickled_is_named_and_costs_no_process(spawn: Spawn, step: str) -> None:
+    message = script(["spoil the payload"], [step], handler=PROCESS, max_attempts=1)
+    assert spawn("--drain").wait() == 0
+    assert where(message) == "dead: failed"
+    assert "What the handler returned cannot leave the process" in error(message)["message"]
+
+
+def test_a_payload_that_a_handler_spoils_does_not_spoil_its_outcome(spawn: Spawn) -> None:
+    message = script(["spoil the payload"], ["complete", 42], handler=PROCESS, max_attempts=1)
+    assert spawn("--drain").wait() == 0
+    assert (where(message), result(message)) == ("completed", 42)
+
+
+def test_a_process_that_dies_between_two_messages_costs_the_next_no_attempt(spawn: Spawn) -> None:
+    first = script(["kill later", 0.2], ["pid"], handler=PROCESS)
+    worker = spawn("--concurrency", "1")
+    eventually(lambda: where(first) == "completed", timeout=30)
+    # A zombie, until its parent asks for it.
+    eventually(lambda: Path(f"/proc/{result(first)}/stat").read_text().split()[2] == "Z")
+    message = script(["effect"], handler=PROCESS, max_attempts=1)
+    eventually(lambda: where(message) == "completed", timeout=30)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
 def test_it_ends_with_its_worker(spawn: Spawn) -> None:
     script(["sql", "CREATE TABLE scripted_pid AS SELECT pg_backend_pid() AS pid"], ["sleep", 600], handler=PROCESS)
     worker = spawn("--lease", "1")
     try:
-        eventually(lambda: sql("SELECT to_regclass('scripted_pid')")[0][0], timeout=30)
+        eventually(lambda: sql("SELECT to_regclass('scripted_pid')")[0][0])
         worker.signal(signal.SIGKILL)
         worker.wait()
         backend = "SELECT FROM pg_stat_activity WHERE pid IN (SELECT pid FROM scripted_pid)"

@@ -48,7 +48,7 @@ def test_a_hangup_replaces_all_processes_and_ends_what_they_run(spawn: Spawn) ->
     old = eventually(lambda: len(pids()) == 2 and pids())
     eventually(lambda: marks("running"))
     worker.signal(signal.SIGHUP)
-    new = eventually(lambda: len(pids()) == 2 and not pids() & old and pids(), timeout=30)
+    new = eventually(lambda: len(pids()) == 2 and not pids() & old and pids())
     assert where(running) == "live: leased"
     message = script(["effect"])
     eventually(lambda: where(message) == "completed")
@@ -74,7 +74,7 @@ def test_new_code_that_does_not_load_leaves_the_old_processes_at_work(
         broken.unlink()
         # What failed before is tried at once when somebody asks for it.
         worker.signal(signal.SIGHUP)
-        eventually(lambda: pids() and not pids() & old, timeout=30)
+        eventually(lambda: pids() and not pids() & old)
     finally:
         worker.close()
 
@@ -96,9 +96,9 @@ def test_a_file_that_changes_replaces_the_processes(spawn: Spawn) -> None:
     worker = spawn("--reload", processes=1)
     old = eventually(pids)
     # The first look of the file watch must be over: every second it looks again.
-    eventually(lambda: touched_is_noticed(worker), timeout=30)
+    eventually(lambda: touched_is_noticed(worker))
     assert "handlers.py has changed" in worker.log
-    eventually(lambda: pids() and not pids() & old, timeout=30)
+    eventually(lambda: pids() and not pids() & old)
 
 
 def touched_is_noticed(worker: Process) -> bool:

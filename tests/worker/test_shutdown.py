@@ -73,7 +73,7 @@ def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
     worker.signal(signal.SIGTERM)
     eventually(lambda: "stopping" in worker.log)
     worker.signal(signal.SIGTERM)
-    assert worker.wait(5) == 128 + signal.SIGTERM
+    assert worker.wait() == 128 + signal.SIGTERM
     assert "SIGTERM again" in worker.log
     assert where(message) == "live: leased"
 
@@ -82,7 +82,7 @@ def test_an_idle_worker_stops_at_once(spawn: Spawn) -> None:
     worker = spawn()
     eventually(lambda: Worker.objects.exists())
     worker.signal(signal.SIGTERM)
-    assert worker.wait(5) == 0
+    assert worker.wait() == 0
 
 
 def test_a_worker_has_a_row_as_long_as_it_runs(spawn: Spawn) -> None:

@@ -16,7 +16,7 @@ import pytest
 from django_pgqueue import Complete, Delivery, enqueue
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.models import ArchivedMessage, DeadLetter
-from tests.worker.conftest import effects, eventually, mark, script, scripts, sql, where
+from tests.worker.conftest import PATIENCE, effects, eventually, mark, script, scripts, sql, where
 from tests.worker.scripted.handlers import sql as sql_in_handler
 
 Drain = Callable[..., dict[str, int]]
@@ -182,7 +182,7 @@ def test_a_handler_that_cannot_be_interrupted_is_given_up(
     eventually(effects)
     assert "worker_unfit" in [getattr(record, "event", "") for record in caplog.records]
     go.set()
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE)
     worker.stop()
     worker.join()
     assert where(message) == "dead: timed_out"
@@ -194,7 +194,7 @@ def test_a_message_whose_handler_blocks_the_loop_is_given_up(start: Start, regis
     go = threading.Event()
 
     async def block(delivery: Delivery) -> None:
-        go.wait(30)
+        go.wait(PATIENCE)
 
     register("block", block, timeout=SHORT)
     message = script(handler="block", max_attempts=1)

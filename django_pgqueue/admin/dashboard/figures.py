@@ -36,7 +36,8 @@ LIMIT %s
 # What channels did lately is looked up for all of them only when it decides the order.
 CHANNELS = """
 SELECT c.id, c.queue::text, c.name::text, c.paused_at IS NOT NULL, c.released_at IS NOT NULL,
-    c.max_concurrency, c.max_size, c.release_interval,
+    c.max_concurrency, c.max_size,
+    CASE WHEN c.release_interval NOT BETWEEN '0' AND '365000 days' THEN '365000 days' ELSE c.release_interval END,
     coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.dead, 0), b.oldest_at
 FROM pgqueue_channel AS c
 LEFT JOIN pgqueue_backlog AS b ON b.queue = c.queue AND b.channel = c.name
@@ -89,9 +90,10 @@ ORDER BY w.heartbeat_at < clock_timestamp() - %s::interval DESC, w.paused_at IS 
 LIMIT %s
 """
 SCHEDULES = """
-SELECT s.id, s.name, s.cron, s.every, extract(epoch FROM s.next_fire_at - clock_timestamp())::float,
-    extract(epoch FROM clock_timestamp() - s.last_fired_at)::float, s.last_error <> '', count(*) OVER (),
-    count(*) FILTER (WHERE s.last_error <> '') OVER ()
+SELECT s.id, s.name, s.cron, s.every,
+    CASE WHEN isfinite(s.next_fire_at) THEN extract(epoch FROM s.next_fire_at - clock_timestamp())::float END,
+    CASE WHEN isfinite(s.last_fired_at) THEN extract(epoch FROM clock_timestamp() - s.last_fired_at)::float END,
+    s.last_error <> '', count(*) OVER (), count(*) FILTER (WHERE s.last_error <> '') OVER ()
 FROM pgqueue_schedule AS s
 WHERE s.enabled AND s.removed_at IS NULL
 ORDER BY s.last_error <> '' DESC, s.next_fire_at NULLS LAST, s.name

@@ -11,13 +11,13 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.admin.base import ReadOnlyAdmin, breadcrumbs
 from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.figures import (
     Backlog,
@@ -84,12 +84,14 @@ class DashboardAdmin(ReadOnlyAdmin):
         if request.headers.get(PART):
             return TemplateResponse(request, "admin/pgqueue/dashboard_part.html", context)
         site = self.admin_site.each_context(request)
+        app = reverse("admin:app_list", args=[self.opts.app_label], current_app=self.admin_site.name)
         return TemplateResponse(
             request,
             "admin/pgqueue/dashboard.html",
             {
                 **site,
                 **context,
+                **breadcrumbs((app, self.opts.app_config.verbose_name)),
                 "title": _("Dashboard"),
                 "opts": self.opts,
                 "media": self.media,

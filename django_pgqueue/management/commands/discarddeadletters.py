@@ -7,7 +7,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.lifecycle.discard_dead import discard_dead
-from django_pgqueue.management.acting import clock, known_database, refusals
+from django_pgqueue.management.acting import clock, refusals
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, parts
 
 # A transaction each: short locks, and what is done stays done.
@@ -22,7 +23,7 @@ class Command(DeadLettersCommand):
         parser.add_argument("--all", action="store_true", help="all there are: in place of ids and filters")
 
     def handle(self, *, database: str | None, limit: int | None, dry_run: bool, form: str, **given: Any) -> None:
-        using = known_database(database)
+        using = queue_database(database)
         is_filtered = any(given[name] is not None for name in FILTERS)
         if (is_filtered or bool(given["ids"])) == given["all"]:
             raise CommandError("Say which dead letters: ids or filters, or --all.")

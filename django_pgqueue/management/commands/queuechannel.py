@@ -4,13 +4,17 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.purge import purge
-from django_pgqueue.management.acting import ActingCommand, at_least_one, known_database, refusals, seconds
+from django_pgqueue.management.acting import ActingCommand, at_least_one, refusals, seconds
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Message
+from django_pgqueue.rates import parse
 
 LIMITS = ("max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight")
+RATE = ("release_interval", "release_burst")
 BATCH = 10_000
 
 
@@ -20,6 +24,15 @@ def count_or_none(text: str) -> int | str:
 
 def seconds_or_none(text: str) -> Any:
     return "none" if text == "none" else seconds(text)
+
+
+def rate_of(given: dict[str, Any]) -> tuple[Any, int]:
+    if any(given[limit] is not None for limit in RATE):
+        raise CommandError("--rate stands for --release-interval and --release-burst: give it, or the two.")
+    try:
+        return ("none", 1) if given["rate"] == "none" else parse(given["rate"])
+    except InvalidMessage as error:
+        raise CommandError(str(error)) from None
 
 
 class Command(ActingCommand):
@@ -32,6 +45,7 @@ class Command(ActingCommand):
         parser.add_argument("--max-concurrency", type=count_or_none, metavar="N", help="none lifts the limit")
         parser.add_argument("--max-size", type=count_or_none, metavar="N", help="none lifts the limit")
         parser.add_argument("--full-policy", choices=["error", "drop"])
+        parser.add_argument("--rate", help="deliveries in a time, such as 10/m or '5/s burst 20'; none lifts the limit")
         parser.add_argument("--release-interval", type=seconds_or_none, metavar="SECONDS", help="none lifts the limit")
         parser.add_argument("--release-burst", type=at_least_one, metavar="N")
         parser.add_argument("--weight", type=at_least_one, metavar="N")
@@ -39,9 +53,11 @@ class Command(ActingCommand):
     def handle(
         self, *, action: str, name: str, queue: str, database: str | None, form: str, dry_run: bool, **given: Any
     ) -> None:
-        using = known_database(database)
+        using = queue_database(database)
+        if given["rate"] is not None:
+            given |= zip(RATE, rate_of(given), strict=True)
         named = {limit: given[limit] for limit in LIMITS if given[limit] is not None}
-        limits = {limit: None if value == "none" else value for limit, value in named.items()}
+        limits: dict[str, Any] = {limit: None if value == "none" else value for limit, value in named.items()}
         if action == "set" and not limits:
             raise CommandError("Say which limits.")
         if action != "set" and limits:
@@ -58,11 +74,11 @@ class Command(ActingCommand):
                 )
                 facts |= {"before": before, "after": limits}
                 if not dry_run:
-                    channel_set(name, queue, using=using, **limits)
+                    channel_set(channel=name, queue=queue, using=using, **limits)
             elif action == "release":
                 text = f"{queue}/{name} {'would be' if dry_run else 'is'} released."
                 if not dry_run:
-                    channel_release(name, queue, using=using)
+                    channel_release(channel=name, queue=queue, using=using)
             else:
                 facts["messages"] = waiting(name, queue, using) if dry_run else purged(name, queue, using)
                 text = f"{facts['messages']} {'would be purged' if dry_run else 'purged'}"
@@ -78,7 +94,7 @@ def purged(name: str, queue: str, using: str) -> int:
     """No more than wait when it begins: producers may be faster than a purge."""
     left, count = waiting(name, queue, using), 0
     while True:
-        batch = purge(name, queue, limit=min(BATCH, left - count) if count < left else 0, using=using)
+        batch = purge(channel=name, queue=queue, limit=min(BATCH, left - count) if count < left else 0, using=using)
         count += batch
         if batch == 0:
             return count

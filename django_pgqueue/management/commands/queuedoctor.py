@@ -6,14 +6,14 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, connections
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import Error
 
 from django_pgqueue import doctor
+from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor.finding import Finding, Limits
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.mend import MendCounts, mend
-from django_pgqueue.sql.call import primary
+from django_pgqueue.management.database import known_database, refused
 
 UNKNOWN = 3
 """The exit status when the database cannot be asked; monitors know it."""
@@ -43,18 +43,12 @@ class Command(BaseCommand):
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, form: str, fix: bool, only: list[str] | None, database: str | None, **given: Any) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(
-                f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.",
-                returncode=UNKNOWN,
-            )
+        using = known_database(database, status=UNKNOWN)
         try:
-            connections[using].ensure_connection()
-            mended = mend(using=using) if fix else None
+            mended = mend(using=using) if fix and find_schema_problem(using) is None else None
+            report = doctor.examine(using=using, limits=limits(**given), only=only)
         except Error as error:
-            raise CommandError(f"The database {using!r} refuses: {primary(error)}", returncode=UNKNOWN) from error
-        report = doctor.examine(using=using, limits=limits(**given), only=only)
+            raise refused(using, error, status=UNKNOWN) from error
         self.stdout.write(as_json(report, mended) if form == "json" else as_text(report, mended))
         if report.severity:
             sys.exit(report.severity)

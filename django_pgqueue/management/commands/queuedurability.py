@@ -4,10 +4,10 @@ from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, connections
+from django.db import Error
 from psycopg.errors import LockNotAvailable
 
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql import durability
 from django_pgqueue.sql.call import primary
@@ -53,15 +53,11 @@ class Command(BaseCommand):
     def handle(
         self, *, unlogged: bool, logged: bool, yes: bool, lock_timeout: float, database: str | None, **options: Any
     ) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = queue_database(database)
         if yes and not (unlogged or logged):
             raise CommandError("--yes to what? Give --unlogged or --logged, too.")
         try:
             found = durability.find(using)
-            if durability.MESSAGE not in found:
-                raise CommandError(f"The tables of the queue are not in the database {using!r}: run migrate first.")
             if not (unlogged or logged):
                 self.describe(found)
             elif not (tables := durability.pending(found, unlogged=unlogged)):

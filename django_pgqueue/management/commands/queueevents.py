@@ -4,7 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_pgqueue.management.acting import ActingCommand, has_queue, known_database, refusals
+from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Queue
 
 
@@ -16,7 +17,7 @@ class Command(ActingCommand):
         parser.add_argument("queue")
 
     def handle(self, *, action: str, queue: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
-        using = known_database(database)
+        using = queue_database(database)
         rows = Queue.objects.using(using)
         with refusals(using):
             if not has_queue(queue, using):

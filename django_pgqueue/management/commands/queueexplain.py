@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, connections
+from django.db import Error
 
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.explain import explain_channel, explain_message
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
 
 
@@ -34,14 +34,12 @@ class Command(BaseCommand):
         database: str | None,
         **options: Any,
     ) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = queue_database(database)
         try:
             if message is not None:
                 reasons = explain_message(message, using=using)
             else:
-                reasons = explain_channel(str(channel), queue, using=using)
+                reasons = explain_channel(channel=str(channel), queue=queue, using=using)
         except PgQueueError as error:
             raise CommandError(printable(str(error))) from error
         except Error as error:

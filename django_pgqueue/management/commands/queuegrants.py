@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error, connections
 
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.sql import grants
 from django_pgqueue.sql.grants import Place
 from django_pgqueue.sql.roles import KINDS, Kind
@@ -33,9 +33,7 @@ class Command(BaseCommand):
     ) -> None:
         if check and revoke:
             raise CommandError("--check asks what is missing: it does not go with --revoke.")
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = queue_database(database)
         try:
             place, is_above = self.look(role, using)
             if check:
@@ -55,7 +53,7 @@ class Command(BaseCommand):
     def look(self, role: str, using: str) -> tuple[Place, bool]:
         place = grants.find_place(using)
         if place is None:
-            raise CommandError(f"The tables of the queue are not in the database {using!r}: run migrate first.")
+            raise CommandError(f"The tables of the queue are not in the database {using!r}: run manage.py migrate.")
         is_above = grants.is_above_grants(using, role)
         if is_above is None:
             raise CommandError(f"There is no role {role!r}. Create it: CREATE ROLE {grants.quoted(role)} LOGIN")

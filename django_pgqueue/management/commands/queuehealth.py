@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, connections
+from django.db import Error
 
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import MOST, QueueHealth, health
+from django_pgqueue.management.database import queue_database, refused
 from django_pgqueue.redaction import printable
-from django_pgqueue.sql.call import looking, primary
+from django_pgqueue.sql.call import looking
 
 CRITICAL, UNKNOWN = 2, 3
 LONGEST = 30.0
@@ -50,18 +50,13 @@ class Command(BaseCommand):
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, queue: list[str] | None, form: str, database: str | None, **limits: Any) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(
-                f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.",
-                returncode=UNKNOWN,
-            )
+        using = queue_database(database, status=UNKNOWN)
         counts = [limits[name] + 1 for name in ("max_backlog", "max_dead") if limits[name] is not None]
         try:
             with looking(using, seconds=LONGEST):
                 rows = health(most=max([MOST, *counts]), using=using)
         except Error as error:
-            raise CommandError(f"The database {using!r} refuses: {primary(error)}", returncode=UNKNOWN) from error
+            raise refused(using, error, status=UNKNOWN) from error
         if queue is not None:
             if missing := set(queue) - {row.queue for row in rows}:
                 names = ", ".join(sorted(map(printable, missing)))
@@ -99,4 +94,6 @@ def as_text(rows: list[QueueHealth], problems: list[str]) -> str:
     ages = [row.oldest_age for row in rows if row.oldest_age is not None]
     oldest = f"the oldest for {max(ages).total_seconds():.0f} s" if ages else "none waits"
     at_least = "" if all(row.complete for row in rows) else "at least "
-    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}"
+    unknown = sum(row.unknown_handler for row in rows)
+    missing = f", {at_least}{unknown} for handlers that the workers do not know" if unknown else ""
+    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}{missing}"

@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import PgQueueError
@@ -13,7 +13,7 @@ from django_pgqueue.importing.move import Moved, Plan, left, move_batch
 from django_pgqueue.importing.procrastinate import PROCRASTINATE
 from django_pgqueue.importing.source import Source, Waiting
 from django_pgqueue.importing.tasks_db import TASKS_DB
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import primary
 
@@ -52,9 +52,7 @@ class Command(BaseCommand):
         self, *, source: str, dry_run: bool, channel: str, unknown: bool, stuck: bool, form: str,
         database: str | None, **given: Any,
     ) -> None:  # fmt: skip
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = queue_database(database)
         handlers.autodiscover()
         plan = Plan(dict(given["handler"]), dict(given["queue"]), channel, unknown, stuck)
         try:

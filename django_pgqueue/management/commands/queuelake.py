@@ -8,13 +8,13 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import connections
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from django_pgqueue.conf import settings
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.management.database import known_database
 
 ACTIONS = ("export", "rollup", "report", "redrive", "simulate", "verify")
 
@@ -33,9 +33,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, database: str | None, action: str, **given: Any) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = known_database(database)
         command = [sys.executable, "-m", "django_pgqueue.spark", action, *promises(action), *given["options"]]
         status = run(command, environment(using))
         if status:

@@ -16,12 +16,12 @@ from django_pgqueue.management.acting import (
     ActingCommand,
     at_least_one,
     clock,
-    known_database,
     moment,
     payload,
     refusals,
     seconds,
 )
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Message
 from django_pgqueue.outcomes import KEEP
 
@@ -64,7 +64,7 @@ class Command(ActingCommand):
         parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="of edit")
 
     def handle(self, *, action: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
-        using = known_database(database)
+        using = queue_database(database)
         check(action, given)
         found = matching(action, given, using)
         if dry_run:

@@ -10,7 +10,8 @@ from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_resume import channel_resume
 from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_resume import queue_resume
-from django_pgqueue.management.acting import ActingCommand, clock, has_queue, known_database, refusals, seconds
+from django_pgqueue.management.acting import ActingCommand, clock, has_queue, refusals, seconds
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 
@@ -29,7 +30,7 @@ class Command(ActingCommand):
         parser.add_argument("--resume", action="store_true", help="end the pause")
 
     def handle(self, *, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
-        using = known_database(database)
+        using = queue_database(database)
         what, text = target(given)
         if given["resume"] and (given["reason"] or given["seconds"]):
             raise CommandError("--resume goes with neither --reason nor --for.")
@@ -83,9 +84,9 @@ def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
                 row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
         case {"channel": name, "queue": queue}:
             if given["resume"]:
-                channel_resume(name, queue, using=using)
+                channel_resume(channel=name, queue=queue, using=using)
             else:
-                channel_pause(name, queue, reason=reason, until=until, using=using)
+                channel_pause(channel=name, queue=queue, reason=reason, until=until, using=using)
         case {"queue": queue}:
             if given["resume"]:
                 queue_resume(queue, using=using)

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error, connections
 
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.sql import payload_index
 
 
@@ -21,9 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, table: list[str], drop: bool, database: str | None, **options: Any) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = queue_database(database)
         if connections[using].in_atomic_block:
             raise CommandError("This works outside of transactions only.")
         try:

@@ -15,11 +15,11 @@ from django_pgqueue.management.acting import (
     at_least_one,
     clock,
     headers,
-    known_database,
     payload,
     refusals,
     seconds,
 )
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Schedule
 from django_pgqueue.outcomes import KEEP
 
@@ -62,7 +62,7 @@ class Command(ActingCommand):
         )
 
     def handle(self, *, action: str, name: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
-        using = known_database(database)
+        using = queue_database(database)
         plan = {key: given[key] for key in PLAN if given[key] is not (KEEP if key in CONTENT else None)}
         if action == "set" and not plan:
             raise CommandError("Say what to set.")

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, connections
+from django.db import Error
 
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.lifecycle.traffic import traffic
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import primary
 
@@ -44,9 +44,7 @@ class Command(BaseCommand):
     def handle(
         self, *, watch: float | None, times: int | None, queue: str | None, form: str, database: str | None, **_: Any
     ) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = queue_database(database)
         left = 1 if watch is None else times
         before = None
         try:

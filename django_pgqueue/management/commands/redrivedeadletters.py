@@ -7,7 +7,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.redrive import redrive
-from django_pgqueue.management.acting import clock, known_database, payload, rate, refusals
+from django_pgqueue.management.acting import clock, payload, rate, refusals
+from django_pgqueue.management.database import queue_database
 from django_pgqueue.management.dead_letters import DeadLettersCommand, parts
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.redaction import printable
@@ -25,7 +26,7 @@ class Command(DeadLettersCommand):
         parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="another one, for one id")
 
     def handle(self, *, database: str | None, limit: int | None, dry_run: bool, form: str, **given: Any) -> None:
-        using = known_database(database)
+        using = queue_database(database)
         if given["payload"] is not KEEP and len(given["ids"]) != 1:
             raise CommandError("--payload is for one id.")
         found = self.chosen(given, using)

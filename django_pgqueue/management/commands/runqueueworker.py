@@ -15,9 +15,10 @@ from django.db import connections
 from django_pgqueue import handlers
 from django_pgqueue.checks import imports
 from django_pgqueue.conf import settings
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.maintenance import declared
 from django_pgqueue.maintenance.loop import MaintenanceLoop
+from django_pgqueue.management.database import known_database
+from django_pgqueue.management.starting import check_database, chosen_queues, queue_name
 from django_pgqueue.worker.logs import configure_logging
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
@@ -63,8 +64,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--queue", action="append", dest="queues", metavar="NAME", help="repeatable (default: default)"
-        )
+            "--queue", action="append", dest="queues", type=queue_name, metavar="NAME",
+            help="serve this queue; repeatable; '*': all, also those that are made later (default: default)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--exclude-queue", action="append", dest="excluded", type=queue_name, metavar="NAME",
+            help="do not serve this queue; repeatable; without --queue: all but these",
+        )  # fmt: skip
         parser.add_argument(
             "--concurrency",
             type=positive,
@@ -127,16 +133,17 @@ class Command(BaseCommand):
             super().check(*args, **kwargs)
 
     def handle(self, *, verbosity: int, **given: Any) -> None:
-        using = alias(given["database"])
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
+        using = known_database(given["database"])
+        queues, excluded = chosen_queues(given["queues"], given["excluded"])
         check_pool(using, given["concurrency"])
         configure_logging(verbosity)
+        check_database(using, queues + excluded)
         handlers.autodiscover()
         notify = given["notify"] or settings.NOTIFY
         options = WorkerOptions(
             using=using,
-            queues=tuple(dict.fromkeys(given["queues"] or ["default"])),
+            queues=queues,
+            excluded=excluded,
             concurrency=given["concurrency"],
             async_concurrency=given["async_concurrency"],
             timeout=settings.HANDLER_TIMEOUT,

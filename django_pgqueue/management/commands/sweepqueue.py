@@ -7,9 +7,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error, connections
 
 from django_pgqueue.conf import settings
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.maintenance import measurer, sweeper
 from django_pgqueue.maintenance.pruner import Pruner
+from django_pgqueue.management.database import known_database, queue_database
 
 # cron.schedule replaces a job of the same name.
 CRON = """\
@@ -35,12 +35,10 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, database: str | None, print_cron: bool, **options: Any) -> None:
-        using = alias(database)
-        if using not in connections:
-            raise CommandError(f"There is no database {using!r} in DATABASES. Choose one of {', '.join(connections)}.")
         if print_cron:
-            self.stdout.write(cron(using))
+            self.stdout.write(cron(known_database(database)))
             return
+        using = queue_database(database)
         try:
             steps = (
                 ("sweep", sweeper.run_once(using)),
@@ -48,10 +46,17 @@ class Command(BaseCommand):
                 ("measure", measurer.run_once(using)),
             )
             for name, counts in steps:
-                text = ", ".join(f"{count} {field.replace('_', ' ')}" for field, count in asdict(counts).items())
-                self.stdout.write(f"{name}: {text}")
+                self.stdout.write(f"{name}: {', '.join(said(*item) for item in asdict(counts).items())}")
         except Error as error:
             raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
+
+
+def said(field: str, count: int | bool) -> str:
+    """``3 partitions made``; of what happens or does not, ``counted`` or ``not counted``."""
+    words = field.replace("_", " ")
+    if isinstance(count, bool):
+        return words if count else f"not {words}"
+    return f"{count} {words}"
 
 
 def cron(using: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,10 @@ from django_pgqueue.spark.source import SourceLost
 
 from .options import StreamOptions
 from .refused import refusals
+
+# While other consumers hold what there is: so many claims, 0.3 s in all, before a batch is empty.
+CLAIM_TRIES = 8
+CLAIM_PAUSE_SECONDS = 0.0015
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,23 @@ class Claims:
 
     def claim(self, after: int, limit: int) -> Claimed:
         """Settles the batches up to ``after``, and leases the next one. Raises PipelineError."""
-        batch, messages, lost = self._call(
-            "SELECT batch, messages, lost FROM pgqueue_stream_claim(%s, %s, %s, %s, make_interval(secs => %s), %s)",
-            [self.options.stream, self.owner, after, limit, self.options.lease, f"spark stream {self.options.stream}"],
-        )
-        self.tell(lost, "were processed here, but went to somebody else too")
+        for tries in range(CLAIM_TRIES):
+            batch, messages, lost, contended = self._call(
+                "SELECT batch, messages, lost, contended "
+                "FROM pgqueue_stream_claim(%s, %s, %s, %s, make_interval(secs => %s), %s)",
+                [
+                    self.options.stream,
+                    self.owner,
+                    after,
+                    limit,
+                    self.options.lease,
+                    f"spark stream {self.options.stream}",
+                ],
+            )
+            self.tell(lost, "were processed here, but also delivered to another consumer")
+            if not contended:
+                break
+            time.sleep(CLAIM_PAUSE_SECONDS * 2**tries * random.uniform(0.5, 1.0))
         return Claimed(batch, messages)
 
     def extend(self) -> int:

@@ -12,7 +12,7 @@ import psycopg
 
 from .tally import Tally
 
-REDRIVE = "SELECT old_id FROM pgqueue_redrive(%s::bigint[], %s::text, NULL, %s::jsonb[])"
+REDRIVE = "SELECT old_id, refusal FROM pgqueue_redrive(%s::bigint[], %s::text, NULL, %s::jsonb[])"
 STATES = "SELECT id, redriven_at FROM pgqueue_dead_letter WHERE id = ANY (%s::bigint[])"
 CHANNELS = "SELECT id, queue, channel FROM pgqueue_dead_letter WHERE id = ANY (%s::bigint[])"
 CLOSED = """
@@ -23,8 +23,6 @@ FROM pgqueue_dead_letter AS d
 LEFT JOIN pgqueue_channel AS c ON c.queue = d.queue AND c.name = coalesce(%s, d.channel)
 WHERE d.id = ANY (%s::bigint[]) AND d.redriven_at IS NULL AND (c.id IS NULL OR c.released_at IS NOT NULL)
 """
-# Channel not found, full, released, busy; invalid argument.
-REFUSALS = ("PGQ03", "PGQ04", "PGQ05", "PGQ06", "PGQ07")
 HELD = "another session holds it"
 # Seconds between attempts at letters that somebody holds: it may be this very task, run twice by Spark.
 WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)
@@ -77,16 +75,17 @@ def _accepted(
     connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, tally: Tally
 ) -> tuple[set[int], set[int]]:
     """The ids that were redriven now, and those that nobody refused."""
-    try:
-        return _call(connection, letters, channel), {letter.id for letter in letters}
-    except psycopg.Error as error:
-        if not _is_refusal(error):
-            raise
-        refusal = error
     # One bad letter, or one full channel, must not stop the others.
-    parts = _good_payloads(connection, letters, tally) if _is_data(refusal) else _by_channel(connection, letters)
+    try:
+        redriven, refusal = _call(connection, letters, channel)
+        if not refusal:
+            return redriven, {letter.id for letter in letters}
+        parts = _by_channel(connection, letters)
+    except psycopg.DataError as error:
+        refusal = _told(error)
+        parts = _good_payloads(connection, letters, tally)
     if len(parts) == 1 and len(parts[0]) == len(letters):
-        tally.refuse(_told(refusal), len(letters))
+        tally.refuse(refusal, len(letters))
         return set(), set()
     done: set[int] = set()
     kept: set[int] = set()
@@ -97,10 +96,13 @@ def _accepted(
     return done, kept
 
 
-def _call(connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None) -> set[int]:
+def _call(connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None) -> tuple[set[int], str]:
+    """Redrive the letters, all or none. Returns their ids; or none, and why the request is refused."""
     payloads = [letter.payload for letter in letters]
     given = payloads if any(payload is not None for payload in payloads) else None
-    return {key for (key,) in connection.execute(REDRIVE, [[letter.id for letter in letters], channel, given])}
+    rows = connection.execute(REDRIVE, [[letter.id for letter in letters], channel, given]).fetchall()
+    refusal = rows[0][1] if rows else None
+    return (set(), refusal["message"]) if refusal else ({key for key, _ in rows}, "")
 
 
 def _by_channel(connection: psycopg.Connection[Any], letters: Sequence[Letter]) -> list[list[Letter]]:
@@ -137,15 +139,6 @@ def _explain(connection: psycopg.Connection[Any], ids: set[int], began_at: datet
 
 def _states(connection: psycopg.Connection[Any], ids: Iterable[int]) -> dict[int, datetime | None]:
     return dict(connection.execute(STATES, [list(ids)]).fetchall())
-
-
-def _is_data(error: psycopg.Error) -> bool:
-    """Values that PostgreSQL, or psycopg itself, cannot take: bad JSON, NUL characters."""
-    return isinstance(error, psycopg.DataError)
-
-
-def _is_refusal(error: psycopg.Error) -> bool:
-    return error.sqlstate in REFUSALS or _is_data(error)
 
 
 def _told(error: psycopg.Error) -> str:

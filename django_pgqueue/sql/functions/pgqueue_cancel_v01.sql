@@ -1,10 +1,10 @@
 -- Cancels messages: what waits goes to the archive as cancelled; who holds a leased one is asked to stop.
 -- Caller: anyone. p_reason is kept with the message. The holder of a lease hears of it with its next heartbeat. If it completes all the
 --   same, the message is completed; where it would be delivered again (defer, retry, an expired lease), it is archived as cancelled.
--- Returns what became of each: cancelled | requested (it is leased) | settled (archive or dead letters have it) | not_found.
--- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ01, when a single id is asked for and not found.
+-- Returns what became of each: cancelled | requested (it is leased) | settled (archive or dead letters have it) | not_found, with the
+--   refusal PGQ01 if it is the only one. Locks: the messages (lock order, step 2), in the order of ids.
 CREATE FUNCTION pgqueue_cancel(p_ids bigint[], p_reason text DEFAULT '')
-RETURNS TABLE (id bigint, outcome text)
+RETURNS TABLE (id bigint, outcome text, refusal jsonb)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -39,10 +39,6 @@ BEGIN
     IF v_waiting IS NOT NULL THEN
         PERFORM pgqueue_archive(v_waiting, 'cancelled');
     END IF;
-    IF cardinality(p_ids) = 1 AND v_waiting IS NULL AND v_leased IS NULL AND v_settled = '{}' THEN
-        RAISE EXCEPTION 'there is no message %', p_ids[1]
-            USING ERRCODE = 'PGQ01', HINT = 'It was never committed, or retention has dropped it from the archive.';
-    END IF;
     RETURN QUERY
     SELECT u.id,
         CASE
@@ -50,6 +46,10 @@ BEGIN
             WHEN u.id = ANY (v_leased) THEN 'requested'
             WHEN u.id = ANY (v_settled) THEN 'settled'
             ELSE 'not_found'
+        END,
+        CASE WHEN cardinality(p_ids) = 1 AND v_waiting IS NULL AND v_leased IS NULL AND v_settled = '{}' THEN
+            pgqueue_refusal('PGQ01', format('there is no message %s', u.id),
+                'It was never committed, or retention has dropped it from the archive.')
         END
     FROM (SELECT DISTINCT n FROM unnest(p_ids) AS n) AS u (id)
     ORDER BY u.id;

@@ -1,14 +1,15 @@
--- Releases a channel: it takes no new messages, what is there drains without limits, then pgqueue_prune removes the row.
--- Caller: an operator. Locks: the channel's row. Errors: PGQ03.
-CREATE FUNCTION pgqueue_channel_release(p_name text, p_queue text DEFAULT 'default')
-RETURNS void
+-- Releases a channel: it takes no new messages, what is there drains without limits, then pgqueue_remove_released removes the row.
+-- Caller: an operator. Returns released; or the refusal: PGQ03. Locks: the channel's row.
+CREATE FUNCTION pgqueue_channel_release(p_queue text, p_channel text, OUT outcome text, OUT refusal jsonb)
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 BEGIN
-    UPDATE pgqueue_channel AS c SET released_at = coalesce(c.released_at, clock_timestamp()) WHERE c.queue = p_queue AND c.name = p_name;
+    UPDATE pgqueue_channel AS c SET released_at = coalesce(c.released_at, clock_timestamp())
+    WHERE c.queue = p_queue AND c.name = p_channel;
     IF NOT FOUND THEN
-        PERFORM pgqueue_missing_channel(p_name, p_queue, false);
+        SELECT m.refusal INTO refusal FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
     END IF;
+    outcome := coalesce(refusal ->> 'outcome', 'released');
 END;
 $$;

@@ -3,6 +3,7 @@
 --   somebody wants that; without a result, his reason is kept.
 -- Returns the ids that were completed. A lease that is not the caller's any more raises PGQ02 and nothing is changed. With p_skip_lost it
 --   is left out, but for what this lease has completed before. Locks: the messages (lock order, step 2), in the order of ids.
+-- Errors: PGQ02, PGQ07 arrays that do not pair up: raised, so that what was written for the messages cannot commit.
 CREATE FUNCTION pgqueue_complete(
     p_ids bigint[],
     p_tokens uuid[],
@@ -26,6 +27,11 @@ DECLARE
     v_limited bigint[];
     v_events boolean;
 BEGIN
+    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids) THEN
+        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
+            ARRAY['p_tokens', 'p_results'],
+            ARRAY[cardinality(p_tokens), cardinality(p_results)])));
+    END IF;
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]

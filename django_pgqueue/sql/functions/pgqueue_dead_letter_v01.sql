@@ -2,7 +2,7 @@
 -- Caller: the holder of the leases; pgqueue_retry. p_reasons: short words, by convention rejected | failed | poison | timed_out or the handler's
 --   own; p_details: a JSON object a message. Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what this
 --   lease has settled before.
--- Locks: the messages (lock order, step 2), in the order of ids.
+-- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07 arrays that do not pair up.
 CREATE FUNCTION pgqueue_dead_letter(
     p_ids bigint[],
     p_tokens uuid[],
@@ -25,6 +25,12 @@ DECLARE
     v_done bigint[];
     v_limited bigint[];
 BEGIN
+    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_reasons) <> cardinality(p_ids)
+        OR cardinality(p_details) <> cardinality(p_ids) THEN
+        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
+            ARRAY['p_tokens', 'p_reasons', 'p_details'],
+            ARRAY[cardinality(p_tokens), cardinality(p_reasons), cardinality(p_details)])));
+    END IF;
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
@@ -51,13 +57,6 @@ BEGIN
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM pgqueue_depart(v_limited);
-    END IF;
-    IF v_done IS NOT NULL AND pgqueue_may_warn('dead_letter') THEN
-        RAISE WARNING 'pgqueue: % message(s) dead-lettered, message % with reason "%"', cardinality(v_done), v_done[1], left(p_reasons[1], 200)
-            USING HINT = 'See pgqueue_dead_letter. More warnings of this kind are held back for 10 seconds.';
-    END IF;
-    IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
-        PERFORM pgqueue_publish('dead_lettered', v_done);
     END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

@@ -1,7 +1,9 @@
 -- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now: a crash of the worker counts.
 -- Caller: a worker, in a transaction of its own. The token fences heartbeat and settlement: it is random, because a counter can be
 --   issued twice after a failover that lost commits.
--- Returns the messages in the order of service. Locks: lanes and messages, SKIP LOCKED. Errors: PGQ07 invalid argument.
+-- Returns the messages in the order of service, and at once: what another transaction holds at this moment is left out. After an empty
+--   answer pgqueue_is_contended says whether that is why; then ask again soon. Nothing here sleeps, because it would hold locks meanwhile.
+-- Locks: lanes and messages, SKIP LOCKED. Errors: PGQ07 invalid argument.
 -- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.
 CREATE FUNCTION pgqueue_dequeue(
     p_queue text DEFAULT 'default',
@@ -42,20 +44,17 @@ DECLARE
     v_token uuid;
 BEGIN
     IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
+        OR p_lease > '365000 days'
         OR current_setting('transaction_isolation') <> 'read committed'
     THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    -- What another consumer holds this instant may be free the next: an empty answer would send the worker to sleep.
     FOR v_try IN 0..4 LOOP
         v_taken := pgqueue_take(p_queue, p_limit);
         v_ids := v_taken.ids;
-        EXIT WHEN v_ids <> '{}';
-        IF v_taken.contended THEN
-            PERFORM pg_sleep(0.001 * (1 << v_try));
-        ELSE
-            EXIT WHEN pgqueue_promote(100) = 0;
-        END IF;
+        -- Once more at once: what was folded last stands in the line only now.
+        CONTINUE WHEN v_ids = '{}' AND v_taken.contended AND v_try = 0;
+        EXIT WHEN v_ids <> '{}' OR pgqueue_promote(100) = 0;
     END LOOP;
     IF v_ids = '{}' THEN
         RETURN;

@@ -1,8 +1,11 @@
 -- Enqueues one message. It is there if and only if the caller's transaction commits.
--- Caller: anyone. Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id)
---   or 'dropped' (the channel is full and its policy is to drop: no id).
+-- Caller: anyone. p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size; NULL: the setting
+--   pgqueue.enqueue_wait, or 2 s.
+-- Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id) or 'dropped' (the channel is
+--   full and its policy is to drop: no id). A request that cannot be granted is decided before anything is written, and returned, not
+--   raised: not_found, released, full, busy or invalid, with the refusal (pgqueue_refusal). The transaction stays usable. created_at is set
+--   for 'created' alone.
 -- Locks: none, but for a channel with max_size (lock order, step 1) and for the same dedupe key in an open transaction.
--- Errors: PGQ03 channel not found, PGQ04 channel full, PGQ05 channel released, PGQ06 channel busy, PGQ07 invalid message.
 CREATE FUNCTION pgqueue_enqueue(
     p_handler text,
     p_payload jsonb DEFAULT '{}',
@@ -19,8 +22,11 @@ CREATE FUNCTION pgqueue_enqueue(
     p_backoff_longest interval DEFAULT NULL,
     p_dedupe_key text DEFAULT NULL,
     p_create_channel boolean DEFAULT false,
+    p_wait interval DEFAULT NULL,
     OUT id bigint,
-    OUT outcome text
+    OUT outcome text,
+    OUT created_at timestamptz,
+    OUT refusal jsonb
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -28,33 +34,60 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
-    v_dequeue_at timestamptz := coalesce(p_dequeue_at, v_now + coalesce(p_delay, '0'));
+    v_dequeue_at timestamptz;
     v_channel record;
+    v_problem text;
 BEGIN
-    IF coalesce(p_handler, '') = '' OR length(p_handler) > 200 OR coalesce(p_priority, 99999) NOT BETWEEN -32767 AND 32767
-        OR coalesce(p_max_attempts, 0) < 1 OR p_dequeue_at IS NOT NULL OR p_dedupe_key IS NOT NULL
-        OR p_backoff IS NOT NULL OR p_backoff_factor IS NOT NULL OR p_backoff_longest IS NOT NULL
-    THEN
-        PERFORM pgqueue_validate(
-            p_handler, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest, p_dedupe_key);
+    v_problem := pgqueue_validate(
+        p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff, p_backoff_factor,
+        p_backoff_longest, p_dedupe_key);
+    IF v_problem IS NOT NULL THEN
+        refusal := pgqueue_refusal('PGQ07', 'invalid message: ' || v_problem);
+        outcome := 'invalid';
+        RETURN;
     END IF;
-    SELECT c.id, c.max_size, c.full_policy, c.released_at
+    v_dequeue_at := coalesce(p_dequeue_at, v_now + coalesce(p_delay, '0'));
+    SELECT c.id, c.max_size, c.full_policy
     INTO v_channel
     FROM pgqueue_channel AS c
-    WHERE c.queue = p_queue AND c.name = p_channel;
+    WHERE c.queue = p_queue AND c.name = p_channel AND c.released_at IS NULL;
     IF NOT FOUND THEN
-        v_channel := pgqueue_missing_channel(p_channel, p_queue, p_create_channel);
+        v_channel := pgqueue_missing_channel(p_queue, p_channel, p_create_channel);
+        IF v_channel.refusal IS NOT NULL THEN
+            refusal := v_channel.refusal;
+            outcome := refusal ->> 'outcome';
+            RETURN;
+        END IF;
     END IF;
 
-    -- The loop ends at the first pass, unless the duplicate was settled between the two statements.
-    WHILE p_dedupe_key IS NOT NULL LOOP
+    IF p_dedupe_key IS NOT NULL THEN
         id := pgqueue_find_duplicate(v_channel.id, p_dedupe_key);
         IF id IS NOT NULL THEN
             outcome := 'duplicate';
             RETURN;
         END IF;
-        EXIT WHEN v_channel.max_size IS NOT NULL AND v_channel.full_policy = 'drop'
-            AND pgqueue_reserve(v_channel.id, v_channel.max_size, 0) < 1;
+    END IF;
+    IF v_channel.max_size IS NOT NULL THEN
+        SELECT a.outcome, a.refusal INTO outcome, refusal
+        FROM pgqueue_admit(v_channel.id, v_channel.max_size, v_channel.full_policy, 1, p_wait) AS a;
+        IF outcome IS NOT NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+
+    IF p_dedupe_key IS NULL THEN
+        INSERT INTO pgqueue_message (
+            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor,
+            backoff_longest)
+        VALUES (
+            v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
+            CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest)
+        RETURNING pgqueue_message.id, pgqueue_message.created_at INTO id, created_at;
+        outcome := 'created';
+        RETURN;
+    END IF;
+    -- The loop ends at the first pass, unless the duplicate was settled between the two statements.
+    WHILE outcome IS NULL LOOP
         INSERT INTO pgqueue_message (
             channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor,
             backoff_longest, dedupe_key)
@@ -63,25 +96,13 @@ BEGIN
             CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor,
             p_backoff_longest, p_dedupe_key)
         ON CONFLICT (channel_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
-        RETURNING pgqueue_message.id INTO id;
+        RETURNING pgqueue_message.id, pgqueue_message.created_at INTO id, created_at;
         IF FOUND THEN
             outcome := 'created';
-            RETURN;
+        ELSE
+            id := pgqueue_find_duplicate(v_channel.id, p_dedupe_key);
+            outcome := CASE WHEN id IS NOT NULL THEN 'duplicate' END;
         END IF;
     END LOOP;
-
-    IF v_channel.max_size IS NOT NULL AND v_channel.full_policy = 'drop'
-        AND pgqueue_reserve(v_channel.id, v_channel.max_size, 0) < 1
-    THEN
-        outcome := 'dropped';
-        RETURN;
-    END IF;
-    INSERT INTO pgqueue_message (
-        channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor, backoff_longest)
-    VALUES (
-        v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
-        CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest)
-    RETURNING pgqueue_message.id INTO id;
-    outcome := 'created';
 END;
 $$;

@@ -1,8 +1,8 @@
 -- Says why the messages of a channel are not running: what holds them up, then its place in the line.
 -- Caller: anyone who looks. p_alive: a worker that was silent for longer is taken for dead.
--- Returns as pgqueue_explain_message does. Its cost is bounded. Locks: none. Errors: PGQ03.
-CREATE FUNCTION pgqueue_explain_channel(p_channel text, p_queue text DEFAULT 'default', p_alive interval DEFAULT '15 seconds')
-RETURNS TABLE (code text, sentence text, facts jsonb)
+-- Returns as pgqueue_explain_message does; or one row with the code not_found and the refusal: PGQ03. Its cost is bounded. Locks: none.
+CREATE FUNCTION pgqueue_explain_channel(p_queue text, p_channel text, p_alive interval DEFAULT '15 seconds')
+RETURNS TABLE (code text, sentence text, facts jsonb, refusal jsonb)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -18,18 +18,20 @@ DECLARE
 BEGIN
     SELECT c.id, c.released_at INTO v_channel FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel;
     IF NOT FOUND THEN
-        PERFORM pgqueue_missing_channel(p_channel, p_queue, false);
+        RETURN QUERY SELECT m.refusal ->> 'outcome', m.refusal ->> 'message', '{}'::jsonb, m.refusal
+        FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
+        RETURN;
     END IF;
-    RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
+    RETURN QUERY SELECT o.code, o.sentence, o.facts, NULL::jsonb FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
     v_blocked := FOUND;
     IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1) THEN
-        RETURN QUERY SELECT p.* FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;
+        RETURN QUERY SELECT p.code, p.sentence, p.facts, NULL::jsonb FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;
     ELSE
         RETURN QUERY
         SELECT 'empty',
             format('Nothing of it is ready. Leased messages: %s%s.%s', CASE WHEN n.leased = 1000 THEN 'at least ' END, n.leased,
                 ' The next one is due at ' || date_trunc('second', n.due_at)::text || '.'),
-            jsonb_build_object('leased', n.leased, 'dequeue_at', n.due_at)
+            jsonb_build_object('leased', n.leased, 'dequeue_at', n.due_at), NULL::jsonb
         FROM (
             SELECT (
                     SELECT count(*) FROM (
@@ -49,7 +51,7 @@ BEGIN
         RETURN QUERY SELECT 'released',
             format('It was released at %s: it takes nothing new, what is there is delivered without its limits, then it goes.',
                 date_trunc('second', v_channel.released_at)),
-            jsonb_build_object('released_at', v_channel.released_at);
+            jsonb_build_object('released_at', v_channel.released_at), NULL::jsonb;
     END IF;
 END;
 $$;

@@ -17,7 +17,7 @@ DECLARE
     v_message record;
     v_blocked boolean;
 BEGIN
-    SELECT m.channel_id, m.status, m.dequeue_at, m.attempts, m.max_attempts, m.errors -> -1 AS error INTO v_message
+    SELECT m.channel_id, m.status, m.dequeue_at, m.attempts, m.max_attempts, m.handler, m.errors -> -1 AS error INTO v_message
     FROM pgqueue_message AS m
     WHERE m.id = p_id;
     IF NOT FOUND THEN
@@ -29,7 +29,7 @@ BEGIN
     ELSIF v_message.status = 3 AND v_message.dequeue_at > v_now THEN
         RETURN QUERY SELECT 'scheduled',
             format('It is scheduled for %s, in %s.', date_trunc('second', v_message.dequeue_at),
-                date_trunc('second', v_message.dequeue_at - v_now)),
+                date_trunc('second', pgqueue_clamp_time(v_message.dequeue_at) - v_now)),
             jsonb_build_object('dequeue_at', v_message.dequeue_at);
         -- What holds it up when its time has come, too.
         RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_message.channel_id, p_alive) AS o
@@ -59,7 +59,13 @@ BEGIN
                 v_message.attempts + 1, v_message.max_attempts),
             jsonb_build_object('attempt', v_message.attempts + 1, 'max_attempts', v_message.max_attempts);
     END IF;
-    IF v_message.error ? 'attempt' THEN
+    IF v_message.status <> 2 AND v_message.error ->> 'type' LIKE '%UnknownHandler' THEN
+        RETURN QUERY SELECT 'unknown_handler',
+            format('The workers that took it since %s do not know its handler %s. A worker that knows it gets it when it is due; else it '
+                'becomes a dead letter when UNKNOWN_HANDLER_GRACE has passed.',
+                date_trunc('second', (v_message.error ->> 'at')::timestamptz), v_message.handler),
+            jsonb_build_object('handler', v_message.handler, 'since', v_message.error -> 'at', 'worker', v_message.error -> 'worker');
+    ELSIF v_message.error ? 'attempt' THEN
         RETURN QUERY SELECT 'failed_before',
             format('Attempt %s failed: %s', v_message.error ->> 'attempt',
                 left(concat_ws(': ', v_message.error ->> 'type', v_message.error ->> 'message'), 500)),

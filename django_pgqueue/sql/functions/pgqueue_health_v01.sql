@@ -2,7 +2,7 @@
 -- Caller: anyone. Of each state up to p_most messages are counted in a queue, up to p_most channels are looked at, and up to p_most messages
 --   that are leased or scheduled at all; complete: that was all of them, else the counts say "at least".
 -- oldest: age of the oldest ready message since it became due, oldest_channel: of which channel. workers: those that serve the queue and
---   were heard of in the last p_silence. Locks: none.
+--   were heard of in the last p_silence. unknown_handler: the scheduled ones that wait for a worker that knows their handler. Locks: none.
 CREATE FUNCTION pgqueue_health(
     p_queue text DEFAULT NULL,
     p_most integer DEFAULT 10000,
@@ -18,7 +18,8 @@ RETURNS TABLE (
     oldest_channel text,
     workers integer,
     paused boolean,
-    complete boolean
+    complete boolean,
+    unknown_handler integer
 )
 LANGUAGE sql
 STABLE
@@ -39,11 +40,23 @@ waiting AS MATERIALIZED (
 ),
 -- Few queues and many messages: each message finds its channel by the key.
 held AS MATERIALIZED (
-    SELECT c.queue, m.status, count(*) AS messages
+    SELECT c.queue, m.status, count(*) AS messages, count(*) FILTER (WHERE m.error_type LIKE '%UnknownHandler') AS unknown_handler
     FROM (
-        (SELECT l.channel_id, l.status FROM pgqueue_message AS l WHERE l.status = 2 ORDER BY l.channel_id, l.leased_at LIMIT p_most + 1)
+        (
+            SELECT l.channel_id, l.status, NULL AS error_type
+            FROM pgqueue_message AS l
+            WHERE l.status = 2
+            ORDER BY l.channel_id, l.leased_at
+            LIMIT p_most + 1
+        )
         UNION ALL
-        (SELECT s.channel_id, s.status FROM pgqueue_message AS s WHERE s.status = 3 ORDER BY s.dequeue_at LIMIT p_most + 1)
+        (
+            SELECT s.channel_id, s.status, s.errors -> -1 ->> 'type'
+            FROM pgqueue_message AS s
+            WHERE s.status = 3
+            ORDER BY s.dequeue_at
+            LIMIT p_most + 1
+        )
     ) AS m
     JOIN pgqueue_channel AS c ON c.id = m.channel_id
     GROUP BY c.queue, m.status
@@ -53,6 +66,7 @@ counted AS MATERIALIZED (
         coalesce((SELECT pgqueue_count_ready(w.channel_ids, p_most) FROM waiting AS w WHERE w.queue = n.queue), 0) AS ready,
         coalesce((SELECT h.messages FROM held AS h WHERE h.queue = n.queue AND h.status = 2), 0) AS leased,
         coalesce((SELECT h.messages FROM held AS h WHERE h.queue = n.queue AND h.status = 3), 0) AS scheduled,
+        coalesce((SELECT h.unknown_handler FROM held AS h WHERE h.queue = n.queue AND h.status = 3), 0) AS unknown_handler,
         (
             SELECT count(*) FROM (
                 SELECT FROM pgqueue_dead_letter AS d WHERE d.queue = n.queue COLLATE "default" AND d.redriven_at IS NULL LIMIT p_most + 1
@@ -63,7 +77,7 @@ counted AS MATERIALIZED (
 )
 SELECT n.queue::text, least(n.ready, p_most), least(n.leased, p_most)::integer, least(n.scheduled, p_most)::integer,
     least(n.dead, p_most)::integer,
-    CASE WHEN w.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - w.oldest_at) END, w.oldest_channel,
+    CASE WHEN w.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(w.oldest_at)) END, w.oldest_channel,
     (
         SELECT count(*) FROM pgqueue_worker AS k
         WHERE k.queues ? n.queue AND k.heartbeat_at > clock_timestamp() - p_silence AND k.state <> 'stopping'
@@ -71,7 +85,8 @@ SELECT n.queue::text, least(n.ready, p_most), least(n.leased, p_most)::integer, 
     EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = n.queue AND q.paused_at IS NOT NULL),
     greatest(n.ready, n.leased, n.scheduled, n.dead) <= p_most
         AND coalesce((SELECT bool_and(a.complete) FROM waiting AS a), true)
-        AND coalesce((SELECT max(t.messages) FROM (SELECT sum(h.messages) AS messages FROM held AS h GROUP BY h.status) AS t), 0) <= p_most
+        AND coalesce((SELECT max(t.messages) FROM (SELECT sum(h.messages) AS messages FROM held AS h GROUP BY h.status) AS t), 0) <= p_most,
+    least(n.unknown_handler, p_most)::integer
 FROM counted AS n
 LEFT JOIN waiting AS w ON w.queue = n.queue
 ORDER BY n.queue;

@@ -1,6 +1,8 @@
--- Extends leases: they expire p_lease from now.
--- Caller: the holder of the leases. Returns the ids that are still held, and whether somebody wants the message cancelled. A lost lease
---   raises PGQ02, or with p_skip_lost is left out; a message that somebody has locked, which keeps the sweep away, is passed by then.
+-- Gives leases another end: p_lease from now, whether that is later or sooner than before. A p_lease of 0 gives the messages back, as
+-- pgqueue_defer does without a time: they are ready at once, in their old place. The attempt counts, or a holder could do so for ever.
+-- Caller: the holder of the leases. Returns the ids that are still held (with 0: that were given back), and whether a cancellation was
+--   requested. A lost lease raises PGQ02, or with p_skip_lost is left out; a message that another transaction has locked, which keeps the
+--   sweep away, is passed by then.
 -- Locks: the messages (lock order, step 2), in the order of ids; with p_skip_lost SKIP LOCKED. Errors: PGQ02, PGQ07.
 CREATE FUNCTION pgqueue_heartbeat(
     p_ids bigint[],
@@ -20,14 +22,26 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_expires_at timestamptz := clock_timestamp() + p_lease;
+    v_expires_at timestamptz;
     v_free bigint[];
     v_held bigint[];
     v_cancelled boolean[];
 BEGIN
-    IF coalesce(p_lease, '0') <= '0' THEN
-        RAISE EXCEPTION 'a lease takes a positive time, not %', coalesce(p_lease::text, 'NULL') USING ERRCODE = 'PGQ07';
+    IF coalesce(p_lease, '-1 second') < '0' OR p_lease > '365000 days' THEN
+        RAISE EXCEPTION 'a lease takes a positive time of at most 365000 days, or 0 to give the message back, not %', coalesce(p_lease::text, 'NULL')
+            USING ERRCODE = 'PGQ07';
+    ELSIF p_lease = '0' THEN
+        RETURN QUERY
+        SELECT d.id, d.outcome = 'cancelled' FROM pgqueue_defer(p_ids, p_tokens, p_skip_lost => p_skip_lost, p_count_attempt => true) AS d
+        WHERE d.outcome IN ('deferred', 'cancelled', 'dead_lettered');
+        RETURN;
     END IF;
+    IF cardinality(p_tokens) <> cardinality(p_ids) THEN
+        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
+            ARRAY['p_tokens'],
+            ARRAY[cardinality(p_tokens)])));
+    END IF;
+    v_expires_at := clock_timestamp() + p_lease;
     IF p_skip_lost THEN
         -- One that a hanging transaction has locked must not let the others run out.
         v_free := ARRAY(

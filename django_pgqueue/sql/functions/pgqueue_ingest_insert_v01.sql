@@ -51,7 +51,7 @@ BEGIN
                 SELECT FROM pgqueue_message AS m WHERE m.channel_id = i.channel_id AND m.dedupe_key = i.dedupe_key)
         ),
         room AS MATERIALIZED (
-            SELECT d.channel_id, pgqueue_reserve(d.channel_id, d.max_size, 0) AS messages
+            SELECT d.channel_id, (pgqueue_reserve(d.channel_id, d.max_size, 0)).room AS messages
             FROM (SELECT DISTINCT i.channel_id, i.max_size FROM input AS i WHERE i.max_size IS NOT NULL AND i.full_policy = ''drop'') AS d
         ),
         fresh AS MATERIALIZED (

@@ -30,16 +30,23 @@ BEGIN
                 CONSTRAINT "the name of the handler takes 1 to 200 characters" CHECK (length(handler) BETWEEN 1 AND 200),
             payload jsonb,
             body bytea,
-            headers jsonb,
+            headers jsonb
+                CONSTRAINT "the headers are not a JSON object" CHECK (jsonb_typeof(headers) IN (''object'', ''null'')),
             priority integer
                 CONSTRAINT "the priority is not between -32767 and 32767" CHECK (priority BETWEEN -32767 AND 32767),
-            dequeue_at timestamptz CONSTRAINT "dequeue_at is infinite" CHECK (isfinite(dequeue_at)),
-            delay interval,
+            dequeue_at timestamptz
+                CONSTRAINT "dequeue_at is outside of the years 2 to 9998"
+                CHECK (dequeue_at >= ''0002-01-01 00:00+00'' AND dequeue_at < ''9999-01-01 00:00+00''),
+            delay interval
+                CONSTRAINT "delay is longer than 365000 days" CHECK (delay BETWEEN ''-365000 days'' AND ''365000 days''),
             max_attempts integer CONSTRAINT "max_attempts is less than 1" CHECK (max_attempts >= 1),
-            backoff interval CONSTRAINT "backoff is negative" CHECK (backoff >= ''0''),
+            backoff interval
+                CONSTRAINT "backoff is not between 0 and 365000 days" CHECK (backoff BETWEEN ''0'' AND ''365000 days''),
             backoff_factor double precision
                 CONSTRAINT "backoff_factor is not between 1 and 1000" CHECK (backoff_factor BETWEEN 1 AND 1000),
-            backoff_longest interval CONSTRAINT "backoff_longest is negative" CHECK (backoff_longest >= ''0''),
+            backoff_longest interval
+                CONSTRAINT "backoff_longest is not between 0 and 365000 days"
+                CHECK (backoff_longest BETWEEN ''0'' AND ''365000 days''),
             dedupe_key text
                 CONSTRAINT "the dedupe key is longer than 200 characters" CHECK (length(dedupe_key) <= 200),
             CONSTRAINT "both dequeue_at and delay are given: give one" CHECK (dequeue_at IS NULL OR delay IS NULL)

@@ -4,7 +4,7 @@
 -- A batch of a job is taken once, and only forward: a job that is run again, or a batch of a stream that is written again, changes
 -- nothing. Returns ingested (false: it was done before) and how the messages of the batch fared, as pgqueue_enqueue tells it.
 -- Locks: the same job waits for itself; then as pgqueue_enqueue_many (lock order, step 1). The stages are left to pgqueue_ingest_clean.
--- Errors: PGQ01 stages are gone, PGQ03, PGQ04, PGQ05, PGQ07.
+-- Errors: PGQ01 stages are gone, PGQ03, PGQ04, PGQ05, PGQ06, PGQ07. It raises them, so that nothing of a batch is left half done.
 CREATE FUNCTION pgqueue_ingest(
     p_job text,
     p_batch bigint,
@@ -54,9 +54,9 @@ BEGIN
         ORDER BY c.id, n.queue, n.channel
     LOOP
         IF v_channel.id IS NULL THEN
-            PERFORM pgqueue_missing_channel(v_channel.channel, v_channel.queue, p_create_channel);
+            PERFORM pgqueue_raise(m.refusal) FROM pgqueue_missing_channel(v_channel.queue, v_channel.channel, p_create_channel) AS m;
         ELSIF v_channel.max_size IS NOT NULL THEN
-            PERFORM pgqueue_reserve(v_channel.id, v_channel.max_size, 0);
+            PERFORM pgqueue_raise(r.refusal) FROM pgqueue_reserve(v_channel.id, v_channel.max_size, 0) AS r;
         END IF;
     END LOOP;
 

@@ -12,8 +12,7 @@ DECLARE
 BEGIN
     v_last := CASE p_kind
         WHEN 'dead_letter' THEN (SELECT s.last_value FROM pgqueue_warned_dead_letter AS s)
-        WHEN 'lease_expired' THEN (SELECT s.last_value FROM pgqueue_warned_lease_expired AS s)
-        ELSE (SELECT s.last_value FROM pgqueue_warned_not_picked_up AS s)
+        ELSE (SELECT s.last_value FROM pgqueue_warned_lease_expired AS s)
     END;
     IF v_now - v_last < 10 THEN
         RETURN false;

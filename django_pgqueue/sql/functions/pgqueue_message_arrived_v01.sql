@@ -1,5 +1,6 @@
 -- Statement trigger of pgqueue_message, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY.
--- Leaves one arrival row per channel for the next dequeue to find, and wakes who sleeps on its queue.
+-- Refuses rows that no message may be, leaves one arrival row per channel for the next dequeue to find, and wakes who sleeps on its queue.
+-- A trigger cannot return a refusal, so it raises: the verbs look before they insert.
 -- Locks: only channels that have a max_size, in channel order (lock order, step 1). Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
 CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
@@ -15,6 +16,10 @@ DECLARE
     v_events boolean;
     v_news record;
 BEGIN
+    -- A snapshot of the past may show a channel that has been released and removed since: fail then, instead of losing the messages.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM FROM pgqueue_channel AS c WHERE c.id = ANY (ARRAY(SELECT a.channel_id FROM arrived AS a)) FOR KEY SHARE;
+    END IF;
     -- One ready message on a channel without max_size, the most frequent case by far, takes one statement.
     INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, messages, lazy)
     SELECT c.queue, c.id, n.rank, n.dequeue_at, n.id, 1,
@@ -26,7 +31,10 @@ BEGIN
     FROM (
         SELECT min(a.channel_id) AS channel_id, min(-a.priority) AS rank, min(a.dequeue_at) AS dequeue_at, min(a.id) AS id
         FROM arrived AS a
-        HAVING count(*) = 1 AND min(a.status) = 1 AND min(a.dequeue_at) <= v_now AND min(a.dequeue_at) > '-infinity'
+        HAVING count(*) = 1 AND min(a.status) = 1 AND min(a.dequeue_at) <= v_now
+            AND bool_and(pgqueue_is_valid_time(a.created_at) AND pgqueue_validate(
+                a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff, a.backoff_factor,
+                a.backoff_longest, NULL) IS NULL)
     ) AS n
     JOIN pgqueue_channel AS c ON c.id = n.channel_id
     WHERE c.released_at IS NULL AND c.max_size IS NULL
@@ -45,12 +53,18 @@ BEGIN
         RETURN NULL;
     END IF;
 
-    SELECT min(a.dequeue_at) AS dequeue_at, max(a.dequeue_at) AS latest, EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events
+    SELECT max(a.dequeue_at) AS latest, EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events,
+        min(CASE
+            WHEN pgqueue_is_valid_time(a.created_at) THEN pgqueue_validate(
+                a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff, a.backoff_factor,
+                a.backoff_longest, NULL)
+            ELSE 'created_at is outside of the years 2 to 9998'
+        END) AS problem
     INTO v_news
     FROM arrived AS a;
     v_events := v_news.events;
-    IF NOT isfinite(v_news.dequeue_at) OR NOT isfinite(v_news.latest) THEN
-        RAISE EXCEPTION 'invalid message: dequeue_at is infinite' USING ERRCODE = 'PGQ07';
+    IF v_news.problem IS NOT NULL THEN
+        RAISE EXCEPTION 'invalid message: %', v_news.problem USING ERRCODE = 'PGQ07';
     END IF;
     -- A plain INSERT cannot know that a message for later has a status of its own.
     IF v_news.latest > v_now AND EXISTS (SELECT FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now) THEN
@@ -75,13 +89,11 @@ BEGIN
     LOOP
         IF v_news.queue IS NULL THEN
             RAISE EXCEPTION 'channel % does not exist', v_news.channel_id
-                USING ERRCODE = 'PGQ03', HINT = 'Create the channel first: pgqueue_channel_set(name, queue).';
+                USING ERRCODE = 'PGQ03', HINT = 'Create the channel first: pgqueue_channel_set(queue, channel).';
         ELSIF v_news.released_at IS NOT NULL THEN
-            RAISE EXCEPTION 'channel % has been released and takes no new messages', v_news.channel_id
-                USING ERRCODE = 'PGQ05', HINT = 'pgqueue_channel_set() opens it again.';
-        END IF;
-        IF v_news.max_size IS NOT NULL THEN
-            PERFORM pgqueue_reserve(v_news.channel_id, v_news.max_size, v_news.messages);
+            PERFORM pgqueue_raise(pgqueue_channel_refusal('PGQ05', v_news.channel_id));
+        ELSIF v_news.max_size IS NOT NULL THEN
+            PERFORM pgqueue_raise(r.refusal) FROM pgqueue_reserve(v_news.channel_id, v_news.max_size, v_news.messages) AS r;
         END IF;
         IF v_news.id IS NOT NULL THEN
             INSERT INTO pgqueue_arrival (queue, channel_id, messages, floor_rank, floor_at, floor_id)

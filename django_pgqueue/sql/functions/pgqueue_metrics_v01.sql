@@ -39,11 +39,13 @@ archived AS (
     GROUP BY a.queue, a.channel
 )
 SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0), coalesce(d.waiting, 0),
-    clock_timestamp() - l.oldest, clock_timestamp() - l.newest,
+    n.now - pgqueue_clamp_time(l.oldest), n.now - pgqueue_clamp_time(l.newest),
     CASE WHEN p_totals THEN
         coalesce(l.ready + l.leased + l.scheduled, 0) + coalesce(d.letters, 0) + coalesce(a.messages, 0) + coalesce(t.messages, 0)
     END
 FROM pgqueue_channel AS c
+-- Read once: two ages of one message are equal.
+CROSS JOIN (SELECT clock_timestamp() AS now OFFSET 0) AS n
 LEFT JOIN live AS l ON l.channel_id = c.id
 LEFT JOIN dead AS d ON d.queue = c.queue AND d.channel = c.name
 LEFT JOIN archived AS a ON a.queue = c.queue AND a.channel = c.name

@@ -1,23 +1,34 @@
--- Creates the channel that enqueue did not find, if the caller wants that; else says that it does not exist.
--- Caller: pgqueue_enqueue, pgqueue_enqueue_many. Locks: two transactions that create the same channel wait for each other.
--- Errors: PGQ03 channel not found, PGQ07 invalid name.
+-- Creates the channel that a verb did not find, if the caller wants that; else returns why it cannot be used.
+-- Caller: the verbs that take the name of a channel. p_create: create a channel that does not exist, without limits.
+-- Returns the channel; or the refusal: PGQ03 not found, PGQ05 released, PGQ07 invalid name.
+-- Locks: two transactions that create the same channel wait for each other.
 CREATE FUNCTION pgqueue_missing_channel(
-    p_channel text,
     p_queue text,
+    p_channel text,
     p_create boolean,
     OUT id bigint,
     OUT max_size integer,
-    OUT full_policy varchar,
-    OUT released_at timestamptz
+    OUT full_policy text,
+    OUT refusal jsonb
 )
 LANGUAGE plpgsql
 AS $$
+#variable_conflict use_column
+DECLARE
+    v_released_at timestamptz;
 BEGIN
-    IF NOT coalesce(p_create, false) THEN
-        RAISE EXCEPTION 'channel "%" does not exist in queue "%"', left(p_channel, 200), left(p_queue, 100)
-            USING ERRCODE = 'PGQ03',
-                HINT = 'Create it with pgqueue_channel_set(name, queue) or the admin, or set AUTO_CREATE_CHANNELS.';
+    SELECT c.id, c.max_size, c.full_policy, c.released_at INTO id, max_size, full_policy, v_released_at
+    FROM pgqueue_channel AS c
+    WHERE c.queue = p_queue AND c.name = p_channel;
+    IF v_released_at IS NOT NULL THEN
+        refusal := pgqueue_channel_refusal('PGQ05', id);
+    ELSIF id IS NULL AND p_create THEN
+        SELECT s.id, s.refusal INTO id, refusal FROM pgqueue_channel_set(p_queue, p_channel) AS s;
+    ELSIF id IS NULL THEN
+        refusal := pgqueue_refusal('PGQ03',
+            format('channel "%s" does not exist in queue "%s"', left(p_channel, 200), left(p_queue, 100)),
+            format('Create it with pgqueue_channel_set(p_queue => %L, p_channel => %L), in the admin, or set AUTO_CREATE_CHANNELS.',
+                left(p_queue, 100), left(p_channel, 200)));
     END IF;
-    id := pgqueue_channel_set(p_channel, p_queue);
 END;
 $$;

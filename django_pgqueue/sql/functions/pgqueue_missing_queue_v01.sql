@@ -1,15 +1,18 @@
--- Says that a queue does not exist, unless it does: it has a channel, or a row of its own.
--- Caller: pgqueue_queue_pause, pgqueue_queue_resume. Locks: none. Errors: PGQ03.
+-- Returns the refusal that a queue does not exist; NULL when it does: it has a channel, or a row of its own.
+-- Caller: pgqueue_queue_pause, pgqueue_queue_resume, pgqueue_stream_open. Locks: none.
 CREATE FUNCTION pgqueue_missing_queue(p_queue text)
-RETURNS void
+RETURNS jsonb
 LANGUAGE plpgsql
+STABLE
 AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.queue = p_queue)
-        AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue)
+    IF EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.queue = p_queue)
+        OR EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue)
     THEN
-        RAISE EXCEPTION 'queue "%" does not exist: it has no channel', left(p_queue, 100)
-            USING ERRCODE = 'PGQ03', HINT = 'Check the name, or create a channel in it with pgqueue_channel_set(name, queue).';
+        RETURN NULL;
     END IF;
+    RETURN pgqueue_refusal('PGQ03', format('queue "%s" does not exist: it has no channel', left(p_queue, 100)),
+        format('Check the name, or create a channel in it with pgqueue_channel_set(p_queue => %L, p_channel => ''default'').',
+            left(p_queue, 100)));
 END;
 $$;

@@ -51,14 +51,10 @@ BEGIN
         ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
     )
     SELECT coalesce(sum(c.messages), 0) INTO dead_letters_deleted FROM counted AS c;
-    -- An hour's grace, and no transaction that is older than the release: one that did not see it may still commit a message.
-    DELETE FROM pgqueue_channel AS c
-    WHERE c.released_at < clock_timestamp() - interval '1 hour'
-        AND c.xmin::text::bigint < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)
-        AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id);
-    GET DIAGNOSTICS channels_removed = ROW_COUNT;
+    channels_removed := pgqueue_remove_released();
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
     DELETE FROM pgqueue_channel_size AS s WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
+    DELETE FROM pgqueue_queue_warning AS w WHERE w.warned_at < clock_timestamp() - interval '1 day';
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
     DELETE FROM pgqueue_worker AS w
     WHERE w.name IN (

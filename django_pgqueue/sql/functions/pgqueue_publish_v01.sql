@@ -17,6 +17,10 @@ DECLARE
     v_base jsonb;
     v_fit integer;
 BEGIN
+    -- A transaction that has notified cannot be prepared for a two-phase commit.
+    IF current_setting('pgqueue.notify', true) = 'off' THEN
+        RETURN;
+    END IF;
     FOR v_told IN
         SELECT t.queue, t.channel, t.handler, t.attempts, t.reason, min(t.dequeue_at) AS dequeue_at, array_agg(t.id ORDER BY t.id) AS ids
         FROM (

@@ -1,21 +1,26 @@
 -- Pauses a queue: nothing of it is delivered, whatever the channel; enqueue goes on; what is leased may be settled.
--- Caller: an operator. p_until: when the sweep resumes it, NULL: nobody does by itself. Locks: the queue's row.
--- Errors: PGQ03, when the queue has neither a channel nor a row; PGQ07.
-CREATE FUNCTION pgqueue_queue_pause(p_queue text DEFAULT 'default', p_reason text DEFAULT '', p_until timestamptz DEFAULT NULL)
-RETURNS void
+-- Caller: an operator. p_until: when the sweep resumes it; NULL: pgqueue_queue_resume has to. Returns paused; or the refusal: PGQ03, when the
+--   queue has neither a channel nor a row, PGQ07. Locks: the queue's row.
+CREATE FUNCTION pgqueue_queue_pause(
+    p_queue text DEFAULT 'default',
+    p_reason text DEFAULT '',
+    p_until timestamptz DEFAULT NULL,
+    OUT outcome text,
+    OUT refusal jsonb
+)
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 BEGIN
-    IF p_until <= clock_timestamp() THEN
-        RAISE EXCEPTION 'a pause until % is over already', p_until USING ERRCODE = 'PGQ07', HINT = 'Give a time that is to come, or none.';
+    refusal := coalesce(pgqueue_past_pause(p_until), pgqueue_missing_queue(p_queue));
+    IF refusal IS NULL THEN
+        INSERT INTO pgqueue_queue AS q (name, paused_at, pause_reason, paused_until)
+        VALUES (p_queue, clock_timestamp(), coalesce(p_reason, ''), nullif(p_until, 'infinity'))
+        ON CONFLICT (name) DO UPDATE
+        SET paused_at = coalesce(q.paused_at, excluded.paused_at),
+            pause_reason = excluded.pause_reason,
+            paused_until = excluded.paused_until;
     END IF;
-    PERFORM pgqueue_missing_queue(p_queue);
-    INSERT INTO pgqueue_queue AS q (name, paused_at, pause_reason, paused_until)
-    VALUES (p_queue, clock_timestamp(), coalesce(p_reason, ''), nullif(p_until, 'infinity'))
-    ON CONFLICT (name) DO UPDATE
-    SET paused_at = coalesce(q.paused_at, excluded.paused_at),
-        pause_reason = excluded.pause_reason,
-        paused_until = excluded.paused_until;
+    outcome := coalesce(refusal ->> 'outcome', 'paused');
 END;
 $$;

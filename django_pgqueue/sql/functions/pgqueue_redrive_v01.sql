@@ -1,17 +1,18 @@
 -- Gives dead letters a new life: each becomes a new message that names the old one, with all its attempts; the dead letter keeps the new id.
 -- Caller: an operator. p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those
 --   of single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. Once only: a dead letter that was redriven
---   is left out, and so is one that another session redrives right now. One statement for all, so that they arrive together. Returns old
---   and new ids.
--- Locks: the dead letters, SKIP LOCKED; then as enqueue. Errors: PGQ03, PGQ04, PGQ05 of the channel, PGQ07 invalid argument.
+--   is left out, and so is one that another session redrives right now. One statement for all, so that they arrive together.
+-- Returns old and new ids, and redriven; or one row with the refusal: PGQ03, PGQ04, PGQ05, PGQ06 of a channel, PGQ07 invalid argument.
+--   p_wait: as of pgqueue_enqueue. Locks: the dead letters, SKIP LOCKED; then as enqueue.
 CREATE FUNCTION pgqueue_redrive(
     p_ids bigint[],
     p_channel text DEFAULT NULL,
     p_payload jsonb DEFAULT NULL,
     p_payloads jsonb[] DEFAULT NULL,
-    p_times timestamptz[] DEFAULT NULL
+    p_times timestamptz[] DEFAULT NULL,
+    p_wait interval DEFAULT NULL
 )
-RETURNS TABLE (old_id bigint, new_id bigint)
+RETURNS TABLE (old_id bigint, new_id bigint, outcome text, refusal jsonb)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -23,15 +24,14 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_letters record;
-    v_missing record;
+    v_problem text;
+    v_refusal jsonb;
 BEGIN
-    IF cardinality(p_payloads) <> cardinality(p_ids) THEN
-        RAISE EXCEPTION 'invalid redrive: % payloads for % dead letters', cardinality(p_payloads), cardinality(p_ids)
-            USING ERRCODE = 'PGQ07', HINT = 'Pass one payload an id, NULL to keep the old one.';
-    END IF;
-    IF cardinality(p_times) <> cardinality(p_ids) THEN
-        RAISE EXCEPTION 'invalid redrive: % times for % dead letters', cardinality(p_times), cardinality(p_ids)
-            USING ERRCODE = 'PGQ07', HINT = 'Pass one time an id, NULL for those that are due at once.';
+    v_problem := pgqueue_unpaired('p_ids', cardinality(p_ids), ARRAY['p_payloads', 'p_times'],
+        ARRAY[cardinality(p_payloads), cardinality(p_times)]);
+    IF v_problem IS NOT NULL THEN
+        RETURN QUERY SELECT NULL::bigint, NULL::bigint, 'invalid', pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_problem);
+        RETURN;
     END IF;
     -- In the order in which they will be served: by channel, the oldest first.
     SELECT array_agg(n.id) AS ids, array_agg(n.channel_id) AS channel_ids, array_agg(n.payload) AS payloads,
@@ -55,11 +55,10 @@ BEGIN
     IF v_letters.ids IS NULL THEN
         RETURN;
     END IF;
-    IF array_position(v_letters.channel_ids, NULL) IS NOT NULL THEN
-        SELECT coalesce(p_channel, d.channel) AS channel, d.queue INTO v_missing
-        FROM pgqueue_dead_letter AS d
-        WHERE d.id = v_letters.ids[array_position(v_letters.channel_ids, NULL)];
-        PERFORM pgqueue_missing_channel(v_missing.channel, v_missing.queue, false);
+    v_refusal := pgqueue_redrive_refusal(v_letters.ids, p_channel, p_wait);
+    IF v_refusal IS NOT NULL THEN
+        RETURN QUERY SELECT NULL::bigint, NULL::bigint, v_refusal ->> 'outcome', v_refusal;
+        RETURN;
     END IF;
     RETURN QUERY
     WITH letter AS MATERIALIZED (
@@ -87,6 +86,6 @@ BEGIN
         FROM letter AS n
         WHERE d.id = n.id
     )
-    SELECT n.id, n.new_id FROM letter AS n ORDER BY n.place;
+    SELECT n.id, n.new_id, 'redriven'::text, NULL::jsonb FROM letter AS n ORDER BY n.place;
 END;
 $$;

@@ -10,7 +10,7 @@ BEGIN
         RAISE EXCEPTION 'dequeue needs READ COMMITTED, this transaction is %', upper(current_setting('transaction_isolation'))
             USING ERRCODE = 'PGQ07', HINT = 'Dequeue in a transaction of its own, with the default isolation level.';
     END IF;
-    RAISE EXCEPTION 'dequeue needs a queue (%), a limit of 1 to 10000 (%) and a positive lease (%)',
+    RAISE EXCEPTION 'dequeue needs a queue (%), a limit of 1 to 10000 (%) and a lease of more than 0 and at most 365000 days (%)',
         coalesce(p_queue, 'NULL'), coalesce(p_limit::text, 'NULL'), coalesce(p_lease::text, 'NULL')
         USING ERRCODE = 'PGQ07';
 END;

@@ -1,9 +1,9 @@
 -- Gives waiting messages another time: ready or scheduled ones are due at p_at; at once without it, or when it has passed.
 -- Caller: an operator ("retry now"). Attempts and errors stay. One that is ready and shall be due now keeps its place in the line.
 -- Returns what became of each: rescheduled | ready (it was already) | leased | busy (somebody takes or settles it right now) | settled |
---   not_found. Locks: messages, SKIP LOCKED. Errors: PGQ07, an infinite time.
+--   not_found; or one row with the refusal PGQ07, a time outside of the years 2 to 9998. Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_reschedule(p_ids bigint[], p_at timestamptz DEFAULT NULL)
-RETURNS TABLE (id bigint, outcome text)
+RETURNS TABLE (id bigint, outcome text, refusal jsonb)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -19,9 +19,10 @@ DECLARE
     v_free bigint[];
     v_moved bigint[];
 BEGIN
-    IF NOT isfinite(p_at) THEN
-        RAISE EXCEPTION 'cannot reschedule to an infinite time'
-            USING ERRCODE = 'PGQ07', HINT = 'Cancel or discard the messages, or pause their channel.';
+    IF NOT pgqueue_is_valid_time(p_at) THEN
+        RETURN QUERY SELECT NULL::bigint, 'invalid', pgqueue_refusal('PGQ07', 'cannot reschedule to a time outside of the years 2 to 9998',
+            'Cancel or discard the messages, or pause their channel.');
+        RETURN;
     END IF;
     v_free := ARRAY(
         SELECT m.id FROM pgqueue_message AS m
@@ -49,7 +50,8 @@ BEGIN
             WHEN w.id = ANY (v_free) THEN 'ready'
             WHEN w.place IN ('ready', 'scheduled') THEN 'busy'
             ELSE w.place
-        END
+        END,
+        NULL::jsonb
     FROM pgqueue_where_is(p_ids) AS w
     ORDER BY w.id;
 END;

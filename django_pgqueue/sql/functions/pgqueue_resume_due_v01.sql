@@ -21,7 +21,7 @@ BEGIN
         SELECT c.name, c.queue FROM pgqueue_channel AS c WHERE c.paused_until <= v_now ORDER BY c.paused_until LIMIT p_limit
         FOR UPDATE SKIP LOCKED
     LOOP
-        PERFORM pgqueue_channel_resume(v_due.name, v_due.queue);
+        PERFORM pgqueue_channel_resume(v_due.queue, v_due.name);
         v_count := v_count + 1;
     END LOOP;
     RETURN v_count;

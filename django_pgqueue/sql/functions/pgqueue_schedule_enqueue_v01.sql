@@ -1,7 +1,8 @@
 -- Makes the message of one tick, unless the tick has fired before: then the outcome is NULL.
 -- Caller: pgqueue_schedule_fire, pgqueue_schedule_run. The message's headers say where it comes from: schedule, tick_at. Without overlap,
 --   its dedupe key is that of all ticks.
--- Locks: as pgqueue_enqueue; whoever fires the same tick in an open transaction. Errors: those of pgqueue_enqueue.
+-- Returns the message and outcome, or the refusal of pgqueue_enqueue: then the tick has not fired.
+-- Locks: as pgqueue_enqueue; an open transaction that fires the same tick.
 CREATE FUNCTION pgqueue_schedule_enqueue(
     p_id bigint,
     p_tick_at timestamptz,
@@ -11,8 +12,10 @@ CREATE FUNCTION pgqueue_schedule_enqueue(
     p_backoff_factor double precision,
     p_backoff_longest interval,
     p_create_channel boolean,
+    p_wait interval,
     OUT message_id bigint,
-    OUT outcome text
+    OUT outcome text,
+    OUT refusal jsonb
 )
 LANGUAGE plpgsql
 AS $$
@@ -30,12 +33,12 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT e.id, e.outcome INTO v_new
+    SELECT e.* INTO v_new
     FROM pgqueue_enqueue(
         p_handler => v_schedule.handler,
         p_payload => v_schedule.payload,
-        p_channel => v_schedule.channel,
         p_queue => v_schedule.queue,
+        p_channel => v_schedule.channel,
         p_headers => coalesce(v_schedule.headers, '{}') || jsonb_build_object(
             'schedule', v_schedule.name, 'tick_at', (to_jsonb(p_tick_at AT TIME ZONE 'UTC') #>> '{}') || 'Z'),
         p_priority => v_schedule.priority,
@@ -44,9 +47,15 @@ BEGIN
         p_backoff_factor => p_backoff_factor,
         p_backoff_longest => p_backoff_longest,
         p_dedupe_key => CASE WHEN NOT v_schedule.overlap THEN 'schedule: ' || v_schedule.name END,
-        p_create_channel => p_create_channel) AS e;
-    UPDATE pgqueue_schedule_tick AS t SET message_id = v_new.id, outcome = v_new.outcome WHERE t.id = v_tick_id;
+        p_create_channel => p_create_channel,
+        p_wait => p_wait) AS e;
+    IF v_new.refusal IS NULL THEN
+        UPDATE pgqueue_schedule_tick AS t SET message_id = v_new.id, outcome = v_new.outcome WHERE t.id = v_tick_id;
+    ELSE
+        DELETE FROM pgqueue_schedule_tick AS t WHERE t.id = v_tick_id;
+    END IF;
     message_id := v_new.id;
     outcome := v_new.outcome;
+    refusal := v_new.refusal;
 END;
 $$;

@@ -3,7 +3,8 @@
 --   since is left alone. p_ticks may be empty: then only the next time is set. Returns the ticks that fired; one that a channel refuses
 --   has the outcome 'refused' and the error, and is not tried again.
 -- Locks: the schedule's row, SKIP LOCKED; then as pgqueue_enqueue, for 200 ms at most.
--- Errors: PGQ07 a tick is in the future, PGQ06; 55P03 when another transaction fills the channel for longer.
+-- Errors: PGQ07 a tick is in the future; PGQ06 another transaction fills the channel for longer: raised, so that no tick of the call has
+--   fired, and all of them are tried again; 55P03.
 CREATE FUNCTION pgqueue_schedule_fire(
     p_id bigint,
     p_version bigint,
@@ -37,19 +38,18 @@ BEGIN
             RAISE EXCEPTION 'invalid tick: % is in the future', v_tick USING ERRCODE = 'PGQ07';
         END IF;
         tick_at := v_tick;
-        BEGIN
-            v_made := pgqueue_schedule_enqueue(p_id, v_tick, false, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest,
-                p_create_channel);
-            message_id := v_made.message_id;
-            outcome := v_made.outcome;
-            error := '';
-        EXCEPTION WHEN SQLSTATE 'PGQ03' OR SQLSTATE 'PGQ04' OR SQLSTATE 'PGQ05' OR SQLSTATE 'PGQ07' THEN
-            message_id := NULL;
+        v_made := pgqueue_schedule_enqueue(p_id, v_tick, false, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest,
+            p_create_channel, NULL);
+        message_id := v_made.message_id;
+        outcome := v_made.outcome;
+        error := coalesce(v_made.refusal ->> 'message', '');
+        IF outcome = 'busy' THEN
+            PERFORM pgqueue_raise(v_made.refusal);
+        ELSIF v_made.refusal IS NOT NULL THEN
             outcome := 'refused';
-            error := SQLERRM;
             INSERT INTO pgqueue_schedule_tick (schedule, tick_at, outcome, error)
-            SELECT s.name, v_tick, 'refused', SQLERRM FROM pgqueue_schedule AS s WHERE s.id = p_id;
-        END;
+            SELECT s.name, v_tick, 'refused', v_made.refusal ->> 'message' FROM pgqueue_schedule AS s WHERE s.id = p_id;
+        END IF;
         IF outcome IS NOT NULL THEN
             v_error := error;
             RETURN NEXT;

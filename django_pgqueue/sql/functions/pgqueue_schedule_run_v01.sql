@@ -1,6 +1,6 @@
 -- Runs a schedule now, whatever its next time, which stays as it is. Disabled ones run too.
--- Caller: anyone. Returns the message's id and outcome as pgqueue_enqueue does; the tick is now.
--- Locks: as pgqueue_enqueue. Errors: PGQ09 schedule not found; those of pgqueue_enqueue.
+-- Caller: anyone. Returns as pgqueue_enqueue does; or the refusal PGQ09, schedule not found. The tick is now.
+-- Locks: as pgqueue_enqueue.
 CREATE FUNCTION pgqueue_schedule_run(
     p_name text,
     p_max_attempts integer DEFAULT 5,
@@ -8,8 +8,10 @@ CREATE FUNCTION pgqueue_schedule_run(
     p_backoff_factor double precision DEFAULT NULL,
     p_backoff_longest interval DEFAULT NULL,
     p_create_channel boolean DEFAULT false,
+    p_wait interval DEFAULT NULL,
     OUT id bigint,
-    OUT outcome text
+    OUT outcome text,
+    OUT refusal jsonb
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -21,11 +23,14 @@ DECLARE
 BEGIN
     SELECT s.id INTO v_id FROM pgqueue_schedule AS s WHERE s.name = p_name;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no schedule "%"', p_name USING ERRCODE = 'PGQ09', HINT = 'Look at the table pgqueue_schedule.';
+        refusal := pgqueue_refusal('PGQ09', format('there is no schedule "%s"', left(p_name, 200)), 'Look at the table pgqueue_schedule.');
+        outcome := 'not_found';
+        RETURN;
     END IF;
     v_made := pgqueue_schedule_enqueue(v_id, clock_timestamp(), true, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest,
-        p_create_channel);
+        p_create_channel, p_wait);
     id := v_made.message_id;
     outcome := v_made.outcome;
+    refusal := v_made.refusal;
 END;
 $$;

@@ -2,7 +2,8 @@
 -- Caller: the Spark data source, in a transaction of its own. p_lease: how long the messages stay the stream's, unless it extends it.
 -- p_limit 0 claims nothing new. A batch that was claimed and not settled is claimed again as it was: the same number, the same messages
 -- but those whose lease is lost.
--- Returns the number of the batch, or p_after when there is nothing to do; its messages; how many were settled, how many could not be.
+-- Returns the number of the batch, or p_after when there is nothing to do; its messages; how many were settled, how many could not be;
+--   contended: nothing was claimed, because another transaction holds what there is: claim again soon.
 -- Locks: the stream's row (lock order, before step 1), then as pgqueue_complete, then as pgqueue_dequeue. Errors: PGQ02 another query
 --   has taken the stream over, PGQ03, PGQ07.
 CREATE FUNCTION pgqueue_stream_claim(
@@ -15,7 +16,8 @@ CREATE FUNCTION pgqueue_stream_claim(
     OUT batch bigint,
     OUT messages integer,
     OUT settled integer,
-    OUT lost integer
+    OUT lost integer,
+    OUT contended boolean
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -45,6 +47,7 @@ BEGIN
         RAISE EXCEPTION 'stream "%" has settled batch %, its checkpoint ends at batch %', p_name, v_stream.settled, p_after
             USING ERRCODE = 'PGQ07', HINT = 'The checkpoint is older than the queue, or is another query''s. Start with a new checkpoint.';
     END IF;
+    contended := false;
     SELECT e.settled, e.lost INTO settled, lost FROM pgqueue_stream_settle(p_name, p_owner, p_after) AS e;
 
     SELECT max(c.batch) INTO batch FROM pgqueue_stream_claim AS c WHERE c.stream = p_name AND c.batch > p_after;
@@ -78,14 +81,11 @@ BEGIN
             SELECT p_name, p_after + 1, l.id, v_token FROM leased AS l;
             batch := p_after + 1;
             messages := messages + cardinality(v_taken.ids);
-        ELSIF messages > 0 OR v_try = 5 THEN
-            EXIT;
-        ELSIF v_taken.contended THEN
-            -- What another consumer holds this instant may be free the next.
-            PERFORM pg_sleep(0.001 * (1 << v_try));
-            v_try := v_try + 1;
         ELSE
-            EXIT WHEN pgqueue_promote(1000) = 0;
+            contended := v_taken.contended AND messages = 0;
+            EXIT WHEN messages > 0 OR v_try = 5;
+            -- Contended, once more at once: what was folded last stands in the line only now.
+            EXIT WHEN NOT (contended AND v_try = 0) AND pgqueue_promote(1000) = 0;
             v_try := v_try + 1;
         END IF;
     END LOOP;

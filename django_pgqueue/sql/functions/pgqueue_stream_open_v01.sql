@@ -17,9 +17,9 @@ BEGIN
     IF coalesce(p_name, '') = '' OR length(p_name) > 200 THEN
         RAISE EXCEPTION 'the name of a stream takes 1 to 200 characters' USING ERRCODE = 'PGQ07';
     END IF;
-    PERFORM pgqueue_missing_queue(p_queue);
+    PERFORM pgqueue_raise(pgqueue_missing_queue(p_queue));
     IF p_channel IS NOT NULL AND NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel) THEN
-        PERFORM pgqueue_missing_channel(p_channel, p_queue, false);
+        PERFORM pgqueue_raise(m.refusal) FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
     END IF;
     INSERT INTO pgqueue_stream AS s (name, queue, channel, owner, settled, opened_at)
     VALUES (p_name, p_queue, p_channel, gen_random_uuid(), 0, clock_timestamp())

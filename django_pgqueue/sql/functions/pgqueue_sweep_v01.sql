@@ -1,5 +1,5 @@
 -- Gives back what dead workers held: expired leases go through the retry policy, or become dead letters with reason poison. Ends the
--- pauses whose time has come.
+-- pauses whose time has come, and removes released channels that have drained.
 -- Caller: the maintenance of a worker each few seconds; cron through manage.py sweepqueue or pg_cron. At most p_limit leases a call.
 -- p_waiting: warn when a message has been ready for longer than this. Everything that was found is said in the server log.
 -- Returns counts. Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
@@ -21,6 +21,8 @@ DECLARE
     v_queue text;
     v_lane_seq bigint;
     v_late record;
+    -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
+    v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
 BEGIN
     -- First, while this transaction has no xid yet: only then can the floors move.
     promoted := pgqueue_tick(p_limit);
@@ -63,7 +65,7 @@ BEGIN
         -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_leave_limited).
         PERFORM pgqueue_unpark(v_queue, v_now - interval '1 minute', v_now + interval '5 seconds', 1000);
         -- By their keys; the cast is as in pgqueue_announce.
-        SELECT l.channel_id, m.id, v_now - m.dequeue_at AS waited INTO v_late
+        SELECT l.channel_id, m.id, v_now - pgqueue_clamp_time(m.dequeue_at) AS waited INTO v_late
         FROM (
             SELECT h.* FROM pgqueue_lane AS h
             WHERE h.queue = v_queue AND h.parked_until IS NULL AND h.seq >= v_lane_seq
@@ -74,7 +76,7 @@ BEGIN
         ORDER BY m.dequeue_at LIMIT 1;
         IF FOUND AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = v_queue AND q.paused_at IS NOT NULL) THEN
             not_picked_up := not_picked_up + 1;
-            IF pgqueue_may_warn('not_picked_up') THEN
+            IF v_warns AND pgqueue_may_warn_of_queue(v_queue, v_now) THEN
                 RAISE WARNING 'pgqueue: queue "%" is not picked up: message % on channel % has been ready for %',
                     v_queue, v_late.id, v_late.channel_id, v_late.waited
                     USING HINT = 'Is a worker running for this queue, and are there enough of them?';
@@ -82,6 +84,7 @@ BEGIN
         END IF;
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
+    PERFORM pgqueue_remove_released();
     RETURN NEXT;
 END;
 $$;

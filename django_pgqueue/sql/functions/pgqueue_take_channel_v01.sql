@@ -22,7 +22,7 @@ BEGIN
     SELECT c.id, pgqueue_is_limited(c) AS limited INTO v_channel FROM pgqueue_channel AS c
     WHERE c.queue = p_queue AND c.name = p_channel;
     IF NOT FOUND THEN
-        PERFORM pgqueue_missing_channel(p_channel, p_queue, false);
+        PERFORM pgqueue_raise(m.refusal) FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
     END IF;
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) THEN
         RETURN;
@@ -45,7 +45,11 @@ BEGIN
         contended := contended OR (
             SELECT l.seq FROM pgqueue_lane AS l
             WHERE l.channel_id = v_channel.id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
-            ORDER BY l.seq DESC LIMIT 1) IS NOT NULL;
+            ORDER BY l.seq DESC LIMIT 1) IS NOT NULL
+        OR v_channel.id IN (
+            SELECT a.channel_id FROM pgqueue_arrival AS a
+            WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= v_floor.arrival_xid
+            ORDER BY a.xid LIMIT 200);
         IF v_channel.limited THEN
             RETURN;
         END IF;

@@ -104,9 +104,7 @@ BEGIN
         PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, taken_at, p_limit);
     END IF;
     IF ids = '{}' THEN
-        contended := contended OR (
-            SELECT l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_head ORDER BY l.seq LIMIT 1) IS NOT NULL;
+        contended := contended OR pgqueue_is_contended(ARRAY[p_queue]);
     END IF;
 END;
 $$;

@@ -80,7 +80,12 @@ CREATE INDEX pgqueue_waiter_queue ON pgqueue_waiter (queue, wait_until);
 -- When the server log was last warned, in seconds since 1970. Sequences, because these must survive a rollback and never be waited for.
 CREATE SEQUENCE pgqueue_warned_dead_letter;
 CREATE SEQUENCE pgqueue_warned_lease_expired;
-CREATE SEQUENCE pgqueue_warned_not_picked_up;
+
+-- When the server log was last warned that a queue is not picked up: each queue has its own clock, or one would hide the others.
+CREATE TABLE pgqueue_queue_warning (
+    queue varchar(100) COLLATE "C" PRIMARY KEY,
+    warned_at timestamptz NOT NULL
+);
 
 -- What the archive held in partitions that retention has dropped, so that totals stay true.
 CREATE TABLE pgqueue_tally (

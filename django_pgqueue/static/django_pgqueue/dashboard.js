@@ -42,12 +42,10 @@
 
     function show(html) {
         const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-        const scrolled = [...part.querySelectorAll(".pgqueue-wide")].map((box) => [box.id, box.scrollLeft]);
+        const boxes = () => [...part.querySelectorAll(".pgqueue-wide, .pgq-scroll")];
+        const scrolled = boxes().map((box) => box.scrollLeft);
         part.innerHTML = html;
-        for (const [id, left] of scrolled) {
-            const box = document.getElementById(id);
-            if (box) box.scrollLeft = left;
-        }
+        boxes().forEach((box, place) => { box.scrollLeft = scrolled[place] ?? box.scrollLeft; });
         if (focused) {
             const again = [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused);
             if (again) again.focus({preventScroll: true});

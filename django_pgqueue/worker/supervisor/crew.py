@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from django_pgqueue.worker.board import Running
+from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.supervisor.orders import Orders
 from django_pgqueue.worker.supervisor.post import Post
 from django_pgqueue.worker.supervisor.process import Child, end_of
@@ -23,7 +23,9 @@ PATIENCE = 3
 
 
 class Crew:
-    """``on_frame``: what a child says. ``on_end``: it is no more; with what it ran. ``nudge``: look after them now."""
+    """``on_frame``: what a child says. ``on_end``: it is no more; with what it had begun. ``nudge``: look after
+    them now.
+    """
 
     def __init__(
         self,
@@ -31,7 +33,7 @@ class Crew:
         processes: int,
         *,
         on_frame: Callable[[Child, tuple[Any, ...]], None],
-        on_end: Callable[[Child, int, list[Running]], None],
+        on_end: Callable[[Child, int, list[Begun]], None],
         nudge: Callable[[], None],
     ) -> None:
         self._orders = orders
@@ -115,7 +117,7 @@ class Crew:
             child.condemn(verdict.why, verdict.guilty)
 
     def _ended(self, child: Child, status: int) -> None:
-        running = child.board.running()
+        begun = child.board.begun()
         child.bury(end_group=status != 0)
         self._children.remove(child)
         extra = {"exit_status": status, "reason": child.stop_reason or child.condemned, **child.keys}
@@ -123,7 +125,7 @@ class Crew:
             logger.info("process %d ended: %s", child.pid, end_of(status), extra={"event": "child_ended", **extra})
         else:
             logger.error("process %d died: %s", child.pid, end_of(status), extra={"event": "child_died", **extra})
-        self._on_end(child, status, running)
+        self._on_end(child, status, begun)
         if self.stopping:
             self.clean &= status == 0
         else:

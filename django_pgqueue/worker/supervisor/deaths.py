@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.lifecycle.retry import retry
 from django_pgqueue.models import Message
+from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.role import Crashed, Role
@@ -25,32 +28,47 @@ ROLE = "undertaker"
 LOOK_AGAIN = 1.0
 
 
+class Failure(NamedTuple):
+    """How an attempt ended that a process did not survive: type and text of the error; ``reason``: of the dead letter
+    when the attempts are used up; ``at_once``: retried without the back-off, for it was not the message's fault.
+    """
+
+    kind: str
+    text: str
+    reason: str
+    at_once: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estate:
     """What a child leaves behind.
 
-    The messages ``failed`` are retried, under their policy: with ``error``, its type and text, and with ``reason`` for
-    the dead letter when their attempts are used up. The others are given back, and their attempt does not count.
-    ``leases``: all of them; None: whatever the database says.
+    The messages ``failed`` have begun and are not settled: their attempt counts, and they are retried, under their
+    policy. The others were never started: they are given back, and their attempt does not count. ``leases``: all of
+    them; None: whatever the database says.
     """
 
     worker: str
-    failed: frozenset[int] = frozenset()
-    error: tuple[str, str] = ("", "")
-    reason: str = ""
+    failed: Mapping[int, Failure] = field(default_factory=dict)
     leases: list[Held] | None = None
 
 
-def after_death(worker: str, *, running: frozenset[int], end: str) -> Estate:
-    """It died by itself: each message that it ran may be the cause."""
-    error = ("WorkerDied", f"The process of the worker {worker} ended while this ran: {end}.")
-    return Estate(worker=worker, failed=running, error=error, reason="poison")
+def after_death(worker: str, *, begun: Iterable[Begun], end: str) -> Estate:
+    """Return the estate of a child that died by itself: each message that it had begun may be the cause."""
+    ran = Failure("WorkerDied", f"The process of the worker {worker} ended while this ran: {end}.", "poison")
+    text = f"The process of the worker {worker} ended after this had run, before its outcome was written down: {end}."
+    unsettled = ran._replace(text=text)
+    return Estate(worker=worker, failed={entry.id: unsettled if entry.ended_at else ran for entry in begun})
 
 
-def after_execution(worker: str, *, guilty: frozenset[int], why: str) -> Estate:
-    """The supervisor ended it, because of messages that ran past their deadline, or for no fault of any."""
-    error = ("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.")
-    return Estate(worker=worker, failed=guilty, error=error, reason="timed_out")
+def after_execution(worker: str, *, begun: Iterable[Begun], guilty: frozenset[int], why: str) -> Estate:
+    """Return the estate of a child that the supervisor ended: because of messages that ran past their deadline, which
+    are ``guilty``, or for no fault of any.
+    """
+    late = Failure("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.", "timed_out")
+    text = f"The process of the worker {worker} was killed before this was settled: {why}."
+    ended = Failure("WorkerStopped", text, "stopped", at_once=True)
+    return Estate(worker=worker, failed={entry.id: late if entry.id in guilty else ended for entry in begun})
 
 
 class Undertaker:
@@ -86,18 +104,24 @@ class Undertaker:
     def run_once(self, estate: Estate) -> dict[int, str]:
         """Returns what became of each message that was still the child's."""
         leases = self._leases(estate.worker) if estate.leases is None else estate.leases
-        # In the order of ids, which is the lock order.
-        failed = sorted(lease for lease in leases if lease.id in estate.failed)
-        innocent = sorted(lease for lease in leases if lease.id not in estate.failed)
         self._keeper.settling(leases)
-        kind, text = estate.error
-        errors = [{"type": kind, "message": text}] * len(failed)
-        settled: dict[int, str] = dict(
-            retry(failed, errors=errors, reason=estate.reason, skip_lost=True, using=self._using)
-        )
-        settled |= dict.fromkeys(give_back(innocent, using=self._using), "given_back")
+        settled: dict[int, str] = {}
+        for reason in sorted({failure.reason for failure in estate.failed.values()}):
+            settled |= self._retry(estate, leases, reason)
+        # In the order of ids, which is the lock order.
+        unstarted = sorted(lease for lease in leases if lease.id not in estate.failed)
+        settled |= dict.fromkeys(give_back(unstarted, using=self._using), "given_back")
         self._keeper.release(leases if estate.leases is not None else self._kept(estate.worker))
         return settled
+
+    def _retry(self, estate: Estate, leases: list[Held], reason: str) -> dict[int, str]:
+        failed = sorted(
+            lease for lease in leases if lease.id in estate.failed and estate.failed[lease.id].reason == reason
+        )
+        failures = [estate.failed[lease.id] for lease in failed]
+        errors = [{"type": failure.kind, "message": failure.text} for failure in failures]
+        delays = [timedelta() if failure.at_once else None for failure in failures]
+        return dict(retry(failed, errors=errors, delays=delays, reason=reason, skip_lost=True, using=self._using))
 
     def _leases(self, worker: str) -> list[Held]:
         """The database knows what the child had no time to say."""
@@ -139,12 +163,12 @@ class Undertaker:
                 return estate
 
     def _report(self, estate: Estate, settled: dict[int, str]) -> None:
-        for message in sorted(estate.failed & settled.keys()):
-            event = settled[message]
+        for message in sorted(estate.failed.keys() & settled.keys()):
+            event, failure = settled[message], estate.failed[message]
             if event in ("retried", "dead_lettered"):
                 logger.log(
                     logging.ERROR if event == "dead_lettered" else logging.WARNING,
-                    "%s: #%d, %s: %s", event, message, *estate.error,
+                    "%s: #%d, %s: %s", event, message, failure.kind, failure.text,
                     extra={"event": event, "message_id": message, "worker": estate.worker},
                 )  # fmt: skip
         given_back = sum(event == "given_back" for event in settled.values())

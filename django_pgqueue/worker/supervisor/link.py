@@ -57,8 +57,8 @@ class Leases(NamedTuple):
 class Link:
     """One end. A frame is a tuple: what it is about, and what belongs to it.
 
-    From the child: ``ready`` · ``hold`` leases, since · ``release`` leases · ``settling`` leases, now · ``report`` dict
-    · ``recycle`` reason · ``refused`` reason.
+    From the child: ``ready`` · ``hold`` leases, since · ``release`` leases · ``settling`` leases, now
+    · ``report`` description, trouble · ``recycle`` reason · ``refused`` reason.
     From the supervisor: orders · ``wake`` · ``lost`` leases · ``cancelled`` leases · ``pause`` bool · ``stop`` reason.
     """
 

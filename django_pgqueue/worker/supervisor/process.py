@@ -54,6 +54,11 @@ class Child:
         self.paused = False
         # Others have been given what it had not started.
         self.relieved = False
+        # The error that the database gives the process, and since when; when a message was last seen running.
+        self.trouble = ""
+        self.trouble_at = self.ran_at = self.started_at
+        # The work that makes no progress, for probes; and the reason why the process must be replaced.
+        self.stall = self.stalled = ""
         self.recycle_reason = ""
         # Why, and since when, it has been asked to stop; and by when it must have ended.
         self.stop_reason = ""
@@ -68,8 +73,16 @@ class Child:
         self._reader = threading.Thread(target=self._read, name=f"pgqueue-from-{self.pid}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"pgqueue-to-{self.pid}", daemon=True)
         self.send(replace(orders, options=replace(orders.options, name=self.name)))
-        self._reader.start()
-        self._writer.start()
+        try:
+            self._reader.start()
+            self._writer.start()
+        except RuntimeError as error:
+            # Without a thread that reads, the child would live and never be heard. It ends when its link is closed.
+            self.kill()
+            self.popen.wait()
+            self.link.close()
+            self.board.close()
+            raise OSError(str(error)) from error
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -83,6 +96,13 @@ class Child:
     def send(self, *frame: Any) -> None:
         """Never blocks: a child may be stopped, or hold its GIL."""
         self._outbox.put(frame)
+
+    def told(self, report: Description, trouble: str) -> None:
+        """It has reported. ``trouble``: what the database says to it, if it fails."""
+        self.report = report
+        if trouble and not self.trouble:
+            self.trouble_at = time.monotonic()
+        self.trouble = trouble
 
     def wake(self) -> None:
         # One at a time, so that the outbox of a child that does not read does not grow.
@@ -111,7 +131,10 @@ class Child:
             os.kill(self.pid, signal.SIGUSR1)
         killer = threading.Timer(LAST_WORDS, self.kill)
         killer.daemon = True
-        killer.start()
+        try:
+            killer.start()
+        except RuntimeError:  # there are no more threads
+            self.kill()
 
     def kill(self) -> None:
         """The process and all that it has started; unless it has ended, and its number may be another's."""

@@ -65,6 +65,10 @@ class RemoteKeeper:
             self._link.send("release", Leases.of(released))
         return released
 
+    def holds(self, delivery: Delivery) -> bool:
+        """Whether this lease is held."""
+        return self._holds(delivery)
+
     def __len__(self) -> int:
         return len(self._held)
 

@@ -46,13 +46,17 @@ class Inbox:
 
 
 class Reports:
-    """``describe``: what the supervisor shall know, every second. That it comes at all is the news that this process
-    is not stuck.
+    """Report to the supervisor every second. That a report comes at all is the news that this process is not stuck.
+
+    ``describe``: what the supervisor shall know. ``trouble``: what the database says, if it fails; else empty.
     """
 
-    def __init__(self, link: Link, *, describe: Callable[[], Description], crashed: Crashed) -> None:
+    def __init__(
+        self, link: Link, *, describe: Callable[[], Description], trouble: Callable[[], str], crashed: Crashed
+    ) -> None:
         self._link = link
         self._describe = describe
+        self._trouble = trouble
         self._stopped = threading.Event()
         self._thread = Role("reports", self._run, crashed=crashed)
 
@@ -66,10 +70,10 @@ class Reports:
 
     def _run(self) -> None:
         while True:
-            self._link.send("report", self._describe())
+            self._link.send("report", self._describe(), self._trouble())
             if self._stopped.wait(INTERVAL):
                 break
-        self._link.send("report", self._describe())
+        self._link.send("report", self._describe(), self._trouble())
 
 
 def end_within(lease: timedelta) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 from django.db import connections
 
-from django_pgqueue.worker.board import Running
+from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.registration import Registration
 from django_pgqueue.worker.role import Companion
+from django_pgqueue.worker.served import ServedQueues
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.supervisor.crew import Crew
 from django_pgqueue.worker.supervisor.deaths import Estate, Undertaker, after_death, after_execution
@@ -21,6 +22,7 @@ from django_pgqueue.worker.supervisor.link import Held, Leases
 from django_pgqueue.worker.supervisor.orders import Orders
 from django_pgqueue.worker.supervisor.process import Child, end_of
 from django_pgqueue.worker.supervisor.reload import FileWatch
+from django_pgqueue.worker.supervisor.stalls import Stalls
 from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.worker import SETTLE_TIMEOUT
 
@@ -60,14 +62,17 @@ class Supervisor:
             using, options.lease, outage=outage, on_lost=self._lost, on_cancelled=self._cancelled, crashed=crashed
         )
         self._undertaker = Undertaker(using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=crashed)
+        self._stalls = Stalls(using, options.lease, children=lambda: self._crew.children, leases=self._keeper.leases)
         self._registration = Registration(
             options,
+            served=ServedQueues(options),
             describe=lambda: [child.describe(options.name) for child in self._crew.children],
             on_paused=self._paused,
             outage=outage,
             crashed=crashed,
         )
         self._companions: list[Companion] = [self._registration, companion(self._wake)]
+        self._reloads = reload
         if reload:
             self._companions.append(FileWatch(lambda file: self.reload(f"{file} has changed")))
 
@@ -89,7 +94,8 @@ class Supervisor:
 
     def run_once(self) -> None:
         if self.shutdown.reason and not self._crew.stopping:
-            logger.info("stopping: %s", self.shutdown.reason, extra={"event": "supervisor_stopping", **self._keys})
+            extra = {"event": "supervisor_stopping", **self._keys}
+            logger.info("supervisor %s is stopping: %s", self.options.name, self.shutdown.reason, extra=extra)
             self._vitals.stopping()
             self._crew.stop(self.shutdown.reason)
         elif self.shutdown.take_hangup():
@@ -98,6 +104,7 @@ class Supervisor:
             self._reload()
         for child in self._crew.children:
             self._relieve(child)
+            self._replace(child)
         self._crew.run_once()
         self._vitals.beat(changing=self._crew.changing)
 
@@ -114,6 +121,7 @@ class Supervisor:
         silence = time.monotonic() - self._registration.written_at
         if silence > LONGEST_SILENCE:
             problems.append("the database does not answer")
+        problems += [f"process {child.pid}: {child.stall}" for child in self._crew.children if child.stall]
         workers = [
             {"name": child.name, "pid": child.pid, "state": child.state, "running": len(child.board.running())}
             for child in self._crew.children
@@ -126,7 +134,8 @@ class Supervisor:
 
     def _start(self) -> None:
         logger.info(
-            "supervisor %s: %d process(es) for %s", self.options.name, self._crew.size, ", ".join(self.options.queues),
+            "supervisor %s starts %d process(es) for %s%s", self.options.name, self._crew.size, self.options.served,
+            ", and replaces them when a file changes" if self._reloads else "",
             extra={"event": "supervisor_started", **self._keys},
         )  # fmt: skip
         self._keeper.start()
@@ -166,8 +175,8 @@ class Supervisor:
             child.relieved = False
         elif not child.relieved:
             child.relieved = True
-            running = {entry.id for entry in child.board.running()}
-            waiting = [lease for lease in self._keeper.held() if lease.worker == child.name and lease.id not in running]
+            begun = {entry.id for entry in child.board.begun()}
+            waiting = [lease for lease in self._keeper.held() if lease.worker == child.name and lease.id not in begun]
             logger.warning(
                 "process %d says nothing for %.0f s: giving back %d message(s) that it has not started",
                 child.pid, silence, len(waiting), extra={"event": "child_silent", **child.keys},
@@ -175,16 +184,22 @@ class Supervisor:
             self._lost(waiting)
             self._undertaker.put(Estate(worker=child.name, leases=waiting))
 
-    def _ended(self, child: Child, status: int, running: list[Running]) -> None:
+    def _replace(self, child: Child) -> None:
+        """A child that makes no progress: at once, unless handlers run; these may end, as far as a stop allows it."""
+        if child.stalled and not child.board.running():
+            child.condemn(child.stalled)
+        elif child.stalled and not child.recycle_reason:
+            child.recycle_reason = child.stalled
+
+    def _ended(self, child: Child, status: int, begun: list[Begun]) -> None:
         self._registration.wake()
         if status == 0 and not any(lease.worker == child.name for lease in self._keeper.held()):
             return
         why = child.condemned or child.stop_reason
         if why:
-            self._undertaker.put(after_execution(child.name, guilty=child.guilty, why=why))
+            self._undertaker.put(after_execution(child.name, begun=begun, guilty=child.guilty, why=why))
         else:
-            ran = frozenset(entry.id for entry in running)
-            self._undertaker.put(after_death(child.name, running=ran, end=end_of(status)))
+            self._undertaker.put(after_death(child.name, begun=begun, end=end_of(status)))
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
@@ -194,8 +209,8 @@ class Supervisor:
                 self._keeper.release(leases.held(child.name))
             case ("settling", leases, now):
                 self._keeper.settling(leases.held(child.name), now)
-            case ("report", report):
-                child.report = report
+            case ("report", report, trouble):
+                child.told(report, trouble)
             case ("ready",):
                 child.ready = True
                 self.shutdown.nudge()
@@ -225,6 +240,8 @@ class Supervisor:
     def _paused(self, names: set[str]) -> None:
         for child in self._crew.children:
             child.pause(child.name in names)
+        # Here, because the database has just answered.
+        self._stalls.run_once()
 
     def _wake(self) -> None:
         for child in self._crew.children:

@@ -88,7 +88,7 @@ def work_off(out: Output, messages: int, workers: int, concurrency: int) -> None
     if held := work.held_back():
         done = work.left() == held
         out.line(f"{PAUSED} is paused: {number(held)} of its messages wait" + (", all others are done" if done else ""))
-        channel_resume(PAUSED, QUEUE)
+        channel_resume(channel=PAUSED, queue=QUEUE)
         out.line(f"{PAUSED} is resumed")
     # A worker that drains does not wait for messages that are scheduled: some mails are to be tried again.
     while work.left() or work.apologies():

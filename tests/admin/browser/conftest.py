@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def site(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("site") / "log"
-    path = f"{ROOT}:{ROOT / 'testproject'}"
+    path = os.pathsep.join([str(ROOT), str(ROOT / "testproject"), os.environ.get("PYTHONPATH", "")])
     given = {**environment, "DJANGO_SETTINGS_MODULE": "tests.admin.browser.settings", "PYTHONPATH": path}
     command = [sys.executable, "testproject/manage.py", "runserver", "--noreload", "--skip-checks", f"127.0.0.1:{port}"]
     with log.open("wb") as out:

@@ -26,7 +26,7 @@ LogIn = Callable[..., None]
 
 def fill() -> None:
     """Something in every part of the page."""
-    channel_set("acme", max_concurrency=3, max_size=100)
+    channel_set(channel="acme", max_concurrency=3, max_size=100)
     for _ in range(20):
         enqueue("mail.send", channel="acme")
     make_dead(2)
@@ -168,7 +168,7 @@ def test_when_it_cannot_refresh_it_says_so_and_tries_on(tab: Tab, site: str, log
 
 
 def test_hostile_names_run_nothing_on_any_page(tab: Tab, site: str, log_in: LogIn) -> None:
-    channel_set(EVIL, EVIL[:99])
+    channel_set(channel=EVIL, queue=EVIL[:99])
     error = {"type": EVIL, "message": EVIL, "traceback": EVIL}
     [letter] = make_dead(handler=EVIL, channel=EVIL, queue=EVIL[:99], details=error, reason=EVIL)
     enqueue(EVIL, {"key": EVIL}, channel=EVIL, queue=EVIL[:99])

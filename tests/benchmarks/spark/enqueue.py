@@ -32,7 +32,9 @@ def measure(rows: int, rounds: int) -> list[str]:
         cluster.connect(DATABASE) as database,
     ):
         source = cluster.url(DATABASE)
-        database.execute("SELECT pgqueue_channel_set('tenant ' || i) FROM generate_series(0, %s) AS i", [CHANNELS - 1])
+        database.execute(
+            "SELECT pgqueue_channel_set('default', 'tenant ' || i) FROM generate_series(0, %s) AS i", [CHANNELS - 1]
+        )
         frame = Path(folder) / "frame"
         write_frame(spark, frame, rows)
         contestants: dict[str, Callable[[], None]] = {

@@ -29,7 +29,9 @@ def measure(rows: int, rounds: int) -> list[str]:
     seconds = []
     with archive(0) as cluster, session("benchmark", "local[*,4]"), cluster.connect(DATABASE) as database:
         source = Source.parse(cluster.url(DATABASE))
-        database.execute("SELECT pgqueue_channel_set('tenant ' || i) FROM generate_series(0, %s) AS i", [CHANNELS - 1])
+        database.execute(
+            "SELECT pgqueue_channel_set('default', 'tenant ' || i) FROM generate_series(0, %s) AS i", [CHANNELS - 1]
+        )
         for number in range(rounds + 1):
             database.execute("TRUNCATE pgqueue_message, pgqueue_arrival, pgqueue_lane, pgqueue_dead_letter")
             database.execute(FILL, [2 * letters])

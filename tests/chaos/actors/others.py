@@ -72,10 +72,10 @@ class Operator(Actor):
         def work(session: psycopg.Connection[Any]) -> None:
             # Some that were redriven before, too: they must be left out. In the calm none: there shall be an end.
             query = (
-                "SELECT old_id, new_id FROM pgqueue_redrive(ARRAY("
+                "SELECT old_id, new_id, pgqueue_raise(refusal) FROM pgqueue_redrive(ARRAY("
                 "SELECT id FROM pgqueue_dead_letter WHERE id % 3 = 0 ORDER BY random() LIMIT 20))"
             )
-            call.ok(redriven=[] if calm else session.execute(query).fetchall())
+            call.ok(redriven=[] if calm else [row[:2] for row in session.execute(query).fetchall()])
 
         self.session.call(call, work)
 

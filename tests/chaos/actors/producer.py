@@ -14,7 +14,7 @@ from .actor import Actor, Stage
 from .session import Transaction
 
 WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert")
-ONE = "SELECT id, outcome FROM pgqueue_enqueue({arguments})"
+ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
 ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
     "p_priority => %(priority)s, p_delay => %(delay)s::interval, p_backoff => interval '20 ms', "
@@ -75,7 +75,8 @@ class Producer(Actor):
     def enqueue_many(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
         columns = {name: [message[name] for message in messages] for name in messages[0]}
         rows = session.execute(
-            "SELECT id, outcome FROM pgqueue_enqueue_many(%(handler)s::text[], %(payload)s::jsonb[], "
+            "SELECT id, outcome, pgqueue_raise(refusal) "
+            "FROM pgqueue_enqueue_many(%(handler)s::text[], %(payload)s::jsonb[], "
             "%(channel)s::text[], %(queue)s::text[], p_priorities => %(priority)s::integer[], "
             "p_delays => %(delay)s::interval[], "
             "p_backoffs => array_fill(interval '20 ms', ARRAY[%(count)s]), "
@@ -102,6 +103,6 @@ class Producer(Actor):
         else:
             self.told(call, keys, rows)
 
-    def told(self, call: Call, keys: list[str], rows: list[tuple[int, str]]) -> None:
-        created = [key for key, (_, outcome) in zip(keys, rows, strict=True) if outcome == "created"]
+    def told(self, call: Call, keys: list[str], rows: list[tuple[Any, ...]]) -> None:
+        created = [key for key, (_, outcome, *_) in zip(keys, rows, strict=True) if outcome == "created"]
         call.ok(created=created, ids=[row[0] for row in rows])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -101,6 +102,13 @@ def reject(delivery: Delivery) -> Any:
 def crash(delivery: Delivery) -> None:
     if delivery.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@chaotic("late")
+def late(delivery: Delivery) -> None:
+    """Returns, and kills its process about when its outcome is written down."""
+    if delivery.attempt == 1:
+        Thread(target=lambda: (time.sleep(0.002), os.kill(os.getpid(), signal.SIGKILL))).start()
 
 
 @chaotic("slow")

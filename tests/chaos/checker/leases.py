@@ -28,12 +28,20 @@ def i5_leases_do_not_overlap(history: History, lives: Lives) -> Findings:
 
 
 def i12_attempts_are_limited(history: History, lives: Lives) -> Findings:
-    """a message is delivered max_attempts times at most, deferrals apart"""
+    """a message is delivered max_attempts times at most, deferrals apart; what has begun counts"""
+    runs = {(op.args["message"], op.args["token"]): op for op in history.of("handle")}
     for life in lives.values():
         if not life.created or not life.leases:
             continue
         deliveries = sum(lease.how != "deferred" for lease in life.leases)
         limit = life.created.max_attempts or 0
+        # Only its handler may defer what has begun. Who else gives the attempt back, forgets that it ran.
+        deferring = (life.created.key or "").startswith("defer:")
+        for lease in life.leases:
+            run = runs.get((life.message, lease.token or ""))
+            if run is not None and not deferring and lease.how == "deferred" and lease.ended is not None:
+                early = run.began < lease.ended.at
+                yield f"{lease}: its handler had begun, and its attempt was given back" if early else None
         yield f"message {life.message}: {deliveries} deliveries, {limit} allowed" if deliveries > limit else None
 
 

@@ -26,7 +26,8 @@ LEASE = 3.0
 class Tier:
     """``seconds`` of faults at least, ``faults`` of each kind.
 
-    ``slow``: handlers that hold the GIL for three leases; ``crashing``: handlers that kill their worker once;
+    ``slow``: handlers that hold the GIL for three leases; ``crashing``: handlers that kill their worker once, and
+    as many that do so when they have returned;
     ``backlog``: messages on each of the equal channels before anything is started. ``promotions``: runs of their own,
     each second one of a synchronous standby.
     """

@@ -184,7 +184,7 @@ class Special:
         tier = run.tier
         self._run = run
         self._stage = Stage(run.server.url(DATABASE), run.folder, run.seed, LEASE, CHANNELS)
-        kinds = ["slow"] * tier.slow + ["crash"] * tier.crashing
+        kinds = ["slow"] * tier.slow + ["crash", "late"] * tier.crashing
         random.Random(run.seed).shuffle(kinds)
         self.left = [(tier.seconds * (place + 0.5) / len(kinds), str(place), kind) for place, kind in enumerate(kinds)]
 

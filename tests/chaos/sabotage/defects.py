@@ -11,6 +11,17 @@ EXPIRED = "m.lease_expires_at <= v_now"
 BURIED = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
 FENCE = " AND m.lease_token = p_tokens[array_position(p_ids, m.id)]"
 
+BY_TURN = "array_agg(n.floor_id ORDER BY n.turn, n.floor_id) AS ids"
+PRIORITY = "(SELECT -m.priority FROM pgqueue_message AS m WHERE m.id = n.floor_id)"
+ALL_THAT_ARRIVED = f"""    v_most integer := least(p_limit, 16);
+    v_news record;
+    v_places tid[];
+    v_got bigint[];
+BEGIN
+    SELECT count(*) AS count, coalesce(bool_and(n.short), true) AS short,
+        -- A channel's messages by their keys, one of each channel in turn.
+        {BY_TURN}"""
+
 
 @dataclass(frozen=True, slots=True)
 class Defect:
@@ -130,7 +141,7 @@ DEFECTS = (
     ),
     defect("one more than the burst", "allowance", "(c.release_burst - 1)", "c.release_burst", "I7"),
     defect(
-        "max_size is looked at without a lock", "lock_size", " FOR UPDATE;", ";", "I8",
+        "max_size is looked at without a lock", "lock_size", " FOR UPDATE", ";--", "I8",
         producers=4, crowded=["small"] * 10,
     ),
     defect("departures count twice", "reserve", "sum(g.messages)", "2 * sum(g.messages)", "I8"),
@@ -149,6 +160,12 @@ DEFECTS = (
         "a lane does not go to the tail", "take_turns",
         # A call for one message turns the lane in another function, and would hide it.
         "coalesce(n.tail, l.seq)", "l.seq", "I10", limits=[2],
+    ),
+    defect(
+        # Only while no lane stands in the line: the trickle before the storm.
+        "arrivals are taken by their priority, whatever their channel", "take_arrived", ALL_THAT_ARRIVED,
+        ALL_THAT_ARRIVED.replace("least(p_limit, 16)", "16").replace("count(*) AS", "least(count(*), p_limit) AS")
+        .replace(BY_TURN, f"(array_agg(n.floor_id ORDER BY {PRIORITY}, n.floor_id))[:p_limit] AS ids"), "I10",
     ),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),

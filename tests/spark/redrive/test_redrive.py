@@ -97,10 +97,10 @@ def test_the_payload_is_changed_by_an_expression(
 
 def test_a_channel_that_takes_none_does_not_stop_the_others(spark: SparkSession, source: Source, database: Database):
     for name in ("open", "full", "released"):
-        database.execute("SELECT pgqueue_channel_set(%s)", [name])
-    database.execute("SELECT pgqueue_channel_set('full', p_limits => '{\"max_size\": 1}')")
+        database.execute("SELECT pgqueue_channel_set('default', %s)", [name])
+    database.execute("SELECT pgqueue_channel_set('default', 'full', p_limits => '{\"max_size\": 1}')")
     database.execute("SELECT pgqueue_enqueue('h', p_channel => unnest(ARRAY['full', 'released']))")
-    database.execute("SELECT pgqueue_channel_release('released')")
+    database.execute("SELECT pgqueue_channel_release('default', 'released')")
     fill_dead_letters(database, 50, channel="(ARRAY['open', 'full', 'released', 'missing', 'open'])[i % 5 + 1]")
     letters = frame(spark, ids(database))
     assert counts(redrive(letters, source, dry_run=True)) == {"selected": 50, "redriven": 30, "refused": 20}
@@ -108,8 +108,10 @@ def test_a_channel_that_takes_none_does_not_stop_the_others(spark: SparkSession,
     assert counts(tally) == {"selected": 50, "redriven": 20, "refused": 30}
     assert lives(database) == ids(database, "channel = 'open'")
     assert sum(tally.reasons.values()) == 30
-    assert [word for word in ("is full", "has been released", "does not exist") if word in " ".join(tally.reasons)] == [
-        "is full",
+    assert [
+        word for word in ("holds 1 of 1", "has been released", "does not exist") if word in " ".join(tally.reasons)
+    ] == [
+        "holds 1 of 1",
         "has been released",
         "does not exist",
     ]
@@ -127,7 +129,7 @@ def test_a_payload_that_is_no_json_names_its_letter(spark: SparkSession, source:
 
 
 def test_another_channel_can_be_named(spark: SparkSession, source: Source, database: Database):
-    database.execute("SELECT pgqueue_channel_set('second/chance=')")
+    database.execute("SELECT pgqueue_channel_set('default', 'second/chance=')")
     fill_dead_letters(database, 3)
     assert counts(redrive("true", source, channel="second/chance=")) == {"selected": 3, "redriven": 3}
     assert counts(redrive("true", source, channel="typo")) == {"selected": 3, "already": 3}

@@ -220,7 +220,7 @@ def test_the_command_needs_no_spark_and_tells_no_secret(small: Path, tmp_path: P
         env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "PGQUEUE_SOURCE": "postgresql://a:canary@localhost/x"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -235,7 +235,7 @@ def test_a_wrong_number_of_days_is_refused(small: Path, days: str) -> None:
         env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
 
     assert done.returncode == 2

@@ -41,7 +41,7 @@ CHANGES = (Change("limited", "max_concurrency", 5), Change("rated", "release_int
 def load(database: Database, queue: str, limits: dict[str, dict[str, Any]]) -> None:
     """Three tenants want much at once, a fourth a little all the time. Returns when all is done."""
     for channel, given in limits.items():
-        database.execute("SELECT pgqueue_channel_set(%s, %s, %s)", [channel, queue, psycopg.types.json.Jsonb(given)])
+        database.execute("SELECT pgqueue_channel_set(%s, %s, %s)", [queue, channel, psycopg.types.json.Jsonb(given)])
     for channel, (messages, seconds) in BURST.items():
         database.execute(
             "SELECT count(*) FROM pgqueue_enqueue_many(array_fill('paced'::text, ARRAY[%s]),"
@@ -56,7 +56,7 @@ def load(database: Database, queue: str, limits: dict[str, dict[str, Any]]) -> N
 
 
 def wait_until(database: Database, condition: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 280
     while database.execute(condition).fetchone() != (True,):
         assert time.monotonic() < deadline, condition
         time.sleep(0.05)
@@ -73,7 +73,7 @@ def workers(environment: dict[str, str]) -> Iterator[None]:
         try:
             yield
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(280) == 0
         finally:
             process.kill()
 

@@ -17,7 +17,7 @@ NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 
 def confirmed(name):
     """Whatever else has run here, this sees only its own."""
-    channel_set("small", max_size=2)
+    channel_set(channel="small", max_size=2)
     enqueue("shop.confirm", {"order": name}, channel="small")
     enqueue("shop.confirm", {"order": f"{name} too"}, channel="small", delay=timedelta(hours=1))
     assert_enqueued("shop.confirm", {"order": name}, count=1)

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
+import resource
 import signal
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,13 @@ OUTCOMES = {
     "retry": lambda seconds=0.0, error="": Retry(after=timedelta(seconds=seconds), error=error),
     "dead_letter": DeadLetter,
 }
+
+
+class CannotBeRead:
+    """It can be sent, but not received."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
 
 
 def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
@@ -55,6 +65,13 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
                     return play(delivery, arguments)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "kill later":
+                threading.Timer(arguments[0], os.kill, [os.getpid(), signal.SIGKILL]).start()
+            case "exhaust":
+                exhaust_descriptors()
+            case "leak a lock":
+                # Of the log, into which the completer writes what fails.
+                threading.Thread(target=logging.getLogger("django_pgqueue").handlers[0].acquire).start()
             case "hold the GIL":
                 seconds = arguments[0]
                 ctypes.PyDLL(None).usleep(int(seconds * 1e6))
@@ -101,6 +118,12 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
                 return arguments[0]
             case "object":
                 return Complete(result=object())
+            case "lambda":
+                return Complete(result=lambda: 0)
+            case "cannot be read":
+                return Complete(result=CannotBeRead())
+            case "spoil the payload":
+                delivery.payload.append(lambda: 0)
             case "raise":
                 raise OUTCOMES[arguments[0]](*arguments[1:])
             case _:
@@ -125,6 +148,15 @@ def apart(statement: str, *parameters: Any) -> int:
         other.close()
 
 
+def exhaust_descriptors() -> None:
+    """Leak file descriptors until there are none, and break the connection of this thread."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    with suppress(OSError):
+        while True:
+            LEAKED.append(os.open("/dev/null", os.O_RDONLY))
+    raise ValueError("too many open files")
+
+
 @handler("scripted")
 def scripted(delivery: Delivery) -> Any:
     return play(delivery, delivery.payload or [])
@@ -143,6 +175,11 @@ def scripted_atomic(delivery: Delivery) -> Any:
 @handler("scripted.batch", atomic=True, batch=10)
 def scripted_batch(deliveries: list[Delivery]) -> Any:
     sql("INSERT INTO scripted_mark (name) VALUES (%s)", f"batch of {len(deliveries)}")
+    return {delivery.id: play(delivery, delivery.payload or []) for delivery in deliveries}
+
+
+@handler("scripted.batch.plain", batch=10)
+def scripted_batch_plain(deliveries: list[Delivery]) -> Any:
     return {delivery.id: play(delivery, delivery.payload or []) for delivery in deliveries}
 
 

@@ -36,7 +36,7 @@ class Command(BaseCommand):
 
     def handle(self, *, incident: str, messages: int | None, drain: bool, **options: Any) -> None:
         for tenant in TENANTS:
-            channel_set(tenant, QUEUE)
+            channel_set(channel=tenant, queue=QUEUE)
         if incident == "flood":
             send([NOISY], messages or 20_000)
         elif incident == "deploy":

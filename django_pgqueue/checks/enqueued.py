@@ -1,0 +1,95 @@
+"""Looks for names that are enqueued and that no handler has. It reads sources, and imports nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.apps import apps
+from django.core.checks import CheckMessage
+from django.core.checks import Warning as Caution
+
+from django_pgqueue import handlers
+
+PACKAGE = "django_pgqueue"
+# The callables whose first argument is the name of a handler, and its keyword.
+CALLS = {"enqueue": "handler", "aenqueue": "handler", "NewMessage": "handler", "handler": "name"}
+# Where packages of others are installed, which the project cannot mend; and where code makes up names.
+INSTALLED = {"site-packages", "dist-packages"}
+SKIPPED = {"migrations", "tests"}
+SHOWN = 3
+
+
+def check() -> list[CheckMessage]:
+    if handlers.broken:
+        return []  # Handlers are missing because of that, and pgqueue.E017 says so.
+    # Also those of modules that are not imported now, such as a command's.
+    known = set(handlers.names())
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sources():
+        for name, line, registers in names_in(path):
+            if registers:
+                known.add(name)
+            else:
+                places[name].append(f"{path}:{line}")
+    return [
+        Caution(
+            f"{name!r} is enqueued and no handler of the installed apps has this name: "
+            f"{', '.join(found[:SHOWN])}{f' and {len(found) - SHOWN} more' if len(found) > SHOWN else ''}.",
+            hint="Correct the name, or enqueue by the function. If workers of another project have the handler, "
+            "silence this check.",
+            id="pgqueue.W021",
+        )
+        for name, found in sorted(places.items())
+        if name not in known
+    ]
+
+
+def sources() -> Iterator[Path]:
+    """The modules of the project's own apps, without tests and migrations, each once."""
+    seen: set[Path] = set()
+    for config in apps.get_app_configs():
+        root = Path(config.path)
+        if config.name == PACKAGE or INSTALLED & {*root.parts} or SKIPPED & {*config.name.split(".")}:
+            continue
+        for path in sorted(root.rglob("*.py")):
+            inner = path.relative_to(root)
+            is_test = path.name.startswith("test_") or path.name in ("tests.py", "conftest.py")
+            if path not in seen and not is_test and not SKIPPED & {*inner.parts}:
+                seen.add(path)
+                yield path
+
+
+def names_in(path: Path) -> Iterator[tuple[str, int, bool]]:
+    """The names that this module has as literals, their lines, and whether it registers or enqueues them."""
+    try:
+        source = path.read_bytes()
+        # To parse takes a hundred times as long as to read.
+        if PACKAGE.encode() not in source:
+            return
+        tree = ast.parse(source)
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return  # Django says it when it imports the module; a check must not.
+    known = imported(tree)
+    for node in ast.walk(tree):
+        call = known.get(ast.unparse(node.func)) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and call is not None:
+            given = [keyword.value for keyword in node.keywords if keyword.arg == CALLS[call]] or node.args[:1]
+            for value in given:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield value.value, node.lineno, call == "handler"
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """How this module spells the callables."""
+    spelled: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
+            spelled |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in CALLS}
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == PACKAGE:
+                    spelled |= {f"{alias.asname or alias.name}.{call}": call for call in CALLS}
+    return spelled

@@ -1,0 +1,234 @@
+"""Payloads with a type: from the JSON of a message to what the handler's annotation promises.
+
+``Delivery[OrderPayload]`` may name a dataclass, a TypedDict, or anything that :func:`converter` lists.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from functools import wraps
+from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.outcomes import DeadLetter
+
+INVALID = "invalid_payload"
+"""The reason of the dead letter of a message whose payload does not fit its handler."""
+
+Convert = Callable[[Any, str], Any]
+"""From JSON, and the path to it (``payload.lines[0]``), to the value. Raises Mismatch."""
+
+JSON_KINDS: dict[type | None, str] = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "an object", list: "a list",
+    type(None): "null",
+}  # fmt: skip
+# What DjangoJSONEncoder writes as text, and how it is read.
+FROM_TEXT: dict[type, tuple[Callable[[str], Any], str]] = {
+    datetime: (datetime.fromisoformat, "a moment in ISO 8601"),
+    date: (date.fromisoformat, "a date in ISO 8601"),
+    time: (time.fromisoformat, "a time in ISO 8601"),
+    Decimal: (Decimal, "a decimal number in a text"),
+    UUID: (UUID, "a UUID"),
+}
+
+
+class Mismatch(ValueError):
+    """A payload that its type does not fit. The text names the place and the types, and no value of the payload."""
+
+
+def converter(annotation: Any) -> Convert:
+    """Return what makes a value of the type ``annotation`` from JSON, or raises Mismatch.
+
+    It knows dataclasses, TypedDicts, ``bool``, ``int``, ``float``, ``str``, ``None``, ``Any``, ``list[T]``,
+    ``tuple[T, ...]``, ``dict[str, T]``, unions, ``Literal``, enums, ``datetime``, ``date``, ``time``, ``Decimal`` and
+    ``UUID``. Raises TypeError for any other type, and NameError for one that is only there for the type checker.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is Any or annotation is object:
+        return lambda value, path: value
+    if annotation is None:
+        annotation = type(None)
+    if origin in (Required, NotRequired):
+        return converter(arguments[0])
+    if origin in (Union, types.UnionType):
+        return union([converter(argument) for argument in arguments])
+    if origin is Literal:
+        return one_of(arguments, arguments)
+    if origin in (list, tuple) or annotation is list:
+        return sequence(origin or list, arguments)
+    if origin is dict or annotation is dict:
+        return mapping(arguments)
+    if isinstance(annotation, type):
+        return of_class(annotation)
+    raise TypeError(f"a payload of the type {annotation!r} cannot be made from JSON")
+
+
+def of_class(kind: type) -> Convert:
+    # A TypedDict of typing, or of typing_extensions.
+    if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
+        hints = get_type_hints(kind, include_extras=True)
+        converters = {name: converter(hint) for name, hint in hints.items()}
+        # With annotations that are text, __required_keys__ has those that are NotRequired, too.
+        optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
+        explicit = {name for name, hint in hints.items() if get_origin(hint) is Required}
+        return record(kind.__name__, converters, kind.__required_keys__ - optional | explicit, dict)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        known = [field for field in fields(kind) if field.init]
+        needed = frozenset(
+            field.name for field in known if field.default is MISSING and field.default_factory is MISSING
+        )
+        return record(kind.__name__, {field.name: converter(hints[field.name]) for field in known}, needed, kind)
+    if issubclass(kind, Enum):
+        return one_of([member.value for member in kind], list(kind))
+    if kind in FROM_TEXT:
+        return from_text(*FROM_TEXT[kind])
+    if kind in JSON_KINDS:
+        return plain(kind)
+    raise TypeError(f"a payload of the type {kind.__qualname__} cannot be made from JSON")
+
+
+def plain(kind: type) -> Convert:
+    taken = (int, float) if kind is float else kind
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, taken) or (isinstance(value, bool) and kind is not bool):
+            raise Mismatch(f"{path} is {shown(value)}, not {JSON_KINDS[kind]}")
+        return value
+
+    return convert
+
+
+def from_text(read: Callable[[str], Any], words: str) -> Convert:
+    def convert(value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            try:
+                return read(value)
+            except (ValueError, InvalidOperation):
+                pass
+        # Not chained: the exception of the reader shows the value.
+        raise Mismatch(f"{path} is not {words}") from None
+
+    return convert
+
+
+def one_of(values: Any, results: Any) -> Convert:
+    pairs = list(zip(values, results, strict=True))
+
+    def convert(value: Any, path: str) -> Any:
+        for allowed, result in pairs:
+            if value == allowed and type(value) is type(allowed):
+                return result
+        raise Mismatch(f"{path} is none of {', '.join(repr(allowed) for allowed, _ in pairs)}")
+
+    return convert
+
+
+def union(converters: list[Convert]) -> Convert:
+    def convert(value: Any, path: str) -> Any:
+        problems = []
+        for each in converters:
+            try:
+                return each(value, path)
+            except Mismatch as problem:
+                problems.append(str(problem))
+        raise Mismatch("; and ".join(problems))
+
+    return convert
+
+
+def sequence(kind: type, arguments: tuple[Any, ...]) -> Convert:
+    if kind is tuple and arguments[1:] != (...,):
+        raise TypeError("a payload with a tuple needs tuple[T, ...]")
+    each = converter(arguments[0]) if arguments else converter(Any)
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, list):
+            raise Mismatch(f"{path} is {shown(value)}, not a list")
+        return kind(each(item, f"{path}[{place}]") for place, item in enumerate(value))
+
+    return convert
+
+
+def mapping(arguments: tuple[Any, ...]) -> Convert:
+    if arguments and arguments[0] is not str:
+        raise TypeError("the keys of a JSON object are texts: a payload takes dict[str, T]")
+    each = converter(arguments[1]) if arguments else converter(Any)
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise Mismatch(f"{path} is {shown(value)}, not an object")
+        return {key: each(item, f"{path}[…]") for key, item in value.items()}
+
+    return convert
+
+
+def record(name: str, converters: dict[str, Convert], required: frozenset[str], make: Callable[..., Any]) -> Convert:
+    """Keys that the type does not have are left out: the enqueuer may be of a later release."""
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise Mismatch(f"{path} is {shown(value)}, not an object for {name}")
+        if missing := sorted(required - value.keys()):
+            raise Mismatch(f"{path} lacks {', '.join(missing)} of {name}")
+        given = {key: each(value[key], f"{path}.{key}") for key, each in converters.items() if key in value}
+        try:
+            return make(**given)
+        except (ValueError, TypeError) as error:
+            # From __post_init__. Its text may show the value.
+            raise Mismatch(f"{path} is refused by {name} with {type(error).__name__}") from None
+
+    return convert
+
+
+def shown(value: Any) -> str:
+    return JSON_KINDS.get(type(value), type(value).__name__)
+
+
+def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous: bool) -> Callable[[Any], Any]:
+    """Return the function of a handler, with the payloads of its deliveries made into what it takes.
+
+    A payload that does not fit raises DeadLetter with the reason ``invalid_payload``: it would not fit at the next
+    attempt either. Its details say where and why, and show no value.
+    """
+    if asynchronous:
+
+        @wraps(function)
+        async def acall(argument: Any) -> Any:
+            with converted(argument, convert):
+                return await function(argument)
+
+        return acall
+
+    @wraps(function)
+    def call(argument: Any) -> Any:
+        with converted(argument, convert):
+            return function(argument)
+
+    return call
+
+
+@contextmanager
+def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -> Iterator[None]:
+    """In place, not in a copy: the worker knows a delivery by its identity, and tells it when it is cancelled."""
+    deliveries = argument if isinstance(argument, list) else [argument]
+    before = [delivery.payload for delivery in deliveries]
+    try:
+        values = [convert(payload, "payload") for payload in before]
+    except Mismatch as problem:
+        raise DeadLetter(INVALID, {"problem": str(problem)}) from None
+    try:
+        for delivery, value in zip(deliveries, values, strict=True):
+            object.__setattr__(delivery, "payload", value)
+        yield
+    finally:
+        # Logs, signals and other processes get the payload as it was enqueued.
+        for delivery, payload in zip(deliveries, before, strict=True):
+            object.__setattr__(delivery, "payload", payload)

@@ -1,0 +1,167 @@
+"""Check at import that a function can be a handler, and not when its first message comes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from types import SimpleNamespace
+from typing import Any, get_args, get_origin, get_type_hints
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.payloads import Convert, converter
+
+LISTS = (list, Sequence, Iterable)
+LONGEST_NAME = 200
+UNKNOWN = inspect.Parameter.empty
+
+
+def check_name(name: Any) -> None:
+    if callable(name):
+        raise ValueError(
+            f"@handler on {where_is(name)} has no name: write @handler("
+            f'"{getattr(name, "__module__", "app").partition(".")[0]}.{getattr(name, "__name__", "name")}").'
+        )
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+        raise ValueError(f"The name of a handler is a text of 1 to {LONGEST_NAME} characters, not {name!r}.")
+
+
+def check_options(name: str, counts: Mapping[str, Any], *, queue: Any, timeout: Any) -> None:
+    for option, value in counts.items():
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes a whole number.")
+        if value < 1:
+            raise ValueError(f"{option} of the handler {name!r} is {value}: it must be at least 1.")
+    if not isinstance(queue, str) or not queue:
+        raise ValueError(f"queue of the handler {name!r} is {queue!r}: it takes the name of a queue.")
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise ValueError(f"timeout of the handler {name!r} is {timeout!r}: it takes a timedelta.")
+    if timeout is not None and timeout <= timedelta(0):
+        raise ValueError(f"timeout of the handler {name!r} is {timeout}: it must be longer than zero.")
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call has to be awaited: of an ``async def`` function, or of an object whose ``__call__`` is one."""
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
+
+
+def examine(name: str, function: Any, batch: int | None) -> Convert | None:
+    """Look at the function of the handler ``name``. Return what makes its payloads, None if they stay as they are.
+
+    Raises ValueError for a function that the worker could not call, or whose answer would say nothing.
+    """
+    if not callable(function) or isinstance(function, type):
+        raise ValueError(f"@handler({name!r}) is on {function!r}: it belongs on a function of one delivery.")
+    where = where_is(function)
+    refuse_lost_answers(name, function, where)
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except ValueError:  # a function in C has none
+        return None
+    try:
+        signature.bind(None)
+    except TypeError:
+        takes = "a list of deliveries" if batch else "one delivery"
+        example = "deliveries: list[Delivery]" if batch else "delivery: Delivery"
+        raise ValueError(
+            f"The handler {name!r} is called with {takes} and nothing else, which {where}{signature} does not take. "
+            f"Write def {where.rpartition('.')[2]}({example})."
+        ) from None
+    first = next(iter(signature.parameters.values()))
+    if first.kind is inspect.Parameter.VAR_POSITIONAL:
+        # A decorator that passes on what it gets: what it gets, the function inside says.
+        first = next(iter(inspect.signature(function).parameters.values()), first)
+    return payload_of(name, function, first.annotation, batch)
+
+
+def where_is(function: Any) -> str:
+    """``shop.handlers.confirm``"""
+    inner = function.func if isinstance(function, partial) else function
+    return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+
+
+def refuse_lost_answers(name: str, function: Any, where: str) -> None:
+    if isgeneratorfunction(function) or isasyncgenfunction(function):
+        raise ValueError(
+            f"The handler {name!r} has a yield: calling {where} would run nothing of it. Return an outcome; to go on "
+            "later with the rest, return Defer(state=…)."
+        )
+    # Not any wrapper: async_to_sync and the like run what they wrap. That of a context manager cannot.
+    around = getattr(function, "__globals__", {}).get("__name__")
+    if around == "contextlib" and not iscoroutinefunction(function) and iscoroutinefunction(inspect.unwrap(function)):
+        raise ValueError(
+            f"The handler {name!r} is async inside of a decorator that is not, for example transaction.atomic: nothing "
+            f"would await {where}. Use the context manager inside of a plain function."
+        )
+
+
+def payload_of(name: str, function: Any, annotation: Any, batch: int | None) -> Convert | None:
+    if annotation is UNKNOWN:
+        return None
+    try:
+        annotation = resolved(function, annotation)
+    except NameError as error:
+        if not isinstance(annotation, str) or "Delivery[" not in annotation or annotation.endswith("[Delivery]"):
+            return None
+        raise ValueError(
+            f"The handler {name!r} takes {annotation}, and {error.name} is not there when it runs: import it outside "
+            "of `if TYPE_CHECKING`, so that payloads can be checked."
+        ) from None
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    is_list = annotation is list or origin in LISTS
+    if batch is not None and (annotation is Delivery or origin is Delivery):
+        raise ValueError(
+            f"The handler {name!r} has batch={batch}, so it is called with a list: take list[{spelled(annotation)}], "
+            "or leave batch out."
+        )
+    if batch is None and is_list:
+        raise ValueError(
+            f"The handler {name!r} takes a list, and is called with one delivery: add batch=100, the most deliveries "
+            "of one call, or take a Delivery."
+        )
+    if is_list and arguments:
+        origin, arguments = get_origin(arguments[0]), get_args(arguments[0])
+    if origin is not Delivery or arguments[0] is Any:
+        return None
+    try:
+        return converter(arguments[0])
+    except (TypeError, NameError, RecursionError) as error:
+        why = "it contains itself" if isinstance(error, RecursionError) else error
+        raise ValueError(
+            f"The handler {name!r} takes {spelled(annotation)}: {why}. Use a dataclass or TypedDict of simple types, "
+            "or Delivery[Any]."
+        ) from None
+
+
+def resolved(function: Any, annotation: Any) -> Any:
+    """An annotation that is text, as the type that it names. Raises NameError."""
+    if not isinstance(annotation, str):
+        return annotation
+    inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    inner = inner if hasattr(inner, "__globals__") else type(inner).__call__
+    try:
+        # This annotation alone: others may be there for the type checker only.
+        alone = SimpleNamespace(__annotations__={"argument": annotation})
+        return get_type_hints(alone, getattr(inner, "__globals__", {}), closure_of(inner))["argument"]
+    except NameError:
+        raise
+    except Exception:  # an annotation may be anything
+        return UNKNOWN
+
+
+def closure_of(function: Any) -> dict[str, Any]:
+    try:
+        return dict(inspect.getclosurevars(function).nonlocals)
+    except (TypeError, ValueError):
+        return {}
+
+
+def spelled(annotation: Any) -> str:
+    if not get_args(annotation):
+        return getattr(annotation, "__name__", repr(annotation))
+    inner = ", ".join(map(spelled, get_args(annotation)))
+    return f"{getattr(get_origin(annotation), '__name__', get_origin(annotation))}[{inner}]"

@@ -1,0 +1,29 @@
+-- Decides whether a channel that has a max_size takes p_messages more, before they are inserted.
+-- Caller: pgqueue_enqueue, pgqueue_enqueue_many, pgqueue_redrive. p_wait: as of pgqueue_reserve.
+-- Returns nothing (both NULL) when it does; else dropped (full, and its policy is to drop), or full or busy with the refusal.
+-- Locks: as pgqueue_reserve (lock order, step 1).
+CREATE FUNCTION pgqueue_admit(
+    p_channel_id bigint,
+    p_max_size integer,
+    p_full_policy text,
+    p_messages bigint,
+    p_wait interval,
+    OUT outcome text,
+    OUT refusal jsonb
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_found record := pgqueue_reserve(p_channel_id, p_max_size, 0, p_wait);
+BEGIN
+    refusal := v_found.refusal;
+    IF refusal IS NULL AND v_found.room < p_messages THEN
+        IF p_full_policy = 'drop' THEN
+            outcome := 'dropped';
+            RETURN;
+        END IF;
+        refusal := pgqueue_channel_refusal('PGQ04', p_channel_id, p_max_size - v_found.room, p_messages);
+    END IF;
+    outcome := refusal ->> 'outcome';
+END;
+$$;

@@ -1,0 +1,34 @@
+-- Returns why a channel does not take p_messages more, before anything is written; NULL when it does.
+-- Caller: pgqueue_enqueue_many, pgqueue_redrive. p_create: a channel that does not exist will be created, if its name is valid; p_drops: a
+--   full channel whose policy is to drop refuses nothing; p_wait: as of pgqueue_reserve.
+-- Locks: as pgqueue_admit (lock order, step 1): the caller comes in the order of channels.
+CREATE FUNCTION pgqueue_enqueue_check(
+    p_queue text,
+    p_channel text,
+    p_messages bigint,
+    p_create boolean,
+    p_drops boolean,
+    p_wait interval
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_channel record;
+    v_problem text;
+BEGIN
+    SELECT c.id, c.max_size, c.full_policy, c.released_at INTO v_channel
+    FROM pgqueue_channel AS c
+    WHERE c.queue = p_queue AND c.name = p_channel;
+    IF v_channel.id IS NULL AND p_create THEN
+        v_problem := pgqueue_channel_problem(p_queue, p_channel);
+        RETURN CASE WHEN v_problem IS NOT NULL THEN pgqueue_refusal('PGQ07', 'invalid channel: ' || v_problem) END;
+    ELSIF v_channel.id IS NULL OR v_channel.released_at IS NOT NULL THEN
+        RETURN (pgqueue_missing_channel(p_queue, p_channel, false)).refusal;
+    -- Nothing but duplicates takes no room, even where a lower max_size has left too many.
+    ELSIF v_channel.max_size IS NULL OR p_messages = 0 OR (p_drops AND v_channel.full_policy = 'drop') THEN
+        RETURN NULL;
+    END IF;
+    RETURN (pgqueue_admit(v_channel.id, v_channel.max_size, 'error', p_messages, p_wait)).refusal;
+END;
+$$;

@@ -1,0 +1,33 @@
+"""How soon to look again after an empty dequeue: others still hold their locks, and nobody notifies of the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from django_pgqueue.lifecycle.wait import is_contended
+
+SHORTEST_PAUSE_SECONDS = 0.001
+LONGEST_PAUSE_SECONDS = 0.1
+
+
+class Contention:
+    """``tries``: how many looks in a row found nothing but what other consumers hold."""
+
+    def __init__(self, using: str | None) -> None:
+        self._using = using
+        self.tries = 0
+
+    def looked(self, found: int) -> None:
+        """Record that a dequeue has returned ``found`` messages."""
+        if found:
+            self.tries = 0
+
+    def pause(self, queues: Iterable[str]) -> float:
+        """Return the seconds until the next look, longer each time, with jitter; 0: others hold nothing there."""
+        if not is_contended(queues, using=self._using):
+            self.tries = 0
+            return 0.0
+        self.tries += 1
+        longest = min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2.0 ** min(self.tries, 10))
+        return longest * random.uniform(0.5, 1.0)

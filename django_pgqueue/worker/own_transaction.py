@@ -1,0 +1,94 @@
+"""The transaction of an atomic handler: whether it is still the one in which the handler began, and what broke it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from django_pgqueue.exceptions import HandlerError, PgQueueError
+from django_pgqueue.sql.call import call, translate
+
+# A setting that PostgreSQL forgets at the end of the transaction. An xid would do, too, but a handler that only reads
+# shall not have one: it would hold up the floors for as long as it runs.
+MARK = "SELECT set_config('pgqueue.run', 'open', true)"
+LOOK = "SELECT current_setting('pgqueue.run', true)"
+# "Current transaction is aborted": what every statement says after the one that failed.
+ABORTED = "25P02"
+SWALLOWED = (
+    "The handler caught this database error and went on, but its transaction is aborted and cannot be committed. "
+    "Put what may fail into transaction.atomic(), and catch the error outside of that block."
+)
+
+
+class TransactionEnded(HandlerError):
+    """An atomic handler ended its transaction by itself: what it wrote before may be committed without its outcome."""
+
+
+class OwnTransaction:
+    """Made in the transaction of the handler, before it begins."""
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+        self._error: BaseException | None = None
+        call(using, MARK)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Remember the database error that aborts the transaction."""
+        with connections[self._using].execute_wrapper(self._execute):
+            yield
+
+    def check(self) -> None:
+        """See whether all that the handler wrote can still be committed together with its outcome.
+
+        Raises TransactionEnded; or the database error that the handler has caught, which aborted its transaction;
+        LeaseLost, if that was it.
+        """
+        connection = connections[self._using]
+        cause = self._error or getattr(connection, "rollback_exc", None)
+        if cause is not None and (connection.needs_rollback or status(connection) == TransactionStatus.INERROR):
+            if (known := ours(cause)) is not None:
+                raise known from cause
+            cause.add_note(SWALLOWED)
+            raise cause
+        self.check_ended()
+
+    def check_ended(self) -> None:
+        """Raise TransactionEnded if the handler has ended the transaction."""
+        match status(connections[self._using]):
+            case TransactionStatus.IDLE:
+                ended = True
+            case TransactionStatus.INTRANS if not connections[self._using].needs_rollback:
+                ended = call(self._using, LOOK) != [("open",)]
+            case _:
+                ended = False
+        if ended:
+            raise TransactionEnded(
+                "The handler ended the transaction that it shares with the settlement of its message, by a COMMIT or "
+                "ROLLBACK of its own: what it wrote is committed in part, or lost.",
+                hint="Remove it, or register the handler without atomic=True. See what was written, then redrive.",
+            )
+
+    def _execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        try:
+            return execute(sql, params, many, context)
+        except DatabaseError as error:
+            if getattr(error.__cause__, "sqlstate", None) != ABORTED:
+                self._error = error
+            raise
+
+
+def ours(error: BaseException) -> PgQueueError | None:
+    """The queue's own exception, if the error is one of its functions'."""
+    known = translate(error) if isinstance(error, DatabaseError) else None
+    return known if known is not None and known.sqlstate == getattr(error.__cause__, "sqlstate", "") else None
+
+
+def status(connection: BaseDatabaseWrapper) -> TransactionStatus:
+    session = connection.connection
+    return TransactionStatus.UNKNOWN if session is None else session.info.transaction_status

@@ -1,0 +1,170 @@
+"""Each command on a database that is not the queue's, or not as this release needs it: it says what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command, get_commands, load_command_class
+from django.db import connections
+
+from django_pgqueue.checks.migrated import find_schema_problem
+from django_pgqueue.doctor import examine
+from django_pgqueue.embedded.settings import parse_url
+from tests.lifecycle.conftest import sql
+
+BARE = "pgqueue_test_bare"
+ARGUMENTS: dict[str, list[str]] = {
+    "discarddeadletters": [],
+    "queuechannel": ["set", "acme"],
+    "queuedurability": [],
+    "queueevents": ["on", "default"],
+    "queueexplain": ["--message", "1"],
+    "queuegrants": ["reader", "--role", "someone"],
+    "queuehealth": [],
+    "queueimport": ["procrastinate"],
+    "queuemessages": ["cancel", "1"],
+    "queuepause": ["--queue", "default"],
+    "queuepayloadindex": ["message"],
+    "queueschedule": ["remove", "nightly"],
+    "queuestats": [],
+    "redrivedeadletters": [],
+    "runqueueworker": [],
+    "sweepqueue": [],
+}
+# The doctor has a finding instead; queuelake is the pipeline, which says by itself what it does not find;
+# embeddedpg is about the server.
+OTHERS = {"queuedoctor", "queuelake", "embeddedpg"}
+
+
+@pytest.fixture
+def bare(pg_url: str, django_db_blocker: Any) -> Iterator[str]:
+    """An alias for a database on the same server that has no tables."""
+    with psycopg.connect(pg_url, autocommit=True) as session:
+        session.execute(f"DROP DATABASE IF EXISTS {BARE} WITH (FORCE)")
+        session.execute(f"CREATE DATABASE {BARE}")
+    url = urlsplit(pg_url)._replace(path=f"/{BARE}").geturl()
+    connections.settings["bare"] = {**connections.settings["default"], **parse_url(url)}
+    with django_db_blocker.unblock():
+        yield "bare"
+    connections["bare"].close()
+    del connections["bare"]
+    del connections.settings["bare"]
+    with psycopg.connect(pg_url, autocommit=True) as session:
+        session.execute(f"DROP DATABASE {BARE} WITH (FORCE)")
+
+
+@pytest.fixture
+def problem(db: None) -> Callable[[str], str]:
+    """`problem("DELETE …")`: what is wrong with the queue's database after this statement, with what to do."""
+
+    def problem(statement: str) -> str:
+        sql(statement)
+        found = find_schema_problem("default")
+        return "" if found is None else f"{found.problem} {found.action}"
+
+    return problem
+
+
+def test_every_command_with_a_database_is_tried() -> None:
+    names = [name for name, app in get_commands().items() if app == "django_pgqueue"]
+    asking = {
+        name
+        for name in names
+        if any(
+            "--database" in action.option_strings
+            for action in load_command_class("django_pgqueue", name).create_parser("manage.py", name)._actions
+        )
+    }
+    assert asking == ARGUMENTS.keys() | OTHERS
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_command_says_that_the_database_is_not_migrated(bare: str, name: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        call_command(name, *ARGUMENTS[name], "--database", bare, skip_checks=True)
+    text = str(raised.value)
+    assert text.startswith("The database 'bare' has no tables of the queue. Run manage.py migrate --database bare;"), (
+        text
+    )
+    assert raised.value.returncode == (3 if name == "queuehealth" else 1)
+
+
+def test_the_doctor_has_one_finding(bare: str) -> None:
+    [finding] = examine(using=bare).findings
+    assert (finding.code, finding.severity.word) == ("not_migrated", "critical")
+    assert finding.action.startswith("Run manage.py migrate --database bare;")
+
+
+def test_the_doctor_mends_nothing_there(bare: str) -> None:
+    output = StringIO()
+    with pytest.raises(SystemExit) as raised:
+        call_command("queuedoctor", "--fix", "--format=json", f"--database={bare}", stdout=output, skip_checks=True)
+    document = json.loads(output.getvalue())
+    assert (raised.value.code, document["mended"], len(document["findings"])) == (2, None, 1)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_worker_ends_with_status_1(bare: str, environment: dict[str, str], processes: int) -> None:
+    url = urlsplit(environment["DATABASE_URL"])._replace(path=f"/{BARE}").geturl()
+    command = [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", f"--processes={processes}"]
+    ended = subprocess.run(
+        command,
+        env={**environment, "DATABASE_URL": url, "PYTHONPATH": "testproject"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(
+        "CommandError: The database 'default' has no tables of the queue. Run manage.py migrate"
+    )
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_half_a_migration_is_named(problem: Callable[[str], str]) -> None:
+    text = problem("DELETE FROM django_migrations WHERE app = 'pgqueue' AND name LIKE '0003%%'")
+    assert text.startswith("1 of ")
+    assert "migrations of the queue are not applied to the database 'default': 0003_" in text
+    assert "Run manage.py migrate;" in text
+
+
+def test_a_database_of_a_newer_release_will_do(problem: Callable[[str], str]) -> None:
+    assert problem("INSERT INTO django_migrations (app, name, applied) VALUES ('pgqueue', '9999_later', now())") == ""
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("DROP TABLE pgqueue_message CASCADE", "table pgqueue_message"),
+        ("DROP FUNCTION pgqueue_dequeue", "function pgqueue_dequeue"),
+    ],
+)
+def test_what_is_recorded_and_not_there_is_not_ours(problem: Callable[[str], str], statement: str, absent: str) -> None:
+    text = problem(statement)
+    assert f"has no {absent} in its search_path, although its migrations are recorded" in text
+    assert "search_path" in text
+
+
+def test_a_role_that_may_not_read_the_migrations_is_not_refused(problem: Callable[[str], str]) -> None:
+    assert problem("CREATE ROLE pgqueue_test_modest; SET LOCAL ROLE pgqueue_test_modest") == ""
+
+
+def test_a_database_of_another_kind_is_named(settings: Any, django_db_blocker: Any) -> None:
+    connections.settings["lite"] = {
+        **connections.settings["default"], "ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": {},
+    }  # fmt: skip
+    try:
+        found = find_schema_problem("lite")
+    finally:
+        del connections["lite"]
+        del connections.settings["lite"]
+    assert found is not None
+    assert found.problem == "The database 'lite' is sqlite, and the queue needs PostgreSQL."

@@ -1,0 +1,113 @@
+"""An enqueue waits for an open transaction that fills the same channel, but not for ever; then it says busy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg
+import pytest
+from django.db import connection, transaction
+
+from django_pgqueue import enqueue, enqueue_many
+from django_pgqueue.delivery import NewMessage
+from django_pgqueue.exceptions import ChannelBusy
+from tests.concurrency.helpers import Session, make_channel, one, waits
+from tests.concurrency.helpers import enqueue as enqueue_in
+
+INSERT = "INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'h' FROM pgqueue_channel WHERE name = 'small'"
+
+
+@pytest.fixture
+def filler(session: Session, business: Session) -> Session:
+    """An open transaction that has enqueued to the channel and does not end."""
+    make_channel(session, "small", max_size=10)
+    make_channel(session, "free")
+    enqueue_in(session, "small")
+    enqueue_in(business, "small")
+    return business
+
+
+def test_a_busy_channel_is_an_outcome_and_the_writes_around_it_commit(
+    filler: Session, connect: Callable[..., Session]
+) -> None:
+    with connect(options="-c lock_timeout=50s") as waiting:
+        enqueue_in(waiting, "free")
+        row = waiting.execute(
+            "SELECT outcome, refusal ->> 'message' FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => '50 ms')"
+        ).fetchone()
+        assert row[0] == "busy"
+        assert 'channel "small" of queue "default"' in row[1]
+        assert one(waiting, "SHOW lock_timeout") == "50s"
+        enqueue_in(waiting, "free")
+        waiting.commit()
+    assert one(filler, "SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id "
+               "WHERE c.name = 'free'") == 2  # fmt: skip
+
+
+def test_the_channel_takes_messages_again_when_the_other_has_ended(
+    filler: Session, connect: Callable[..., Session]
+) -> None:
+    waiting = connect(autocommit=True)
+    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => '1 ms')"
+    assert one(waiting, ask) == "busy"
+    filler.commit()
+    assert one(waiting, ask) == "created"
+
+
+def test_the_setting_of_the_session_is_for_inserts_too(filler: Session, connect: Callable[..., Session]) -> None:
+    waiting = connect(autocommit=True)
+    waiting.execute("SET pgqueue.enqueue_wait = '50 ms'")
+    assert one(waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small')") == "busy"
+    with pytest.raises(psycopg.Error, match="is busy") as raised:
+        waiting.execute(INSERT)
+    assert raised.value.sqlstate == "PGQ06"
+
+
+def test_without_a_setting_it_waits_two_seconds(filler: Session, connect: Callable[..., Session]) -> None:
+    waiting = connect(autocommit=True, options="-c lock_timeout=60s")
+    began_at = time.monotonic()
+    assert one(waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small')") == "busy"
+    assert time.monotonic() - began_at >= 0.9  # a deadlock check, after a second, wakes nobody
+
+
+def test_many_messages_and_a_redrive_wait_no_longer(filler: Session, session: Session) -> None:
+    for call in (
+        "pgqueue_enqueue_many('{h,h}', NULL, '{free,small}', p_wait => '1 ms')",
+        "pgqueue_enqueue_many('{h}', NULL, '{small}', p_wait => '1 ms', p_partial => true)",
+    ):
+        assert "busy" in [row[0] for row in session.execute(f"SELECT outcome FROM {call}").fetchall()]
+    lease = session.execute("SELECT id, token FROM pgqueue_dequeue()").fetchone()
+    session.execute("SELECT pgqueue_dead_letter(ARRAY[%s], ARRAY[%s], ARRAY['no'])", lease)
+    assert one(session, "SELECT outcome FROM pgqueue_redrive(ARRAY[%s], p_wait => '1 ms')", lease[0]) == "busy"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_setting_of_the_project_bounds_the_wait_of_python(filler: Session, session: Session, settings) -> None:
+    settings.DJANGO_PGQUEUE = {"ENQUEUE_WAIT": timedelta(milliseconds=20)}
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '60s'")
+        assert enqueue("h", channel="free").created
+        with pytest.raises(ChannelBusy):
+            enqueue("h", channel="small")
+        assert enqueue("h", channel="small", on_refused="return").outcome == "busy"
+        [answer] = enqueue_many([NewMessage(handler="h", channel="small")], on_refused="return")
+        assert answer.outcome == "busy"
+        assert enqueue("h", channel="free").created
+
+
+def test_who_waits_gets_the_room_that_a_rollback_leaves(
+    filler: Session, session: Session, connect: Callable[..., Session]
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    waiting = connect(autocommit=True, options="-c lock_timeout=60s")
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(
+            one, waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => '60 s')"
+        )
+        waits(session, waiting)
+        filler.rollback()
+        assert call.result(60) == "created"

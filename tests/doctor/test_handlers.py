@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from django_pgqueue import channel_set, dequeue, enqueue
+from django_pgqueue.models import Worker
+from tests.doctor.conftest import Examine
+from tests.lifecycle.conftest import make_worker, pass_time
+
+
+def test_messages_that_no_live_worker_has_a_handler_for(found: Examine) -> None:
+    make_worker("old", handlers=["mail.send"])
+    enqueue("mail.send")
+    for _ in range(2):
+        enqueue("mail.remind")
+    enqueue("mail.count")
+    finding = found("handlers")["unknown_handler"]
+    assert finding.severity.word == "warning"
+    assert (finding.facts["messages"], finding.facts["handlers"]) == (3, 2)
+    assert finding.facts["shown"] == ["mail.remind", "mail.count"]
+    assert "10 min after a worker first took it" in finding.action
+    make_worker("new", handlers=["mail.send", "mail.remind", "mail.count"])
+    assert found("handlers") == {}
+
+
+def test_only_live_workers_of_the_queue_count(found: Examine) -> None:
+    channel_set(channel="default", queue="mails")
+    enqueue("mail.send", queue="mails")
+    make_worker("other", handlers=["mail.send"])
+    assert found("handlers") == {}, "no worker serves the queue: that is another finding"
+    make_worker("mails", handlers=[], queues=["mails"])
+    gone = make_worker("gone", handlers=["mail.send"], queues=["mails"])
+    assert found("handlers") == {}
+    Worker.objects.filter(name=gone.name).update(heartbeat_at="2026-01-01T00:00:00Z")
+    assert "unknown_handler" in found("handlers")
+
+
+def test_a_worker_that_does_not_say_what_it_has_may_have_any(found: Examine) -> None:
+    make_worker("older release")
+    enqueue("mail.send")
+    assert found("handlers") == {}
+
+
+def test_what_is_leased_is_at_a_worker_already(found: Examine) -> None:
+    make_worker("w", handlers=[])
+    enqueue("mail.send")
+    dequeue()
+    assert found("handlers") == {}
+
+
+def test_a_bounded_number_of_messages_is_looked_at(found: Examine) -> None:
+    make_worker("w", handlers=[])
+    for number in range(5):
+        enqueue(f"h{number}")
+        pass_time(minutes=1)
+    assert found("handlers", most=3)["unknown_handler"].facts["messages"] == 3

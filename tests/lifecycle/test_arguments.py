@@ -1,0 +1,223 @@
+"""A wrong type is refused by each verb before anything is sent, by the name of the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from django_pgqueue import (
+    NewMessage,
+    cancel,
+    channel_pause,
+    channel_release,
+    channel_resume,
+    channel_set,
+    complete,
+    dead_letter,
+    defer,
+    dequeue,
+    discard,
+    discard_dead,
+    edit,
+    enqueue,
+    enqueue_many,
+    explain_channel,
+    explain_message,
+    heartbeat,
+    lease_release,
+    measure,
+    metrics,
+    peek,
+    pop,
+    purge,
+    queue_pause,
+    queue_resume,
+    redrive,
+    reschedule,
+    retry,
+    schedule_run,
+    sweep,
+)
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.models import Message
+from tests.lifecycle.conftest import refused
+
+pytestmark = pytest.mark.django_db
+
+TOO_LONG = timedelta(days=365_001)
+NO_TEXTS: list[Any] = [5, None, b"b", ["a"], True]
+NO_NUMBERS: list[Any] = [True, "3", 1.5, None, [1]]
+NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001  (that is what is wrong with it)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+NO_TIMES: list[Any] = ["2030-01-01", 5, NAIVE, FIRST, LAST]
+FAR_EAST, FAR_WEST = timezone(timedelta(hours=14)), timezone(-timedelta(hours=12))
+NO_DURATIONS: list[Any] = [5, "5", 1.5, True, TOO_LONG, timedelta.max, timedelta.min, datetime.now(UTC)]
+NEW: dict[str, list[Any]] = {
+    "handler": NO_TEXTS,
+    "channel": NO_TEXTS,
+    "queue": [5, b"b", True],
+    "priority": [*NO_NUMBERS, 32_768, -32_768],
+    "max_attempts": [True, "3", 1.5, 0, -1, 2**31],
+    "dequeue_at": NO_TIMES,
+    "delay": NO_DURATIONS,
+    "dedupe_key": [5, b"b", True],
+    "headers": [[1], "text", 5],
+    "body": ["text", 5],
+    "backoff": [5, "5", TOO_LONG, -timedelta(1)],
+}
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_message_with_a_wrong_type_is_refused(name: str) -> None:
+    for wrong in NEW[name]:
+        given = {"handler": "h", name: wrong}
+        for attempt in (lambda given=given: enqueue(**given), lambda given=given: enqueue_many([NewMessage(**given)])):
+            with refused(InvalidMessage, name if name != "headers" else "headers are") as found:
+                attempt()
+            assert "Error" not in str(found.value)
+    assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize("zone", [FAR_EAST, UTC, FAR_WEST], ids=["far east", "UTC", "far west"])
+def test_the_years_2_to_9998_are_taken_in_each_time_zone(zone: timezone) -> None:
+    first, last = datetime(2, 1, 2, 12, tzinfo=zone), datetime(9998, 12, 30, 12, tzinfo=zone)
+    for moment in (first, last):
+        assert enqueue("h", dequeue_at=moment).created
+    assert set(Message.objects.values_list("dequeue_at", flat=True)) == {first, last}
+    for moment in (datetime(1, 12, 30, tzinfo=zone), datetime(9999, 1, 2, tzinfo=zone)):
+        with refused(InvalidMessage, "dequeue_at is outside of the years 2 to 9998"):
+            enqueue("h", dequeue_at=moment)
+
+
+VERBS: list[tuple[Callable[[Any], Any], str, list[Any]]] = [
+    (lambda wrong: dequeue(wrong), "queue", NO_TEXTS),
+    (lambda wrong: dequeue(limit=wrong), "limit", NO_NUMBERS),
+    (lambda wrong: dequeue(lease=wrong), "lease", NO_DURATIONS),
+    (lambda wrong: dequeue(wait=wrong), "wait", ["1", True, None]),
+    (lambda wrong: dequeue(worker=wrong), "worker", [5, b"b"]),
+    (lambda wrong: pop(wrong), "queue", NO_TEXTS),
+    (lambda wrong: pop(limit=wrong), "limit", NO_NUMBERS),
+    (lambda wrong: peek(wrong), "queue", NO_TEXTS),
+    (lambda wrong: peek(limit=wrong), "limit", NO_NUMBERS),
+    (lambda wrong: peek(channel=wrong), "channel", [5, b"b"]),
+    (lambda wrong: purge(channel=wrong), "channel", NO_TEXTS),
+    (lambda wrong: purge(channel="default", limit=wrong), "limit", NO_NUMBERS),
+    (lambda wrong: channel_set(channel=wrong), "channel", NO_TEXTS),
+    (lambda wrong: channel_set(channel="c", queue=wrong), "queue", NO_TEXTS),
+    (lambda wrong: channel_set(channel="c", release_interval=wrong), "release_interval", NO_DURATIONS),
+    (lambda wrong: channel_release(channel=wrong), "channel", NO_TEXTS),
+    (lambda wrong: channel_resume(channel=wrong), "channel", NO_TEXTS),
+    (lambda wrong: channel_pause(channel=wrong), "channel", NO_TEXTS),
+    (lambda wrong: channel_pause(channel="default", until=wrong), "until", NO_TIMES),
+    (lambda wrong: channel_pause(channel="default", reason=wrong), "reason", NO_TEXTS),
+    (lambda wrong: queue_pause(wrong), "queue", NO_TEXTS),
+    (lambda wrong: queue_pause(until=wrong), "until", NO_TIMES),
+    (lambda wrong: queue_resume(wrong), "queue", NO_TEXTS),
+    (lambda wrong: cancel(wrong), "id", NO_NUMBERS[1:4]),
+    (lambda wrong: cancel([wrong]), "id", NO_NUMBERS),
+    (lambda wrong: cancel(1, reason=wrong), "reason", NO_TEXTS),
+    (lambda wrong: discard([wrong]), "id", NO_NUMBERS),
+    (lambda wrong: discard_dead([wrong]), "id", NO_NUMBERS),
+    (lambda wrong: lease_release([wrong]), "id", NO_NUMBERS),
+    (lambda wrong: reschedule([wrong]), "id", NO_NUMBERS),
+    (lambda wrong: reschedule(1, at=wrong), "at", NO_TIMES),
+    (lambda wrong: redrive([wrong]), "id", NO_NUMBERS),
+    (lambda wrong: redrive([1], channel=wrong), "channel", [5, b"b"]),
+    (lambda wrong: redrive([1], times=[wrong]), "times", NO_TIMES),
+    (lambda wrong: edit(wrong, {}), "id", NO_NUMBERS),
+    (lambda wrong: explain_message(wrong), "id", NO_NUMBERS),
+    (lambda wrong: explain_channel(channel=wrong), "channel", NO_TEXTS),
+    (lambda wrong: metrics(wrong), "queue", [5, b"b"]),
+    (lambda wrong: sweep(wrong), "limit", NO_NUMBERS),
+    (lambda wrong: schedule_run(wrong), "name", NO_TEXTS),
+]
+
+
+@pytest.mark.parametrize(("verb", "name", "values"), VERBS)
+def test_a_verb_refuses_a_wrong_type(verb: Callable[[Any], Any], name: str, values: list[Any]) -> None:
+    for wrong in values:
+        with refused(InvalidMessage, name):
+            verb(wrong)
+
+
+def test_what_settles_refuses_a_wrong_type_and_the_lease_goes_on() -> None:
+    enqueue("h")
+    [delivery] = dequeue()
+    for attempt, name in (
+        *((lambda wrong=wrong: defer(delivery, until=wrong), "until") for wrong in NO_TIMES),
+        *((lambda wrong=wrong: defer(delivery, delay=wrong), "delay") for wrong in NO_DURATIONS),
+        *((lambda wrong=wrong: retry(delivery, errors=[{}], delays=[wrong]), "delay") for wrong in NO_DURATIONS),
+        *((lambda wrong=wrong: retry(delivery, errors=[{}], reason=wrong), "reason") for wrong in NO_TEXTS),
+        *((lambda wrong=wrong: dead_letter(delivery, reason=wrong), "reason") for wrong in NO_TEXTS),
+        *((lambda wrong=wrong: heartbeat(delivery, lease=wrong), "lease") for wrong in NO_DURATIONS),
+    ):
+        with refused(InvalidMessage, name):
+            attempt()
+    assert complete(delivery) == {delivery.id}
+
+
+BAD_TEXTS = ["a\0b", "\ud800"]
+
+
+@pytest.mark.parametrize("name", ["channel", "queue", "dedupe_key"])
+def test_a_text_that_cannot_be_stored_is_a_refusal_of_its_message_alone(name: str) -> None:
+    for wrong in BAD_TEXTS:
+        assert enqueue("h", on_refused="return", **{name: wrong}).outcome == "invalid"
+        good, bad = enqueue_many(
+            [NewMessage(handler="h"), NewMessage(handler="h", **{name: wrong})], on_refused="return"
+        )
+        assert (good.outcome, bad.outcome) == ("created", "invalid")
+        assert bad.reason.startswith("message 2 of 2: ")
+        assert wrong not in bad.reason
+
+
+def test_the_message_that_is_refused_is_named() -> None:
+    with refused(InvalidMessage, "message 3 of 3: max_attempts is not an integer"):
+        enqueue_many([NewMessage(handler="h")] * 2 + [NewMessage(handler="h", max_attempts="3")])  # type: ignore[arg-type]
+    with refused(InvalidMessage, "a message is not a NewMessage but str"):
+        enqueue_many(["h"])  # type: ignore[list-item]
+
+
+def test_on_refused_is_checked_before_anything_is_refused() -> None:
+    with pytest.raises(ValueError, match='on_refused takes "raise" or "return"'):
+        enqueue("h", on_refused="Return")  # type: ignore[arg-type]
+    assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: peek(limit=-1),
+        lambda: sweep(-1),
+        lambda: tick(-1),
+        lambda: measure("x"),  # type: ignore[arg-type]
+        lambda: measure(5),  # type: ignore[arg-type]
+        lambda: dequeue(limit=0),
+        lambda: dequeue(limit=10_001),
+        lambda: dequeue(lease=timedelta(0)),
+        lambda: pop(limit=-1),
+        lambda: complete([5]),  # type: ignore[list-item]
+        lambda: complete("x"),  # type: ignore[arg-type]
+        lambda: heartbeat([None]),  # type: ignore[list-item]
+    ],
+)
+def test_a_refused_argument_leaves_the_transaction_usable(call: Callable[[], Any]) -> None:
+    enqueue("h")
+    with pytest.raises(InvalidMessage):
+        call()
+    assert Message.objects.count() == 1
+
+
+def test_a_retry_takes_errors_that_are_mappings_and_a_reason() -> None:
+    enqueue("h")
+    [delivery] = dequeue()
+    for errors in (["x"], [[{"a": 1}]], [None]):
+        with refused(InvalidMessage, "an error of retry is not a mapping"):
+            retry(delivery, errors=errors)  # type: ignore[arg-type]
+    for reason in ("", "x" * 201):
+        with refused(InvalidMessage, "1 to 200 characters"):
+            retry(delivery, errors=[{}], reason=reason)

@@ -1,0 +1,149 @@
+"""What is too large is refused before it is sent, and no error quotes what a message carries."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+from django.test import override_settings
+
+from django_pgqueue import (
+    NewMessage,
+    complete,
+    dead_letter,
+    defer,
+    dequeue,
+    edit,
+    enqueue,
+    enqueue_many,
+    redrive,
+    retry,
+)
+from django_pgqueue.checks.configuration import check_settings
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.models import DeadLetter, Message
+from django_pgqueue.sql.call import call
+from tests.lifecycle.conftest import refused, sql
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "canary-4b7e"
+SMALL = override_settings(DJANGO_PGQUEUE={"MAX_PAYLOAD": 1_000})
+
+
+def shown(error: BaseException) -> str:
+    """As a log shows it, with all that led to it."""
+    return "".join(traceback.format_exception(error))
+
+
+def text_of(size: int) -> str:
+    """A value that takes so many bytes as JSON."""
+    text = SECRET + "x" * (size - len(SECRET) - 2)
+    assert len(json.dumps(text)) == size
+    return text
+
+
+@SMALL
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"payload": text_of(1_001)},
+        {"body": SECRET.encode() * 100},
+        {"headers": {"h": text_of(1_001)}},
+        {"payload": text_of(500), "body": b"x" * 301, "headers": {"h": "y" * 192}},
+        {"payload": "é" * 200},
+    ],
+    ids=["payload", "body", "headers", "together", "bytes, not characters"],
+)
+def test_a_message_that_is_too_large_is_refused(message: dict[str, Any], django_assert_num_queries: Any) -> None:
+    for attempt in (lambda: enqueue("h", **message), lambda: enqueue_many([NewMessage(handler="h", **message)])):
+        with django_assert_num_queries(0), pytest.raises(InvalidMessage, match="MAX_PAYLOAD") as found:
+            attempt()
+        assert SECRET not in shown(found.value)
+    assert not Message.objects.exists()
+
+
+@SMALL
+def test_what_just_fits_is_taken() -> None:
+    assert enqueue("h", text_of(1_000)).created
+    assert enqueue("h", text_of(500), body=b"x" * 300, headers={"h": "y" * 191}).created
+
+
+@SMALL
+@pytest.mark.parametrize("verb", ["complete", "defer", "dead_letter", "retry", "edit", "redrive"])
+def test_results_states_details_and_errors_have_the_same_limit(verb: str) -> None:
+    enqueue("h")
+    large = text_of(1_001)
+    [delivery] = dequeue()
+    attempts = {
+        "complete": lambda: complete(delivery, results=[large]),
+        "defer": lambda: defer(delivery, state=large),
+        "dead_letter": lambda: dead_letter(delivery, reason="r", details=large),
+        "retry": lambda: retry(delivery, errors=[{"e": large}]),
+        "edit": lambda: edit(delivery.id, large),
+        "redrive": lambda: redrive([delivery.id], payload=large),
+    }
+    with refused(InvalidMessage, "MAX_PAYLOAD") as found:
+        attempts[verb]()
+    assert SECRET not in shown(found.value)
+    assert complete(delivery) == {delivery.id}
+
+
+def large(megabytes: int) -> str:
+    return f"to_jsonb(repeat('{SECRET[:8]}', {megabytes * 1024 * 128}))"
+
+
+ASK = "SELECT pgqueue_raise(refusal) FROM"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"{ASK} pgqueue_enqueue('h', {large(65)})",
+        f"{ASK} pgqueue_enqueue('h', p_body => decode(repeat('ab', {65 * 1024 * 1024}), 'hex'))",
+        f"{ASK} pgqueue_enqueue_many(ARRAY['h'], ARRAY[{large(65)}])",
+        f"INSERT INTO pgqueue_message (channel_id, handler, payload) SELECT id, 'h', {large(65)} FROM pgqueue_channel",
+        f"{ASK} pgqueue_enqueue('h', {large(33)}, p_headers => jsonb_build_object('h', {large(33)}))",
+    ],
+    ids=["enqueue", "body", "enqueue_many", "INSERT", "large headers"],
+)
+def test_the_table_has_a_limit_of_its_own(statement: str) -> None:
+    with refused(DatabaseError, "more than 64 MB") as found:
+        sql(statement)
+    assert SECRET[:8] * 20 not in shown(found.value)
+    assert not Message.objects.exists()
+
+
+def test_a_large_message_is_leased_and_settled_as_any_other() -> None:
+    sql(f"INSERT INTO pgqueue_message (channel_id, handler, payload) SELECT id, 'h', {large(20)} FROM pgqueue_channel")
+    [delivery] = dequeue()
+    assert complete(delivery) == {delivery.id}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [{"secret": SECRET, "half": "\ud800"}, {"secret": SECRET, "nul": "\x00"}, {"secret": SECRET, "set": {1}}],
+    ids=["surrogate", "nul", "no JSON"],
+)
+def test_a_payload_that_is_refused_is_not_quoted(payload: dict[str, Any]) -> None:
+    with refused(InvalidMessage) as found:
+        enqueue("h", payload)
+    assert SECRET not in shown(found.value)
+
+
+@pytest.mark.parametrize("payload", [f'{{"a": "{SECRET}", }}', f'["{SECRET}", "\\u0000"]', "[" * 7_000 + f'"{SECRET}"'])
+def test_what_postgresql_says_of_a_value_is_not_shown(payload: str) -> None:
+    with refused(InvalidMessage) as found:
+        call("default", "SELECT pgqueue_enqueue('h', %s::text::jsonb)", (payload,))
+    assert SECRET not in shown(found.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "16", 64 * 1024 * 1024 + 1, None])
+def test_the_setting_is_a_number_of_bytes_up_to_the_limit_of_the_table(value: Any) -> None:
+    with override_settings(DJANGO_PGQUEUE={"MAX_PAYLOAD": value}):
+        [problem] = check_settings()
+    assert "MAX_PAYLOAD" in problem.msg
+    assert not DeadLetter.objects.exists()

@@ -1,0 +1,166 @@
+"""The parts of the suite: which test runs when. Each test is in one part: the one that names it here, or else `test`.
+
+A name is a folder, a file, or a test with or without its parameters. The part `slow` has the tests that are marked
+`slow` and that no part names. To move a test, move its name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+
+MAIN, SLOW = "test", "slow"
+# The tests whose coverage is counted, and held against the floor in pyproject.toml.
+COUNTED = (
+    "tests/commands", "tests/contrib", "tests/doctor", "tests/lifecycle", "tests/maintenance", "tests/schema",
+    "tests/tasks", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handlers.py",
+    "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py", "tests/test_timetable.py",
+    "tests/testing",
+)  # fmt: skip
+# Of the part `test`, and run by `make test-quick` too.
+QUICK = (
+    "tests/lifecycle", "tests/schema", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handlers.py",
+    "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py", "tests/test_timetable.py",
+    "tests/worker/test_atomic.py", "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
+)  # fmt: skip
+# The tests that another version of PostgreSQL may answer in another way.
+SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
+# These files take longest: they begin first, so that no process ends long after the others.
+LONGEST = ("tests/spark",)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of what `make test` leaves out.
+
+    name       as it is called on the command line
+    about      one line, for the list
+    tests      the tests that run in this part alone, by folder, file or name
+    commands   what runs in place of these tests, after `python -m`: tests of other parts in another way
+    parallel   whether its tests run in several processes
+    """
+
+    name: str
+    about: str
+    tests: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    parallel: bool = False
+
+
+def processes() -> int:
+    """Return how many processes run tests at once: one more than there are cores, because tests wait for their server
+    now and then; 1 where DATABASE_URL names the only server."""
+    return 1 if os.environ.get("DATABASE_URL") else min(len(os.sched_getaffinity(0)), 7) + 1
+
+
+def pytest(*arguments: str, parallel: bool = True) -> tuple[str, ...]:
+    """Return the command that runs pytest, in several processes where that is possible."""
+    return ("pytest", *([f"-n{processes()}"] if parallel and processes() > 1 else []), *arguments)
+
+
+REST = (
+    Part(
+        "server",
+        "the tests of the SQL on the other PostgreSQL of this machine",
+        commands=(pytest("--pg=other", *SQL),),
+    ),
+    Part(
+        "matrix",
+        "telling tests on the other Pythons, Djangos and psycopgs, and the wheel",
+        commands=(("tests.compatibility", "--others"),),
+    ),
+    Part(
+        "coverage",
+        "the tests of the queue itself, with the lines that they run counted",
+        commands=(
+            ("coverage", "erase"),
+            ("coverage", "run", "-m", *pytest("--part=test", *COUNTED)),
+            ("coverage", "combine", "--quiet"),
+            ("coverage", "report"),
+        ),
+    ),
+    Part(
+        "chaos",
+        "the tier ci: workers, connections and servers that die under load, then a checked history",
+        tests=("tests/chaos/test_runs.py::test_faults_of_every_kind_break_no_invariant",),
+    ),
+    Part(
+        "sabotage",
+        "defects of the day that are put into the queue are noticed",
+        tests=(
+            "tests/chaos/test_sabotage.py::test_a_defect_is_noticed_within_a_minute",
+            "tests/model_based/test_sabotage.py",
+        ),
+    ),
+    Part("interleavings", "every ordered pair of calls: whether the second waits", tests=("tests/interleavings",)),
+    Part("formal", "the models in TLA+, as the queue is and without each guard", tests=("tests/formal",)),
+    Part(
+        "model",
+        "the queue beside a model of it, hundreds of cases",
+        tests=("tests/model_based/test_machine.py", "tests/model_based/test_pair.py"),
+        parallel=True,
+    ),
+    Part("browser", "the admin in Chromium", tests=("tests/admin/browser",)),
+    Part(
+        "guides",
+        "guides, followed in a new project",
+        tests=("tests/docs/test_followed.py::test_a_guide_can_be_followed_in_a_new_project",),
+    ),
+    Part(
+        "plans",
+        "plans of sessions that are older than what the tables hold",
+        tests=("tests/schema/test_plans_of_old_sessions.py",),
+        parallel=True,
+    ),
+    Part(
+        "faults",
+        "connections that break at each statement, clocks that are wrong, hostile handlers",
+        tests=(
+            "tests/worker/test_network.py::test_a_backend_may_be_terminated_at_any_step",
+            "tests/worker/test_network.py::test_a_connection_may_break_around_any_statement",
+            "tests/worker/test_clock.py",
+            "tests/worker/test_hostile.py",
+        ),
+        parallel=True,
+    ),
+    Part(
+        "spark",
+        "programs that start a Spark of their own, the examples of the documentation, the simulator beside workers",
+        tests=(
+            "tests/spark/simulate/test_real_run.py",
+            "tests/spark/test_datasource_docs.py",
+            "tests/spark/test_datasource_write.py::test_tasks_that_die_after_their_work_and_run_again_enqueue_once",
+            "tests/spark/test_datasource_write.py::test_workers_need_no_django",
+            "tests/spark/test_forecast.py",
+            "tests/spark/test_session.py",
+        ),
+    ),
+    Part(
+        "kills",
+        "Spark killed at any moment, and on a cluster",
+        tests=("tests/spark/test_export_kills.py", "tests/spark/test_cluster.py"),
+    ),
+    Part(SLOW, "what takes minutes each: storms of faults, full disks, promotions"),
+)  # fmt: skip
+PARTS = {part.name: part for part in REST}
+
+
+def within(nodeid: str, names: Iterable[str]) -> str | None:
+    """Return the longest of the names that a test belongs to."""
+    found = [name for name in names if nodeid == name or nodeid.startswith((f"{name}/", f"{name}::", f"{name}["))]
+    return max(found, key=len, default=None)
+
+
+def part_of(nodeid: str, *, slow: bool = False) -> str:
+    """Return the name of the one part that a test is in; ``slow``: it has that mark."""
+    owners = {name: part.name for part in REST for name in part.tests}
+    if name := within(nodeid, owners):
+        return owners[name]
+    return SLOW if slow else MAIN
+
+
+def part_of_the_day(day: date) -> Part:
+    """Return the part of the rest whose turn it is."""
+    return REST[day.toordinal() % len(REST)]

@@ -1,0 +1,59 @@
+"""pytest --part=NAME: the tests of one part of the suite, see parts.py. With -n, a file is run by one process."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+
+from tests.suite.parts import LONGEST, MAIN, PARTS, QUICK, part_of, within
+
+# Seconds since 1970: from then on, what has not begun is skipped.
+UNTIL = "PGQUEUE_TEST_UNTIL"
+CUT_OFF = "CUT OFF: the time of this run was over"
+ADDRESS = "The name of a test has an address in it, which is another one in each process; give its parameters ids"
+# One session of Spark for all of them: it starts slowly.
+TOGETHER = ("tests/spark",)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    choices = (MAIN, "quick", *PARTS)
+    parser.addoption("--part", choices=choices, help="only the tests of this part of the suite; see tests/suite")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"{ADDRESS}: {', '.join(unstable)}")
+    if part := config.option.part:
+        others = [item for item in items if not is_in(part, item)]
+        items[:] = [item for item in items if item not in set(others)]
+        config.hook.pytest_deselected(items=others)
+    items.sort(key=lambda item: within(item.nodeid, LONGEST) is None)
+
+
+def is_in(part: str, item: pytest.Item) -> bool:
+    own = part_of(item.nodeid, slow=item.get_closest_marker("slow") is not None)
+    if part == "quick":
+        return own == MAIN and within(item.nodeid, QUICK) is not None
+    return own == part
+
+
+def pytest_runtest_setup() -> None:
+    if (until := os.environ.get(UNTIL)) and time.time() > float(until):
+        pytest.skip(CUT_OFF)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each file to one process, for the sake of its fixtures, in the order of the collection."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return within(nodeid, TOGETHER) or nodeid.partition("::")[0]
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)

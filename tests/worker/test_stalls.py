@@ -1,0 +1,139 @@
+"""Processes that live and report, and get nothing done: they are replaced, and their messages complete."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.lease_keeper import Lease
+from django_pgqueue.worker.supervisor.stalls import Stalls
+from tests.worker.conftest import eventually, script, scripts, where
+from tests.worker.test_supervisor import Spawn
+
+
+def problems(file: Path) -> str:
+    return "; ".join(json.loads(file.read_text())["problems"]) if file.exists() else ""
+
+
+def test_a_process_without_file_descriptors_is_replaced(spawn: Spawn, tmp_path: Path) -> None:
+    script(["exhaust"], max_attempts=1)
+    good = scripts(10, ["effect"])
+    file = tmp_path / "heartbeat"
+    worker = spawn("--lease", "1", "--concurrency", "1", "--heartbeat-file", str(file), processes=1)
+    eventually(lambda: "process " in problems(file) and "ready" not in problems(file), timeout=60)
+    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    assert "makes no progress" in worker.log
+    eventually(lambda: not problems(file))
+
+
+def test_a_process_whose_completer_waits_for_a_leaked_lock_is_replaced(spawn: Spawn) -> None:
+    script(["first", ["leak a lock"]], ["complete"])
+    worker = spawn("--lease", "1", "--concurrency", "1", processes=1)
+    script(["first", ["sleep", 1], ["fail", "logged"]], ["complete"])
+    good = scripts(5, ["sleep", 0.1], ["effect"])
+    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=90)
+    assert "it has not written down" in worker.log
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.now
+
+
+def child(**changes: Any) -> Any:
+    fields = {"name": "a", "pid": 7, "keys": {}, "stop_reason": "", "stall": "", "stalled": "", "trouble": ""}
+    return SimpleNamespace(board=Board(), trouble_at=0.0, ran_at=0.0, **{**fields, **changes})
+
+
+def held(message: int) -> Lease[Any]:
+    since = time.monotonic()
+    return Lease(SimpleNamespace(id=message, worker="a"), since, since)
+
+
+def watch(clock: Clock, stalls: Stalls, seconds: float) -> None:
+    """Look every second and a half, as the supervisor does while the database answers."""
+    until = clock.now + seconds
+    while clock.now < until:
+        clock.now += 1.5
+        stalls.run_once()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.mark.usefixtures("queue")
+@pytest.mark.parametrize("state", ["waits to start", "waits for its settlement", "the database fails"])
+def test_what_makes_no_progress_for_three_leases_is_replaced_and_shown_before(clock: Clock, state: str) -> None:
+    delivery, stalled = SimpleNamespace(id=1), child()
+    if state == "waits for its settlement":
+        stalled.board.begin([delivery])
+        stalled.board.end([delivery])
+    if state == "the database fails":
+        stalled.trouble, stalled.trouble_at = "no more files", time.monotonic()
+    leases = [held(1)] if state == "waits to start" else []
+    stalls = Stalls("default", timedelta(seconds=10), children=lambda: [stalled], leases=lambda: leases, clock=clock)
+    watch(clock, stalls, 9)
+    assert (stalled.stall, stalled.stalled) == ("", "")
+    watch(clock, stalls, 10)
+    assert stalled.stall
+    assert not stalled.stalled
+    watch(clock, stalls, 15)
+    assert stalled.stalled
+
+
+@pytest.mark.usefixtures("queue")
+def test_a_long_handler_is_progress_also_for_what_waits_behind_it(clock: Clock) -> None:
+    busy = child()
+    running = SimpleNamespace(id=1)
+    busy.board.begin([running])
+    leases = [held(1), held(2)]
+    stalls = Stalls("default", timedelta(seconds=10), children=lambda: [busy], leases=lambda: leases, clock=clock)
+    watch(clock, stalls, 3600)
+    assert (busy.stall, busy.stalled) == ("", "")
+
+
+@pytest.mark.usefixtures("queue")
+def test_the_time_in_which_the_database_did_not_answer_does_not_count(clock: Clock) -> None:
+    waiting = child()
+    leases = [held(1)]
+    stalls = Stalls("default", timedelta(seconds=10), children=lambda: [waiting], leases=lambda: leases, clock=clock)
+    watch(clock, stalls, 6)
+    clock.now += 3600
+    watch(clock, stalls, 9)
+    assert (waiting.stall, waiting.stalled) == ("", "")
+
+
+@pytest.mark.usefixtures("queue")
+def test_a_lock_in_the_database_is_no_reason_to_replace_a_process(
+    clock: Clock, pg_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = script(["effect"])
+    waiting = child()
+    stalls = Stalls("default", timedelta(seconds=10), children=lambda: [waiting], leases=lambda: [held_1], clock=clock)
+    held_1 = held(message)
+    with psycopg.connect(pg_url) as locker, psycopg.connect(pg_url, autocommit=True) as waiter:
+        locker.execute("LOCK TABLE pgqueue_archived_message")
+        call = threading.Thread(target=waiter.execute, args=["SELECT count(*) FROM pgqueue_archived_message"])
+        call.start()
+        blocked = "SELECT FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        eventually(lambda: locker.execute(blocked, [waiter.info.backend_pid]).rowcount)
+        watch(clock, stalls, 60)
+        assert not waiting.stalled
+        assert "wait for a lock" in caplog.text
+        locker.rollback()
+        call.join()
+    watch(clock, stalls, 60)
+    assert waiting.stalled
