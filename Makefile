@@ -44,6 +44,9 @@ tools: $(READY)  ## what some tests need beside Python: PgBouncer, libfaketime, 
 bench: $(READY)  ## the benchmarks
 	$(PYTHON) -m tests.benchmarks
 
+cost: $(READY)  ## server CPU of each verb, beside other designs (under two minutes; ARGS="--beside ../other")
+	@$(PYTHON) -m tests.benchmarks cost $(ARGS)
+
 bench-growth: $(READY)  ## what may grow: backlog, channels, a pinned xmin horizon, dumps (about 45 minutes)
 	$(PYTHON) -m tests.benchmarks growth
 
@@ -85,4 +88,4 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo admin test test-quick test-all matrix chaos model sabotage tools bench bench-growth bench-peers bench-spark lint docs psql stop clean
+.PHONY: help demo admin test test-quick test-all matrix chaos model sabotage tools bench cost bench-growth bench-peers bench-spark lint docs psql stop clean

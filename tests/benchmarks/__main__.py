@@ -10,6 +10,7 @@ from pathlib import Path
 from . import machine, scripted
 from .cluster import SETTINGS, Cluster, throw_away
 from .contest import Result, play
+from .cost.command import main as cost
 from .design import from_folder
 from .peers.command import main as compare
 from .plan import QUICK, Plan, Sizes, designs
@@ -81,6 +82,8 @@ def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
 def main() -> None:
     if sys.argv[1:2] == ["peers"]:
         compare(sys.argv[2:])
+    elif sys.argv[1:2] == ["cost"]:
+        cost(sys.argv[2:])
     elif sys.argv[1:2] == ["spark"]:
         # Its libraries are needed by nothing else.
         from .spark.command import main as pipeline

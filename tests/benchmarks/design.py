@@ -69,27 +69,32 @@ def from_folder(folder: Path) -> Design:
     return Design(folder.name, folder, from_file(folder / "install.sql"))
 
 
-def manage(cluster: Cluster, database: str, *command: str, **variables: str) -> subprocess.Popen[str]:
-    """Start a management command of the benchmark's project, in a process of its own; with environment variables."""
+def manage(
+    cluster: Cluster, database: str, *command: str, root: Path = ROOT, **variables: str
+) -> subprocess.Popen[str]:
+    """Start a management command of the benchmark's project, in a process of its own; with environment variables.
+
+    `root` is the work tree whose code it runs.
+    """
     environment = {
         **os.environ,
         **variables,
         "DATABASE_URL": cluster.url(database),
         "DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(root),
     }
     return subprocess.Popen(
         [sys.executable, "-m", "django", *command],
         env=environment,
-        cwd=ROOT,
+        cwd=root,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def migrate(cluster: Cluster, database: str) -> None:
-    finish(manage(cluster, database, "migrate", "--verbosity", "0"))
+def migrate(cluster: Cluster, database: str, root: Path = ROOT) -> None:
+    finish(manage(cluster, database, "migrate", "--verbosity", "0", root=root))
 
 
 def migrate_unlogged(cluster: Cluster, database: str) -> None:

@@ -18,17 +18,18 @@ HELD = "SELECT id FROM pgqueue_dequeue('default', 1000, '1 day', 'held')"
 @dataclass(frozen=True, slots=True)
 class Situation:
     """Made once, as a template that every run copies: `prepare`, then `ready` messages on the channels that the
-    clients use. The name is part of the template's."""
+    clients use. The name is part of the template's. `strategy`: how it is copied; WAL_LOG leaves the copy in memory."""
 
     name: str
     channels: int = 1
     ready: int = 0
     prepare: Prepare | None = None
+    strategy: str = "FILE_COPY"
 
     @contextmanager
     def fresh(self, cluster: Cluster, design: Design) -> Iterator[Run]:
         database = f"run_{design.name}"
-        cluster.create_database(database, self._template(cluster, design), strategy="FILE_COPY")
+        cluster.create_database(database, self._template(cluster, design), strategy=self.strategy)
         with opened(cluster, design, database, self.channels) as run:
             run.checkpoint()
             yield run

@@ -1,0 +1,73 @@
+"""Call the verbs of a design in a DO loop: no client, no network and no fsync, so what is left is the server's CPU."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import psycopg
+
+WARM_UP = 5  # one call of so many more is made before the others are measured
+# The third field is how often the backend was given a processor.
+TURNS_ON_A_PROCESSOR = "split_part(pg_read_file('/proc/self/schedstat'), ' ', 3)"
+
+LOOP = """
+DO $loop$
+DECLARE
+    r record;
+    began timestamptz;
+    ended timestamptz;
+    switches text;
+{variables}
+BEGIN
+    FOR n IN 1..{calls} LOOP
+{body}
+    END LOOP;
+{results}
+END
+$loop$
+"""
+CALL = """
+        switches := {switches};
+        began := clock_timestamp();
+        {statement};
+        COMMIT;
+        ended := clock_timestamp();
+        IF switches = {switches} THEN
+            spent{number}[n] := date_part('epoch', ended - began);
+        END IF;
+"""
+
+
+def calls(turns: int) -> int:
+    """Return how many calls of each verb a loop makes: the measured ones and its warm-up."""
+    return turns // WARM_UP + turns
+
+
+def text(verbs: dict[str, str], turns: int) -> str:
+    """Return the DO block that makes each call of `verbs` (plpgsql by name) in turn, and keeps how long each took.
+
+    In a call, `n` is the number of the turn, and `r` what a call before it has selected. A call in the middle of which
+    another program had the processor is made, and its time is not kept.
+    """
+    numbers = range(len(verbs))
+    body = (
+        CALL.format(statement=statement, number=number, switches=TURNS_ON_A_PROCESSOR)
+        for number, statement in enumerate(verbs.values())
+    )
+    return LOOP.format(
+        calls=calls(turns),
+        variables="\n".join(f"    spent{number} float8[] := '{{}}';" for number in numbers),
+        body="".join(body),
+        results="\n".join(f"    PERFORM set_config('cost.spent{n}', spent{n}::text, false);" for n in numbers),
+    )
+
+
+def run(connection: psycopg.Connection, verbs: dict[str, str], turns: int, messages: int = 1) -> dict[str, float]:
+    """Return the µs that each verb took a message, commit included. `messages`: how many one call handles."""
+    psycopg.ClientCursor(connection).execute(text(verbs, turns))
+    spent = {}
+    for number, verb in enumerate(verbs):
+        query = f"SELECT (current_setting('cost.spent{number}')::float8[])[%s:]"
+        kept = [seconds for seconds in connection.execute(query, [turns // WARM_UP + 1]).fetchone()[0] if seconds]
+        spent[verb] = fmean(kept) / messages * 1e6
+    return spent
