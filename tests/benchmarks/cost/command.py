@@ -12,6 +12,7 @@ from tests.benchmarks import machine, scripted
 from tests.benchmarks.cluster import Cluster, throw_away
 from tests.benchmarks.design import CHANNEL_ROW, PGQUEUE, Design, from_folder, migrate
 
+from . import statements
 from .budgets import Results, budgets
 from .report import costs
 from .stations import PGMQ, ROW, Calls, of_ours, stations
@@ -23,8 +24,8 @@ SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "of
 NOTES = """\
 µs of server CPU a message, commit included: calls in a DO block on one connection, one commit a call, with
 synchronous_commit and full_page_writes off. Contestants take turns; figures are medians of the rounds, ratios medians
-of the ratios of one round. Calls in the middle of which another program had the processor are left out. Compare
-ratios: the machine may be twice as fast in the next hour."""
+of the ratios of one round. The time in which another process had the processor is taken off. Compare ratios: the
+machine may be twice as fast in the next hour, and a busy one makes the longer code slower than the shorter."""
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -32,6 +33,9 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--calls", type=int, default=2_000, help="calls of each verb in a round (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often the contestants take turns (%(default)s)")
     parser.add_argument("--markdown", action="store_true", help="the tables as they stand in the docs")
+    parser.add_argument(
+        "--no-statements", dest="statements", action="store_false", help="leave out the tables of where the time goes"
+    )
     parser.add_argument(
         "--beside",
         type=Path,
@@ -73,7 +77,7 @@ def main(given: list[str]) -> None:
     everyone = contestants(chosen.beside)
     facts = machine.facts()
     facts |= scripted.absent()
-    with throw_away(**SETTINGS) as cluster:
+    with throw_away(**SETTINGS, **statements.preload()) as cluster:
         facts["PostgreSQL"] = cluster.version()
         facts["command"] = shlex.join(["python", "-m", "tests.benchmarks", "cost", *given])
         print("\n".join(f"{name}: {value}" for name, value in facts.items()), end="\n\n", flush=True)
@@ -85,3 +89,6 @@ def main(given: list[str]) -> None:
         print("\n".join(map(str, budgets(results, PGQUEUE.name, CHANNEL_ROW.name))), end="\n\n")
         print(f"others' cores meanwhile: {busy:.2f}")
         print(NOTES, flush=True)
+        if chosen.statements:
+            print()
+            print(statements.report(cluster, everyone[0], chosen.calls, markdown=chosen.markdown))

@@ -7,8 +7,8 @@ from statistics import fmean
 import psycopg
 
 WARM_UP = 5  # one call of so many more is made before the others are measured
-# The third field is how often the backend was given a processor.
-TURNS_ON_A_PROCESSOR = "split_part(pg_read_file('/proc/self/schedstat'), ' ', 3)"
+# Nanoseconds in which the backend could have run and another process had the processor.
+WAITED = "split_part(pg_read_file('/proc/self/schedstat'), ' ', 2)::float8"
 
 LOOP = """
 DO $loop$
@@ -16,7 +16,7 @@ DECLARE
     r record;
     began timestamptz;
     ended timestamptz;
-    switches text;
+    waited float8;
 {variables}
 BEGIN
     FOR n IN 1..{calls} LOOP
@@ -27,14 +27,12 @@ END
 $loop$
 """
 CALL = """
-        switches := {switches};
+        waited := {waited};
         began := clock_timestamp();
         {statement};
         COMMIT;
         ended := clock_timestamp();
-        IF switches = {switches} THEN
-            spent{number}[n] := date_part('epoch', ended - began);
-        END IF;
+        spent{number}[n] := date_part('epoch', ended - began) - ({waited} - waited) / 1e9;
 """
 
 
@@ -46,12 +44,12 @@ def calls(turns: int) -> int:
 def text(verbs: dict[str, str], turns: int) -> str:
     """Return the DO block that makes each call of `verbs` (plpgsql by name) in turn, and keeps how long each took.
 
-    In a call, `n` is the number of the turn, and `r` what a call before it has selected. A call in the middle of which
-    another program had the processor is made, and its time is not kept.
+    In a call, `n` is the number of the turn, and `r` what a call before it has selected. The time in
+    which another process had the processor is not counted.
     """
     numbers = range(len(verbs))
     body = (
-        CALL.format(statement=statement, number=number, switches=TURNS_ON_A_PROCESSOR)
+        CALL.format(statement=statement, number=number, waited=WAITED)
         for number, statement in enumerate(verbs.values())
     )
     return LOOP.format(
@@ -68,6 +66,5 @@ def run(connection: psycopg.Connection, verbs: dict[str, str], turns: int, messa
     spent = {}
     for number, verb in enumerate(verbs):
         query = f"SELECT (current_setting('cost.spent{number}')::float8[])[%s:]"
-        kept = [seconds for seconds in connection.execute(query, [turns // WARM_UP + 1]).fetchone()[0] if seconds]
-        spent[verb] = fmean(kept) / messages * 1e6
+        spent[verb] = fmean(connection.execute(query, [turns // WARM_UP + 1]).fetchone()[0]) / messages * 1e6
     return spent

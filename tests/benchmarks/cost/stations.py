@@ -14,6 +14,7 @@ from tests.benchmarks.situation import Situation
 from . import loop
 
 Spent = dict[str, float]  # µs a message by verb
+Hook = Callable[[Run], None]
 
 CHANNELS = (1, 1_000)
 BATCH = 50
@@ -77,6 +78,9 @@ PGMQ = Calls(
 )
 
 
+def _nothing(run: Run) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Station:
     """A fresh database of a design with `ready` messages in it, in which `loops` are run."""
@@ -87,14 +91,16 @@ class Station:
     ready: int
     loops: Callable[[Run], Spent]
 
-    def visit(self, cluster: Cluster, prepare: Callable[[Run], None] = lambda run: None) -> Spent:
-        """Run the loops; `prepare` is called before them, in their session."""
+    def visit(self, cluster: Cluster, before: Hook = _nothing, after: Hook = _nothing) -> Spent:
+        """Run the loops; `before` and `after` are called around them, in their session."""
         situation = Situation(f"cost_{self.channels}_{self.ready}", self.channels, self.ready, strategy="WAL_LOG")
         with situation.fresh(cluster, self.calls.design) as run:
             if run.design.has("plain_table"):
                 run.script("plain_table")
-            prepare(run)
-            return self.loops(run)
+            before(run)
+            spent = self.loops(run)
+            after(run)
+            return spent
 
 
 def one(calls: Calls, channels: int, turns: int) -> Station:
