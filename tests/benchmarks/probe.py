@@ -1,4 +1,4 @@
-"""One more consumer, which writes down how long each dequeue took: pgbench knows only whole scripts."""
+"""One more consumer, which writes down how long each dequeue took and what it got: pgbench knows only whole scripts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ class Timing:
 
 
 class Probe:
-    """Works until the end of its block; `timings` is what it has seen."""
+    """Works until the end of its block; `timings` is what it has seen, `taken` when it had each message.
+
+    `taken` is by id, in seconds of `time.perf_counter`.
+    """
 
     def __init__(self, run: Run, batch: int) -> None:
         self.timings: list[Timing] = []
+        self.taken: dict[int, float] = {}
         self._run = run
         self._batch = batch
         self._error: Exception | None = None
@@ -59,6 +63,7 @@ class Probe:
                     continue
                 self.timings.append(Timing(at, took * 1e3))
                 ids, tokens = zip(*rows, strict=True)
+                self.taken |= dict.fromkeys(ids, began + took)
                 connection.execute(complete, {"ids": list(ids), "tokens": list(tokens)}, prepare=True)
 
 
