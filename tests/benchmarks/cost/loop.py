@@ -17,6 +17,7 @@ DECLARE
     began timestamptz;
     ended timestamptz;
     waited float8;
+    took float8;
 {variables}
 BEGIN
     FOR n IN 1..{calls} LOOP
@@ -26,13 +27,16 @@ BEGIN
 END
 $loop$
 """
+# A wait that is longer than the call was before or after it, between two readings.
 CALL = """
         waited := {waited};
         began := clock_timestamp();
         {statement};
         COMMIT;
         ended := clock_timestamp();
-        spent{number}[n] := date_part('epoch', ended - began) - ({waited} - waited) / 1e9;
+        waited := ({waited} - waited) / 1e9;
+        took := date_part('epoch', ended - began);
+        spent{number}[n] := took - CASE WHEN waited < took THEN waited ELSE 0 END;
 """
 
 

@@ -107,7 +107,7 @@ def one(calls: Calls, channels: int, turns: int) -> Station:
     """One message a call: dequeue and complete in turn, then each way to enqueue."""
 
     def loops(run: Run) -> Spent:
-        spent = _take(run, calls.take, turns)
+        spent = take(run, calls.take, turns)
         for verb, statement in _filled(calls.enqueue, run).items():
             spent |= loop.run(run.connection, {verb: statement}, turns)
         return spent
@@ -119,7 +119,7 @@ def many(calls: Calls, channels: int, turns: int) -> Station:
     """Many messages a call: dequeue and complete in turn."""
 
     def loops(run: Run) -> Spent:
-        return _take(run, calls.take_many, turns, BATCH)
+        return take(run, calls.take_many, turns, BATCH)
 
     return Station(f"{BATCH} a call", calls, channels, loop.calls(turns) * BATCH + RESERVE, loops)
 
@@ -128,7 +128,7 @@ def empty(calls: Calls, channels: int, turns: int) -> Station:
     """A dequeue that finds nothing, where each channel has had messages."""
 
     def loops(run: Run) -> Spent:
-        _take(run, calls.take, RESERVE)
+        take(run, calls.take, RESERVE)
         return loop.run(run.connection, {"empty dequeue": calls.take[0]}, turns)
 
     return Station("nothing there", calls, channels, loop.calls(RESERVE), loops)
@@ -158,10 +158,10 @@ def _first_channel(run: Run) -> int:
     return run.connection.execute("SELECT id FROM pgqueue_channel WHERE name = 'c1'").fetchone()[0]
 
 
-def _take(run: Run, take: tuple[str, str], turns: int, messages: int = 1) -> Spent:
+def take(run: Run, verbs: tuple[str, str], turns: int, messages: int = 1) -> Spent:
     """Dequeue and complete; every call must have found its messages."""
     before = run.sample().completed
-    spent = loop.run(run.connection, dict(zip(("dequeue", "complete"), take, strict=True)), turns, messages)
+    spent = loop.run(run.connection, dict(zip(("dequeue", "complete"), verbs, strict=True)), turns, messages)
     done, due = run.sample().completed - before, loop.calls(turns) * messages
     if done != due:
         raise RuntimeError(f"{run.design.name}: {done} of {due} messages were completed in the loop")
