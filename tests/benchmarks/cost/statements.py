@@ -92,7 +92,7 @@ def preload() -> dict[str, str]:
 
 
 def report(cluster: Cluster, calls: Calls, turns: int, *, markdown: bool) -> str:
-    """Run the loops of one design once more, counting. Its times are higher: counting has its price."""
+    """Run the loops of one design once more, counting; its times include what counting costs."""
     if not preload():
         return MISSING
     parts = []
@@ -158,7 +158,7 @@ def tables(profile: Profile, messages: int, *, markdown: bool) -> str:
     running = sum(s.total for s in profile.statements if profile.place(s) and not profile.calls_others(s))
     summary = (
         f"{len(profile.functions)} functions, {lines:,} lines, {whole / each * 1e3:.1f} µs a message, of which "
-        f"statements ran for {running / each * 1e3:.1f}: the rest is starting them, and plpgsql."
+        f"statements ran for {running / each * 1e3:.1f}: the rest is mostly starting them, and plpgsql."
     )
     return "\n".join([table(functions, markdown=markdown), "", summary, "", table(statements, markdown=markdown)])
 
