@@ -64,13 +64,15 @@ class Enqueued:
     ``id`` of the message; of the one that is there already for a ``duplicate``; None for a message that was
     ``dropped`` or, with ``on_refused="return"``, refused: ``not_found`` (the channel), ``released``, ``full``,
     ``busy`` or ``invalid``. ``reason``: why it was refused, for people; empty otherwise. ``created_at``, by the
-    database clock, of a message that was ``created``.
+    database clock, of a message that was ``created``. ``dropped_ids``: the messages that left a full channel for it,
+    by its policy ``drop_oldest`` or ``replace``.
     """
 
     id: int | None
     outcome: Literal["created", "duplicate", "dropped", "not_found", "released", "full", "busy", "invalid"]
     reason: str = ""
     created_at: datetime | None = field(default=None, compare=False)
+    dropped_ids: tuple[int, ...] = ()
 
     @property
     def created(self) -> bool:

@@ -16,6 +16,7 @@ KINDS: dict[Any, str] = {
     ArchivedMessage.Outcome.COMPLETED: "good",
     ArchivedMessage.Outcome.POPPED: "busy",
     ArchivedMessage.Outcome.PURGED: "late",
+    ArchivedMessage.Outcome.DROPPED: "late",
 }
 
 

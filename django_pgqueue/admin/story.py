@@ -19,6 +19,7 @@ KINDS: dict[Any, str] = {
     ArchivedMessage.Outcome.COMPLETED: "good",
     ArchivedMessage.Outcome.POPPED: "busy",
     ArchivedMessage.Outcome.PURGED: "late",
+    ArchivedMessage.Outcome.DROPPED: "late",
     Message.Status.READY: "good",
     Message.Status.LEASED: "busy",
     Message.Status.SCHEDULED: "late",

@@ -30,7 +30,7 @@ def channel_set(
     queue: str = "default",
     max_concurrency: int | Keep | None = KEEP,
     max_size: int | Keep | None = KEEP,
-    full_policy: Literal["error", "drop"] | Keep = KEEP,
+    full_policy: Literal["error", "drop", "drop_oldest", "replace"] | Keep = KEEP,
     rate: str | Keep | None = KEEP,
     release_interval: timedelta | Keep | None = KEEP,
     release_burst: int | Keep = KEEP,
@@ -46,10 +46,11 @@ def channel_set(
     together.
 
     ``max_concurrency``: messages that may be leased at the same time. ``max_size``: live messages that the channel may
-    hold; ``full_policy``: ``error`` refuses those that do not fit, ``drop`` leaves them out. ``rate``: deliveries in a
-    time, as ``"10/m"`` or ``"5/s burst 20"``; it sets both ``release_interval``, the shortest time from one delivery
-    to the next, and ``release_burst``, the deliveries at once after a quiet time (default 1). ``weight``: messages of
-    one turn in the line of its queue, 1 to 1,000.
+    hold; ``full_policy``: ``error`` refuses those that do not fit, ``drop`` leaves them out, ``drop_oldest`` drops
+    those that have waited the longest instead, ``replace`` all that wait. ``rate``: deliveries in a time, as ``"10/m"``
+    or ``"5/s burst 20"``; it sets both ``release_interval``, the shortest time from one delivery to the next, and
+    ``release_burst``, the deliveries at once after a quiet time (default 1). ``weight``: messages of one turn in the
+    line of its queue, 1 to 1,000.
 
     Returns the id of the channel. Raises ChannelReleased, InvalidMessage.
     """

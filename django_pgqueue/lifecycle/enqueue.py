@@ -31,12 +31,12 @@ from django_pgqueue.sql.call import call, refused
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
 ONE = """
-SELECT id, outcome, created_at, refusal FROM pgqueue_enqueue(
+SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
     %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
     %s::integer, %s::interval, %s::float8, %s::interval, %s::text, %s::boolean, %s::interval)
 """
 MANY = """
-SELECT id, outcome, created_at, refusal FROM pgqueue_enqueue_many(
+SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue_many(
     %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[],
     %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[], %s::boolean,
     %s::boolean, %s::interval)
@@ -146,9 +146,9 @@ def arrays(bound: list[tuple[Any, ...]]) -> list[list[Any] | None]:
 
 def answer(row: tuple[Any, ...], prefix: str, on_refused: OnRefused) -> Enqueued:
     """Return the answer for one message of many, or raise its refusal."""
-    id, outcome, created_at, refusal = row  # noqa: A001  (as everywhere)
+    id, outcome, created_at, dropped_ids, refusal = row  # noqa: A001  (as everywhere)
     if refusal is None:
-        return Enqueued(id, outcome, created_at=created_at)
+        return Enqueued(id, outcome, created_at=created_at, dropped_ids=tuple(dropped_ids or ()))
     error = refused(refusal, prefix)
     if not returned(on_refused):
         raise error

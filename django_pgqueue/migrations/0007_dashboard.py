@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
                 ('minutes', models.SmallIntegerField()),
                 ('bucket_at', models.DateTimeField()),
                 ('completed', models.BigIntegerField(help_text='Completed or popped.')),
-                ('cancelled', models.BigIntegerField(help_text='Cancelled or purged.')),
+                ('cancelled', models.BigIntegerField(help_text='Cancelled, purged or dropped.')),
                 ('dead', models.BigIntegerField(help_text='Dead-lettered.')),
                 ('retries', models.BigIntegerField(help_text='Attempts before the last one, of all these messages.')),
                 ('waits', django_pgqueue.models.counts.Counts()),

@@ -22,7 +22,7 @@ class Activity(models.Model):
     minutes = models.SmallIntegerField()
     bucket_at = models.DateTimeField()
     completed = models.BigIntegerField(help_text=_("Completed or popped."))
-    cancelled = models.BigIntegerField(help_text=_("Cancelled or purged."))
+    cancelled = models.BigIntegerField(help_text=_("Cancelled, purged or dropped."))
     dead = models.BigIntegerField(help_text=_("Dead-lettered."))
     retries = models.BigIntegerField(help_text=_("Attempts before the last one, of all these messages."))
     waits = Counts()

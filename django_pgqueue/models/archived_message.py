@@ -18,6 +18,7 @@ class ArchivedMessage(models.Model):
         POPPED = "popped", _("popped")
         PURGED = "purged", _("purged")
         CANCELLED = "cancelled", _("cancelled")
+        DROPPED = "dropped", _("dropped by a full channel")
 
     id = models.BigIntegerField(primary_key=True)
     queue = models.CharField(max_length=100)

@@ -18,7 +18,9 @@ class Channel(models.Model):
 
     class FullPolicy(models.TextChoices):
         ERROR = "error", _("refuse with an error")
-        DROP = "drop", _("drop, and tell the caller")
+        DROP = "drop", _("drop it, and tell the caller")
+        DROP_OLDEST = "drop_oldest", _("drop the oldest that wait")
+        REPLACE = "replace", _("drop all that wait: it replaces them")
 
     queue = models.CharField(
         max_length=100,
@@ -37,7 +39,7 @@ class Channel(models.Model):
         null=True, blank=True, help_text=_("Live messages that the channel may hold. Empty: no limit.")
     )
     full_policy = models.CharField(
-        max_length=10,
+        max_length=20,
         choices=FullPolicy,
         default=FullPolicy.ERROR,
         db_default=FullPolicy.ERROR,

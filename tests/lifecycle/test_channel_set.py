@@ -88,7 +88,7 @@ def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta
         ({"max_concurrency": "many"}, None),
         ({"max_size": 0}, "release the channel"),
         ({"max_size": -5}, "max_size"),
-        ({"full_policy": "explode"}, "error nor drop"),
+        ({"full_policy": "explode"}, "drop_oldest nor replace"),
         ({"release_interval": timedelta(0)}, "release_interval"),
         ({"release_interval": timedelta(seconds=-1)}, "release_interval"),
         ({"release_interval": "nonsense"}, None),

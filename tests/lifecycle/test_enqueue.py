@@ -222,10 +222,10 @@ def test_a_delay_starts_when_it_is_asked_for_and_not_when_the_transaction_began(
 
 
 def test_it_is_a_function_of_the_database_too():
-    [(message, outcome, created_at, refusal)] = sql(
+    [(message, outcome, created_at, dropped_ids, refusal)] = sql(
         "SELECT * FROM pgqueue_enqueue('greet', p_priority => 3, p_payload => '[1]', p_delay => '1 hour')"
     )
-    assert (outcome, refusal) == ("created", None)
+    assert (outcome, dropped_ids, refusal) == ("created", None, None)
     assert live(message, "created_at") == created_at
     assert live(message, "handler", "priority", "payload::text", "status", "max_attempts") == (
         "greet",

@@ -44,7 +44,7 @@ class Command(ActingCommand):
         parser.add_argument("--queue", default="default", help="the queue of the channel (default: default)")
         parser.add_argument("--max-concurrency", type=count_or_none, metavar="N", help="none lifts the limit")
         parser.add_argument("--max-size", type=count_or_none, metavar="N", help="none lifts the limit")
-        parser.add_argument("--full-policy", choices=["error", "drop"])
+        parser.add_argument("--full-policy", choices=Channel.FullPolicy.values)
         parser.add_argument("--rate", help="deliveries in a time, such as 10/m or '5/s burst 20'; none lifts the limit")
         parser.add_argument("--release-interval", type=seconds_or_none, metavar="SECONDS", help="none lifts the limit")
         parser.add_argument("--release-burst", type=at_least_one, metavar="N")

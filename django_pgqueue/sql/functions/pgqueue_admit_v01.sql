@@ -1,7 +1,8 @@
 -- Decides whether a channel that has a max_size takes p_messages more, before they are inserted.
--- Caller: pgqueue_enqueue, pgqueue_enqueue_many, pgqueue_redrive. p_wait: as of pgqueue_reserve.
--- Returns nothing (both NULL) when it does; else dropped (full, and its policy is to drop), or full or busy with the refusal.
--- Locks: as pgqueue_reserve (lock order, step 1).
+-- Caller: pgqueue_enqueue, pgqueue_enqueue_many, pgqueue_enqueue_check. p_wait: as of pgqueue_reserve.
+-- Returns nothing (all NULL) when it does; dropped_ids, locked, when these have to leave first (drop_oldest, replace: for one message); else
+--   dropped (full, and its policy is to drop), or full or busy with the refusal.
+-- Locks: as pgqueue_reserve (lock order, step 1); then messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_admit(
     p_channel_id bigint,
     p_max_size integer,
@@ -9,6 +10,7 @@ CREATE FUNCTION pgqueue_admit(
     p_messages bigint,
     p_wait interval,
     OUT outcome text,
+    OUT dropped_ids bigint[],
     OUT refusal jsonb
 )
 LANGUAGE plpgsql
@@ -21,8 +23,12 @@ BEGIN
         IF p_full_policy = 'drop' THEN
             outcome := 'dropped';
             RETURN;
+        ELSIF p_full_policy IN ('drop_oldest', 'replace') THEN
+            dropped_ids := pgqueue_choose_dropped(p_channel_id, p_max_size, p_full_policy, v_found.room);
         END IF;
-        refusal := pgqueue_channel_refusal('PGQ04', p_channel_id, p_max_size - v_found.room, p_messages);
+        IF dropped_ids IS NULL THEN
+            refusal := pgqueue_channel_refusal('PGQ04', p_channel_id, p_max_size - v_found.room, p_messages);
+        END IF;
     END IF;
     outcome := refusal ->> 'outcome';
 END;

@@ -1,6 +1,7 @@
 -- Moves messages that the caller has locked to the archive, whatever their status.
--- Caller: pgqueue_pop, pgqueue_purge, pgqueue_cancel; pgqueue_defer and pgqueue_retry for what somebody wants cancelled.
--- p_outcome: popped | purged | cancelled. Returns how many. Locks: none that the caller does not hold.
+-- Caller: pgqueue_pop, pgqueue_purge, pgqueue_queue_purge, pgqueue_cancel; pgqueue_enqueue and pgqueue_drop_surplus for what leaves a full
+--   channel; pgqueue_defer and pgqueue_retry for what somebody wants cancelled.
+-- p_outcome: popped | purged | cancelled | dropped. Returns how many. Locks: none that the caller does not hold.
 CREATE FUNCTION pgqueue_archive(p_ids bigint[], p_outcome text)
 RETURNS integer
 LANGUAGE plpgsql

@@ -17,8 +17,8 @@ BEGIN
         RETURN 'the limits are not a JSON object';
     ELSIF p_limits - v_known <> '{}' THEN
         RETURN format('unknown limits %s; known are %s', p_limits - v_known, v_known);
-    ELSIF p_limits ->> 'full_policy' NOT IN ('error', 'drop') THEN
-        RETURN 'full_policy is neither error nor drop';
+    ELSIF p_limits ->> 'full_policy' NOT IN ('error', 'drop', 'drop_oldest', 'replace') THEN
+        RETURN 'full_policy is neither error, drop, drop_oldest nor replace';
     END IF;
     FOR v_limit IN
         SELECT e.key, e.value, CASE e.key WHEN 'weight' THEN 1000 ELSE 2147483647 END AS most

@@ -22,7 +22,7 @@ CREATE FUNCTION pgqueue_enqueue_many(
     p_partial boolean DEFAULT false,
     p_wait interval DEFAULT NULL
 )
-RETURNS TABLE (id bigint, outcome text, created_at timestamptz, refusal jsonb)
+RETURNS TABLE (id bigint, outcome text, created_at timestamptz, dropped_ids bigint[], refusal jsonb)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -48,31 +48,40 @@ DECLARE
     v_ids bigint[];
     v_outcomes text[];
     v_created_ats timestamptz[];
+    v_droppers bigint[] := '{}';
+    v_dropped text[];
     v_details jsonb[];
 BEGIN
     IF (coalesce(cardinality(p_handlers), 0) = ALL (v_lengths)) IS FALSE THEN
         v_problem := pgqueue_unpaired('p_handlers', cardinality(p_handlers), ARRAY['p_payloads', 'p_channels', 'p_queues', 'p_bodies',
             'p_headers', 'p_priorities', 'p_dequeue_ats', 'p_delays', 'p_max_attempts', 'p_backoffs', 'p_backoff_factors',
             'p_backoff_longests', 'p_dedupe_keys'], v_lengths);
-        RETURN QUERY SELECT NULL::bigint, 'invalid', NULL::timestamptz, pgqueue_refusal('PGQ07', 'invalid messages: ' || v_problem);
+        RETURN QUERY SELECT NULL::bigint, 'invalid', NULL::timestamptz, NULL::bigint[],
+            pgqueue_refusal('PGQ07', 'invalid messages: ' || v_problem);
         RETURN;
     END IF;
 
     -- All or none: what a channel or a message is refused for is found before anything is written. Every channel once, in the order of all
     -- enqueuers.
     FOR v_channel IN
-        SELECT n.queue, n.channel, n.messages, c.id, c.max_size, c.full_policy, c.released_at
+        SELECT n.queue, n.channel, n.messages, c.id, c.max_size, c.full_policy, c.released_at,
+            c.max_size IS NOT NULL AND c.full_policy IN ('drop_oldest', 'replace') AS drops,
+            bool_or(c.max_size IS NOT NULL AND c.full_policy IN ('drop_oldest', 'replace')) OVER () AS some_drop
         FROM (
             SELECT coalesce(u.queue, 'default') AS queue, coalesce(u.channel, 'default') AS channel, count(*) AS messages
             FROM unnest(p_handlers, p_channels, p_queues) AS u (handler, channel, queue)
             GROUP BY 1, 2
         ) AS n
         LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel
-        WHERE p_partial IS NOT TRUE
         ORDER BY c.id, n.queue, n.channel
     LOOP
+        -- Who drops holds messages then: all counts before.
+        IF p_partial AND v_channel.some_drop AND v_channel.max_size IS NOT NULL AND v_channel.released_at IS NULL THEN
+            PERFORM pgqueue_reserve(v_channel.id, v_channel.max_size, 0, p_wait);
+        END IF;
+        CONTINUE WHEN p_partial;
         CONTINUE WHEN v_channel.id IS NOT NULL AND v_channel.max_size IS NULL AND v_channel.released_at IS NULL;
-        v_each := v_each OR v_channel.max_size IS NOT NULL AND v_channel.full_policy = 'drop';
+        v_each := v_each OR v_channel.max_size IS NOT NULL AND v_channel.full_policy <> 'error';
         IF v_channel.id IS NULL THEN
             v_new := v_new || ARRAY[ARRAY[v_channel.queue, v_channel.channel]];
         ELSIF p_dedupe_keys IS NOT NULL THEN
@@ -83,9 +92,23 @@ BEGIN
             FROM unnest(p_handlers, p_channels, p_queues, p_dedupe_keys) AS u (handler, channel, queue, dedupe_key)
             WHERE coalesce(u.queue, 'default') = v_channel.queue AND coalesce(u.channel, 'default') = v_channel.channel;
         END IF;
+        IF v_channel.drops AND v_channel.messages > 0 THEN
+            v_droppers := v_droppers || v_channel.id;
+        END IF;
         v_refusal := pgqueue_enqueue_check(v_channel.queue, v_channel.channel, v_channel.messages, p_create_channel, true, p_wait);
         IF v_refusal IS NOT NULL THEN
             v_refusals := v_refusals || jsonb_build_object(jsonb_build_array(v_channel.queue, v_channel.channel)::text, v_refusal);
+        END IF;
+    END LOOP;
+    -- After all counts, so that nobody waits for a count while it holds messages. One place is enough: each message leaves for the next.
+    FOR v_channel IN
+        SELECT c.id, c.queue, c.name, c.max_size, c.full_policy FROM pgqueue_channel AS c
+        WHERE c.id = ANY (v_droppers) AND v_refusals = '{}'
+        ORDER BY c.id
+    LOOP
+        v_refusal := (pgqueue_admit(v_channel.id, v_channel.max_size, v_channel.full_policy, 1, p_wait)).refusal;
+        IF v_refusal IS NOT NULL THEN
+            v_refusals := v_refusals || jsonb_build_object(jsonb_build_array(v_channel.queue, v_channel.name)::text, v_refusal);
         END IF;
     END LOOP;
     SELECT min(pgqueue_validate(
@@ -99,7 +122,7 @@ BEGIN
     WHERE p_partial IS NOT TRUE;
     IF v_problem IS NOT NULL OR v_refusals <> '{}' THEN
         RETURN QUERY
-        SELECT NULL::bigint, coalesce(r.refusal ->> 'outcome', 'withheld'), NULL::timestamptz, r.refusal
+        SELECT NULL::bigint, coalesce(r.refusal ->> 'outcome', 'withheld'), NULL::timestamptz, NULL::bigint[], r.refusal
         FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays,
             p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys) WITH ORDINALITY
             AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
@@ -145,11 +168,13 @@ BEGIN
             v_ids[v_row.place] := v_answer.id;
             v_outcomes[v_row.place] := v_answer.outcome;
             v_created_ats[v_row.place] := v_answer.created_at;
+            v_dropped[v_row.place] := v_answer.dropped_ids::text;
             v_details[v_row.place] := v_answer.refusal;
         END LOOP;
         RETURN QUERY
-        SELECT u.id, u.outcome, u.created_at, u.refusal
-        FROM unnest(v_ids, v_outcomes, v_created_ats, v_details) WITH ORDINALITY AS u (id, outcome, created_at, refusal, place)
+        SELECT u.id, u.outcome, u.created_at, u.dropped::bigint[], u.refusal
+        FROM unnest(v_ids, v_outcomes, v_created_ats, v_dropped, v_details) WITH ORDINALITY
+            AS u (id, outcome, created_at, dropped, refusal, place)
         ORDER BY u.place;
         RETURN;
     END IF;
@@ -176,6 +201,6 @@ BEGIN
         FROM input AS i
         ORDER BY i.place
     )
-    SELECT i.id, 'created'::text, v_now, NULL::jsonb FROM input AS i ORDER BY i.place;
+    SELECT i.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb FROM input AS i ORDER BY i.place;
 END;
 $$;

@@ -4,8 +4,9 @@
 -- Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id) or 'dropped' (the channel is
 --   full and its policy is to drop: no id). A request that cannot be granted is decided before anything is written, and returned, not
 --   raised: not_found, released, full, busy or invalid, with the refusal (pgqueue_refusal). The transaction stays usable. created_at is set
---   for 'created' alone.
--- Locks: none, but for a channel with max_size (lock order, step 1) and for the same dedupe key in an open transaction.
+--   for 'created' alone; dropped_ids, when messages of a full channel have left for it (drop_oldest, replace).
+-- Locks: none, but for a channel with max_size (lock order, step 1; what it drops, SKIP LOCKED) and for the same dedupe key in an open
+--   transaction.
 CREATE FUNCTION pgqueue_enqueue(
     p_handler text,
     p_payload jsonb DEFAULT '{}',
@@ -26,6 +27,7 @@ CREATE FUNCTION pgqueue_enqueue(
     OUT id bigint,
     OUT outcome text,
     OUT created_at timestamptz,
+    OUT dropped_ids bigint[],
     OUT refusal jsonb
 )
 LANGUAGE plpgsql
@@ -68,11 +70,21 @@ BEGIN
         END IF;
     END IF;
     IF v_channel.max_size IS NOT NULL THEN
-        SELECT a.outcome, a.refusal INTO outcome, refusal
+        SELECT a.outcome, a.dropped_ids, a.refusal INTO outcome, dropped_ids, refusal
         FROM pgqueue_admit(v_channel.id, v_channel.max_size, v_channel.full_policy, 1, p_wait) AS a;
         IF outcome IS NOT NULL THEN
             RETURN;
         END IF;
+    END IF;
+    IF dropped_ids IS NOT NULL THEN
+        -- Another enqueuer may have brought the key while this one waited for the count: a duplicate makes nothing leave.
+        id := CASE WHEN p_dedupe_key IS NOT NULL THEN pgqueue_find_duplicate(v_channel.id, p_dedupe_key) END;
+        IF id IS NOT NULL THEN
+            outcome := 'duplicate';
+            dropped_ids := NULL;
+            RETURN;
+        END IF;
+        PERFORM pgqueue_archive(dropped_ids, 'dropped');
     END IF;
 
     IF p_dedupe_key IS NULL THEN

@@ -28,7 +28,7 @@ WITH fresh AS MATERIALIZED (
 placed AS (
     SELECT f.queue, l.channel, l.minutes, date_bin(make_interval(mins => l.minutes), f.at, '2000-01-01 00:00+00') AS bucket_at,
         count(*) FILTER (WHERE f.outcome IN ('completed', 'popped')) AS completed,
-        count(*) FILTER (WHERE f.outcome IN ('cancelled', 'purged')) AS cancelled,
+        count(*) FILTER (WHERE f.outcome IN ('cancelled', 'purged', 'dropped')) AS cancelled,
         count(*) FILTER (WHERE f.outcome = 'dead') AS dead,
         sum(greatest(f.attempts - 1, 0)) AS retries,
         pgqueue_histogram(array_agg(f.wait)) AS waits,

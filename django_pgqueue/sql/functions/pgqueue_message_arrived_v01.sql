@@ -1,7 +1,7 @@
 -- Statement trigger of pgqueue_message, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY.
 -- Refuses rows that no message may be, leaves one arrival row per channel for the next dequeue to find, and wakes who sleeps on its queue.
 -- A trigger cannot return a refusal, so it raises: the verbs look before they insert.
--- Locks: only channels that have a max_size, in channel order (lock order, step 1). Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
+-- Locks: only channels that have a max_size, in channel order (lock order, step 1); what full ones drop, SKIP LOCKED. Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
 CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -15,6 +15,8 @@ DECLARE
     v_queue text;
     v_events boolean;
     v_news record;
+    v_room record;
+    v_full bigint[] := '{}';
 BEGIN
     -- A snapshot of the past may show a channel that has been released and removed since: fail then, instead of losing the messages.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -75,7 +77,7 @@ BEGIN
 
     -- The floor is the least of each part, which is at or before the first message: to sort a million of them takes longer.
     FOR v_news IN
-        SELECT n.channel_id, n.messages, n.rank, n.dequeue_at, n.id, c.queue, c.released_at, c.max_size
+        SELECT n.channel_id, n.messages, n.rank, n.dequeue_at, n.id, c.queue, c.released_at, c.max_size, c.full_policy
         FROM (
             SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
                 min(r.dequeue_at) FILTER (WHERE r.ready) AS dequeue_at, min(r.id) FILTER (WHERE r.ready) AS id
@@ -93,7 +95,12 @@ BEGIN
         ELSIF v_news.released_at IS NOT NULL THEN
             PERFORM pgqueue_raise(pgqueue_channel_refusal('PGQ05', v_news.channel_id));
         ELSIF v_news.max_size IS NOT NULL THEN
-            PERFORM pgqueue_raise(r.refusal) FROM pgqueue_reserve(v_news.channel_id, v_news.max_size, v_news.messages) AS r;
+            v_room := pgqueue_reserve(v_news.channel_id, v_news.max_size, v_news.messages);
+            IF v_room.refusal ->> 'outcome' = 'full' AND v_news.full_policy IN ('drop_oldest', 'replace') THEN
+                v_full := v_full || v_news.channel_id;
+            ELSE
+                PERFORM pgqueue_raise(v_room.refusal);
+            END IF;
         END IF;
         IF v_news.id IS NOT NULL THEN
             INSERT INTO pgqueue_arrival (queue, channel_id, messages, floor_rank, floor_at, floor_id)
@@ -104,6 +111,16 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
+    -- After all counts, so that nobody waits for a count while it holds messages.
+    IF v_full <> '{}' THEN
+        PERFORM pgqueue_drop_surplus(n.channel_id, n.ids, n.messages)
+        FROM (
+            SELECT a.channel_id, coalesce(array_agg(a.id ORDER BY a.id) FILTER (WHERE a.status <> 2), '{}') AS ids, count(*) AS messages
+            FROM arrived AS a
+            WHERE a.channel_id = ANY (v_full)
+            GROUP BY a.channel_id
+        ) AS n;
+    END IF;
     IF v_events THEN
         PERFORM pgqueue_publish('created', ARRAY(SELECT a.id FROM arrived AS a));
     END IF;

@@ -1,8 +1,8 @@
 -- Notifies on pgqueue_events of what happened to messages, as far as their queues have events: one JSON object for those of a channel
 -- and handler that had the same number of attempts, more of them when the ids do not fit into 8,000 bytes.
 -- Caller: whatever changes messages, after it did, when any queue has events. p_event: created | deferred | retried | completed |
---   dead_lettered | cancelled | popped | purged | rescheduled. p_archived_at: of those that went to the archive. Locks: none, but NOTIFY lets
---   transactions commit one after the other; hence it is off by default.
+--   dead_lettered | cancelled | popped | purged | dropped | rescheduled. p_archived_at: of those that went to the archive. Locks: none, but
+--   NOTIFY lets transactions commit one after the other; hence it is off by default.
 CREATE FUNCTION pgqueue_publish(p_event text, p_ids bigint[], p_archived_at timestamptz DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql

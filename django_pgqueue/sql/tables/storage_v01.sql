@@ -18,7 +18,7 @@ ALTER TABLE pgqueue_dead_letter ADD COLUMN xid xid8 NOT NULL DEFAULT pg_current_
 -- These rules refuse values that no verb sets. Configuration is hardly ever written, so a CHECK costs nothing here; a trigger checks messages.
 -- Times are within the years that Python and Spark have in every time zone; NULL is none.
 ALTER TABLE pgqueue_channel
-    ADD CONSTRAINT pgqueue_channel_full_policy CHECK (full_policy IN ('error', 'drop')),
+    ADD CONSTRAINT pgqueue_channel_full_policy CHECK (full_policy IN ('error', 'drop', 'drop_oldest', 'replace')),
     ADD CONSTRAINT pgqueue_channel_release_longest CHECK (release_interval <= '365000 days'),
     ADD CONSTRAINT pgqueue_channel_context CHECK (jsonb_typeof(context) = 'object' AND pg_column_size(context) <= 67108864),
     ADD CONSTRAINT pgqueue_channel_times CHECK (

@@ -1,0 +1,94 @@
+-- Chooses and locks the messages that leave a full channel for new ones: drop_oldest as many as places are missing, ready ones by the time
+-- since when they are due, then scheduled ones by their time; replace all that wait. What is leased, or is being taken, stays.
+-- Caller: pgqueue_admit for one message that comes, pgqueue_drop_surplus for those that an INSERT has brought. p_room: places that are free, not
+--   counting them; p_new: their ids, in order. They come one after the other: each makes those before it leave, the last stays.
+-- Returns the ids; NULL when too few may leave. Locks: messages, SKIP LOCKED.
+CREATE FUNCTION pgqueue_choose_dropped(
+    p_channel_id bigint,
+    p_max_size integer,
+    p_full_policy text,
+    p_room bigint,
+    p_new bigint[] DEFAULT '{}'
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_missing bigint := greatest(cardinality(p_new), 1) - p_room;
+    v_stay bigint[] := CASE p_full_policy WHEN 'replace' THEN p_new ELSE p_new[cardinality(p_new):] END;
+    v_most bigint := CASE p_full_policy WHEN 'replace' THEN p_max_size - p_room ELSE v_missing END;
+    v_looked bigint := v_most;
+    v_oldest bigint[];
+    v_ids bigint[];
+    v_scheduled bigint;
+    v_gone bigint;
+BEGIN
+    -- Again with more of them, when others take the oldest at this moment.
+    LOOP
+        WITH RECURSIVE rank (value) AS (
+            (
+                SELECT -m.priority FROM pgqueue_message AS m
+                WHERE m.channel_id = p_channel_id AND m.status = 1
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                LIMIT 1
+            )
+            UNION ALL
+            SELECT (
+                SELECT -m.priority FROM pgqueue_message AS m
+                WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority > r.value
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                LIMIT 1)
+            FROM rank AS r
+            WHERE r.value IS NOT NULL
+        )
+        SELECT coalesce(array_agg(o.id ORDER BY o.dequeue_at, o.id), '{}') INTO v_oldest
+        FROM (
+            SELECT h.id, h.dequeue_at
+            FROM rank AS r
+            -- The index has them by priority: the oldest of each.
+            CROSS JOIN LATERAL (
+                SELECT m.id, m.dequeue_at FROM pgqueue_message AS m
+                WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority = r.value AND m.id <> ALL (v_stay)
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                LIMIT v_looked
+            ) AS h
+            ORDER BY h.dequeue_at, h.id
+            LIMIT v_looked
+        ) AS o;
+        v_ids := ARRAY(
+            SELECT m.id
+            FROM unnest(v_oldest) WITH ORDINALITY AS u (id, place)
+            JOIN pgqueue_message AS m ON m.id = u.id
+            WHERE m.status = 1
+            ORDER BY u.place
+            LIMIT v_most
+            FOR UPDATE OF m SKIP LOCKED);
+        EXIT WHEN cardinality(v_ids) = v_most OR cardinality(v_oldest) < v_looked;
+        v_looked := v_looked * 4;
+    END LOOP;
+
+    -- The scheduled messages of all channels are in one index: it is read only as far as the channel has any.
+    IF cardinality(v_ids) < v_most THEN
+        v_scheduled := p_max_size - p_room + cardinality(p_new)
+            - (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 1)
+            - (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 2);
+        v_ids := v_ids || ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = p_channel_id AND m.status = 3 AND m.id <> ALL (v_stay)
+            ORDER BY m.dequeue_at, m.id
+            LIMIT greatest(least(v_most - cardinality(v_ids), v_scheduled), 0)
+            FOR UPDATE SKIP LOCKED);
+    END IF;
+    IF p_full_policy = 'replace' AND p_room + cardinality(v_ids) > 0 AND cardinality(p_new) > 0 THEN
+        -- Each time the channel is full again, those that came before leave; so many of the last stay.
+        v_gone := cardinality(p_new) - 1 - (cardinality(p_new) - greatest(p_room, 0) - 1) % (p_room + cardinality(v_ids));
+        v_ids := v_ids || p_new[:v_gone];
+    END IF;
+    RETURN CASE WHEN cardinality(v_ids) >= v_missing THEN v_ids END;
+END;
+$$;
