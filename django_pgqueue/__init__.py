@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.pop import pop
     from django_pgqueue.lifecycle.prune import prune
     from django_pgqueue.lifecycle.purge import purge
+    from django_pgqueue.lifecycle.queue_drop import queue_drop
     from django_pgqueue.lifecycle.queue_pause import queue_pause
+    from django_pgqueue.lifecycle.queue_purge import queue_purge
     from django_pgqueue.lifecycle.queue_resume import queue_resume
     from django_pgqueue.lifecycle.redrive import redrive
     from django_pgqueue.lifecycle.reschedule import reschedule
@@ -82,7 +84,9 @@ __all__ = [
     "pop",
     "prune",
     "purge",
+    "queue_drop",
     "queue_pause",
+    "queue_purge",
     "queue_resume",
     "redrive",
     "reschedule",
@@ -126,6 +130,8 @@ _HOMES = {
     "lifecycle.channel_resume": ("channel_resume",),
     "lifecycle.queue_pause": ("queue_pause",),
     "lifecycle.queue_resume": ("queue_resume",),
+    "lifecycle.queue_purge": ("queue_purge",),
+    "lifecycle.queue_drop": ("queue_drop",),
     "lifecycle.schedule_run": ("schedule_run",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

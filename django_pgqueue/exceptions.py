@@ -42,7 +42,7 @@ class ChannelNotFound(PgQueueError):
 
 
 class ChannelFull(PgQueueError):
-    """The channel holds ``max_size`` live messages and its policy is ``error``; nothing was enqueued."""
+    """The channel holds ``max_size`` live messages, and its policy makes no room; nothing was enqueued."""
 
     sqlstate = "PGQ04"
     outcome = "full"
@@ -76,6 +76,13 @@ class PartitionMissing(PgQueueError):
 class ScheduleNotFound(PgQueueError):
     sqlstate = "PGQ09"
     outcome = "not_found"
+
+
+class QueueNotEmpty(PgQueueError):
+    """A queue that is to be dropped holds messages: leased ones, or waiting ones that were not to be purged."""
+
+    sqlstate = "PGQ10"
+    outcome = "not_empty"
 
 
 class InvalidSchedule(PgQueueError, ValueError):
@@ -118,6 +125,7 @@ BY_SQLSTATE: dict[str, type[PgQueueError]] = {
         InvalidMessage,
         PartitionMissing,
         ScheduleNotFound,
+        QueueNotEmpty,
     )
     if error.sqlstate
 }

@@ -153,7 +153,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'pgqueue_queue',
                 'ordering': ['name'],
-                'permissions': [('pause_queue', 'Can pause and resume queues')],
+                'permissions': [('pause_queue', 'Can pause and resume queues'), ('purge_queue', 'Can purge queues'), ('drop_queue', 'Can drop queues')],
                 'indexes': [models.Index(condition=models.Q(('events', True)), fields=['name'], name='pgqueue_queue_events')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_queue_named')],
             },

@@ -23,7 +23,11 @@ class Queue(models.Model):
         ordering = ["name"]
         indexes = [models.Index(fields=["name"], name="pgqueue_queue_events", condition=Q(events=True))]
         constraints = [models.CheckConstraint(condition=~Q(name=""), name="pgqueue_queue_named")]
-        permissions = [("pause_queue", "Can pause and resume queues")]
+        permissions = [
+            ("pause_queue", "Can pause and resume queues"),
+            ("purge_queue", "Can purge queues"),
+            ("drop_queue", "Can drop queues"),
+        ]
 
     def __str__(self) -> str:
         return self.name

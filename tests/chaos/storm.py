@@ -26,6 +26,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
     "three": {"max_concurrency": 3},
     "slow": {"release_interval": "15 ms", "release_burst": 2},
     "small": {"max_size": 12},
+    "newest": {"max_size": 6, "full_policy": "drop_oldest"},
     "edited": {"max_concurrency": 2},
     "pausing": {},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.chaos.history.events import LEASED, READY
 from tests.chaos.story import SCHEDULED, SECOND, Story, lived, only, violated
 
 
@@ -80,6 +81,30 @@ def test_i8_a_refusal_without_a_reason() -> None:
     lived(story, 1)
     story.op("enqueue", keys=["other:2"], channel="channel 1", result="fail", value={"error": "channel full"})
     assert "1 refused as too many, 1 were live at most, [2] allowed" in only(story, "I8")
+
+
+@pytest.mark.parametrize(
+    ("policy", "comes", "leased", "told"),
+    [
+        ("drop_oldest", True, False, ""),
+        ("drop_oldest", True, True, "while it was leased"),
+        ("drop_oldest", False, False, "for nothing"),
+        ("error", True, False, "for nothing"),
+    ],
+)
+def test_i8_a_message_that_is_dropped(policy: str, comes: bool, leased: bool, told: str) -> None:
+    story = Story()
+    story.channel(1, max_size=1, full_policy=policy)
+    story.create(1)
+    with story.transaction():
+        story.row("gone", message=1, channel=1, was_status=LEASED if leased else READY)
+        story.row("archived", message=1, outcome="dropped")
+        if comes:
+            story.create(2)
+    found = violated(story).get("I8", [])
+    assert [text for text in found if "dropped" in text] == (
+        [f"channel channel 1: message 1 was dropped by transaction 103, {told}"] if told else []
+    )
 
 
 def test_i9_a_message_that_overtakes_another() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .model import Model
-from .states import READY, SCHEDULED, Channel, Message, Refused
+from .states import LEASED, READY, SCHEDULED, Channel, Message, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,10 @@ class Draft:
     key: str | None = None
 
 
-def enqueue(model: Model, draft: Draft, answer: Any) -> list[tuple[int | None, str]]:
+Answers = list[tuple[int | None, str, list[int] | None]]
+
+
+def enqueue(model: Model, draft: Draft, answer: Any) -> Answers:
     """The new id is the one thing that the model takes from the answer."""
     if not valid(draft):
         raise Refused("PGQ07")
@@ -35,15 +38,30 @@ def enqueue(model: Model, draft: Draft, answer: Any) -> list[tuple[int | None, s
         raise Refused("PGQ05")
     for live in model.live(channel.id):
         if draft.key is not None and live.key == draft.key:
-            return [(live.id, "duplicate")]
+            return [(live.id, "duplicate", None)]
     full = channel.max_size is not None and len(model.live(channel.id)) >= channel.max_size
     if full and channel.full_policy == "drop":
-        return [(None, "dropped")]
-    if full:
-        raise Refused("PGQ04")
-    [(number, _)] = answer if isinstance(answer, list) else [(-1, "")]
+        return [(None, "dropped", None)]
+    left = make_room(model, channel)
+    [(number, _, _)] = answer if isinstance(answer, list) else [(-1, "", None)]
     accept(model, channel, draft, number)
-    return [(number, "created")]
+    return [(number, "created", left)]
+
+
+def make_room(model: Model, channel: Channel) -> list[int] | None:
+    """What leaves the channel for one message more; None: there is room. Whoever is leased stays."""
+    missing = 0 if channel.max_size is None else len(model.live(channel.id)) + 1 - channel.max_size
+    if missing <= 0:
+        return None
+    waiting = [message for message in model.live(channel.id) if message.status != LEASED and model.free(message.id)]
+    if channel.full_policy not in ("drop_oldest", "replace") or len(waiting) < missing:
+        raise Refused("PGQ04")
+    # Ready ones first, each by the time of its delivery.
+    waiting.sort(key=lambda message: (message.status == SCHEDULED, message.dequeue_at, message.id))
+    leaving = waiting if channel.full_policy == "replace" else waiting[:missing]
+    for message in leaving:
+        model.end(message, "dropped")
+    return [message.id for message in leaving]
 
 
 def valid(draft: Draft) -> bool:
@@ -62,9 +80,7 @@ def accept(model: Model, channel: Channel, draft: Draft, number: int) -> None:
 REFUSED = {"PGQ03": "not_found", "PGQ04": "full", "PGQ05": "released", "PGQ07": "invalid"}
 
 
-def enqueue_many(
-    model: Model, drafts: Sequence[Draft], answer: Any, partial: bool = False
-) -> list[tuple[int | None, str]]:
+def enqueue_many(model: Model, drafts: Sequence[Draft], answer: Any, partial: bool = False) -> Answers:
     """All or none, or each for itself (``partial``). Where channels drop, keys are deduped or each is for itself, the
     order is that of channels and keys."""
     trial = model.copy()
@@ -72,12 +88,12 @@ def enqueue_many(
     one_by_one = (
         partial
         or any(draft.key for draft in drafts)
-        or any(c and c.max_size and c.full_policy == "drop" for c in channels)
+        or any(c and c.max_size and c.full_policy != "error" for c in channels)
     )
     places = range(len(drafts))
     if one_by_one:
         places = sorted(places, key=lambda p: (number_of(channels[p]), drafts[p].key is None, drafts[p].key or "", p))
-    given = answer if isinstance(answer, list) else [(-1 - place, "") for place in range(len(drafts))]
+    given = answer if isinstance(answer, list) else [(-1 - place, "", None) for place in range(len(drafts))]
     results: list[Any] = [None] * len(drafts)
     codes: set[str] = set()
     for place in places:
@@ -86,11 +102,11 @@ def enqueue_many(
         except Refused as refused:
             codes |= refused.codes
             [code] = refused.codes
-            results[place] = (None, REFUSED[code])
+            results[place] = (None, REFUSED[code], None)
     if codes and not partial:
         # Room is asked for all that are given, those that are invalid included.
         raise Refused(*codes, *(["PGQ04"] if "PGQ07" in codes else []))
-    model.messages = trial.messages
+    model.messages, model.archive = trial.messages, trial.archive
     return results
 
 
@@ -106,16 +122,18 @@ def number_of(channel: Channel | None) -> int:
 
 
 def insert(model: Model, draft: Draft, answer: Any) -> list[int]:
-    """A plain INSERT: it cannot be dropped, nor be told of a duplicate. Its rules are those of enqueue."""
+    """A plain INSERT: it cannot be left out, nor be told of a duplicate. Its rules are those of enqueue."""
+    channel = found(model, draft)
+    if channel is None:
+        # It looks the channel up, and has nothing to insert.
+        return []
     if not valid(draft):
-        raise Refused("PGQ07", "PGQ03", "23505")
-    channel = model.channel(draft.channel, draft.queue)
+        raise Refused("PGQ07", "23505")
     if any(draft.key is not None and live.key == draft.key for live in model.live(channel.id)):
         raise Refused("23505")
     if channel.released_at is not None:
         raise Refused("PGQ05")
-    if channel.max_size is not None and len(model.live(channel.id)) >= channel.max_size:
-        raise Refused("PGQ04")
+    make_room(model, channel)
     [number] = answer if isinstance(answer, list) else [-1]
     accept(model, channel, draft, number)
     return [number]

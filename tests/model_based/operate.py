@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from .channels import known
 from .model import Model
 from .settle import Outcomes, fail
 from .states import LEASED, READY, SCHEDULED, SWEPT
@@ -98,3 +99,18 @@ def edit(model: Model, number: int, payload: int) -> str:
         return "busy"
     model.messages[number] = replace(message, number=payload)
     return "edited"
+
+
+def queue_purge(model: Model, queue: str, limit: int, taken: Collection[int]) -> int:
+    """``taken``: which ones, where they are not all; the queue decides."""
+    known(model, queue)
+    waiting = {
+        message.id
+        for channel in model.channels.values()
+        for message in model.live(channel.id)
+        if channel.queue == queue and message.status != LEASED and model.free(message.id)
+    }
+    assert set(taken) <= waiting, f"{sorted(set(taken) - waiting)} do not wait in the queue"
+    for number in taken:
+        model.end(model.messages[number], "purged")
+    return min(limit, len(waiting))

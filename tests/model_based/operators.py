@@ -12,7 +12,7 @@ from .sql import moment
 from .strategies import delays, numbers, reasons
 
 RESCHEDULE = "SELECT id, outcome, refusal FROM pgqueue_reschedule(%s, %s)"
-VERBS = ["reschedule", "lease_release", "discard", "discard_dead", "edit"]
+VERBS = ["reschedule", "lease_release", "discard", "discard_dead", "edit", "queue_purge"]
 picks = st.lists(numbers, min_size=1, max_size=3)
 
 
@@ -59,3 +59,11 @@ class OperatorMachine(QueueMachine):
             "SELECT outcome, refusal FROM pgqueue_edit(%s, %s)", number, Jsonb({"n": self.numbered})
         )
         self.agree(answer, lambda: operate.edit(self.model, number, self.numbered))
+
+    def queue_purge(self, picks: list[int]) -> None:
+        """A part of a queue, or all of it."""
+        queue, limit = "qqrx"[picks[0] % 4], 10_000 if len(picks) > 1 else picks[0]
+        answer = self.queue.one("SELECT messages, refusal FROM pgqueue_queue_purge(%s, %s)", queue, limit)
+        rows = self.queue.rows("SELECT id FROM pgqueue_archived_message WHERE outcome = 'purged'")
+        gone = {number for (number,) in rows} - self.model.archive.keys()
+        self.agree(answer, lambda: operate.queue_purge(self.model, queue, limit, gone))

@@ -19,7 +19,7 @@ from .states import SECOND
 from .strategies import numbers
 
 who = st.integers(0, 1)
-names = st.sampled_from([*CHANNELS][:4])
+names = st.sampled_from([*CHANNELS][:5])
 whose = st.lists(st.tuples(numbers, st.sampled_from(["current", "current", "stale", "forged"])), min_size=1, max_size=3)
 
 
@@ -42,15 +42,17 @@ class PairMachine(PairOperators):
         channel = view.channel(name, "default").id
         known = key is not None and any(m.key == key for m in view.live(channel))
         unseen = [m for m in other.view.live(channel) if m.key == key and m.id not in self.committed.messages]
-        waits = not known and (bool(key is not None and unseen) or (name == "small" and other.fills))
+        waits = not known and (bool(key is not None and unseen) or name in other.fills)
         answer = self.call(
             n,
             lambda queue: queue.enqueue(draft, relative=True, at=view.now),
             lambda model, answer: enqueues.enqueue(model, draft, answer),
             waits,
         )
-        if name == "small" and not isinstance(answer, Refusal) and answer[0][1] == "created":
-            self.sides[n].fills = self.sides[n].open
+        limited = view.channel(name, "default").max_size is not None
+        said = answer.code if isinstance(answer, Refusal) else answer[0][1]
+        if limited and self.sides[n].open and said in ("created", "PGQ04"):
+            self.sides[n].fills |= {name}
 
     @rule(n=who, limit=st.sampled_from([1, 2, 10]))
     def dequeue(self, n: int, limit: int) -> None:

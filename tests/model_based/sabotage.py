@@ -34,6 +34,7 @@ OPERATORS = (
     ),
     Defect("redriven letters are discarded", "discard_dead", "d.redriven_at IS NULL AND ", ""),
     Defect("an edit changes what is leased", "edit", WAITING, ANY),
+    Defect("a queue is purged with what is leased", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
 )  # fmt: skip
 """Of operators, who are not in the runs of `tests.chaos`."""
 REFUSALS = (
@@ -53,6 +54,19 @@ REFUSALS = (
     ),
 )  # fmt: skip
 """Of refusals, which the actors of `tests.chaos` turn into errors."""
+FULL = (
+    Defect(
+        "the newest leaves a full channel", "choose_dropped",
+        "ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT v_looked",
+        "ORDER BY m.dequeue_at DESC, m.id DESC\n                LIMIT v_looked",
+    ),
+    Defect(
+        "what is due later leaves first", "choose_dropped",
+        "            ORDER BY h.dequeue_at, h.id\n", "            ORDER BY h.dequeue_at DESC, h.id\n",
+    ),
+    Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
+)  # fmt: skip
+"""Of channels that make room."""
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -86,7 +100,8 @@ NOTICED = (
     "a promoted message is not announced",
     "a free place is not told",
     "lanes that may have messages go",
-    *(defect.name for defect in (*OPERATORS, *REFUSALS)),
+    "a full channel forgets what it drops",
+    *(defect.name for defect in (*OPERATORS, *REFUSALS, *FULL)),
 )
 
 

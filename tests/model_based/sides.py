@@ -19,20 +19,21 @@ from .strategies import FORGED
 
 WAITED, BUSY = "55P03", "PGQ06"
 CHANNELS: dict[str, dict[str, Any]] = {
-    "a": {}, "b": {}, "few": {"max_concurrency": 2}, "small": {"max_size": 4}, "other": {},
+    "a": {}, "b": {}, "few": {"max_concurrency": 2}, "small": {"max_size": 4},
+    "newest": {"max_size": 2, "full_policy": "drop_oldest"}, "other": {},
 }  # fmt: skip
 
 
 @dataclass(slots=True)
 class Side:
-    """A session. ``touched``: messages whose rows it has locked; ``fills``: it holds the count of the small channel;
+    """A session. ``touched``: messages whose rows it has locked; ``fills``: channels whose count it holds;
     ``ticks``, ``discards``: nobody else may."""
 
     queue: Queue
     view: Model = field(default_factory=Model)
     open: bool = False
     touched: frozenset[int] = frozenset()
-    fills: bool = False
+    fills: frozenset[str] = frozenset()
     ticks: bool = False
     discards: bool = False
 
@@ -107,8 +108,8 @@ class Sides(RuleBasedStateMachine):
 
     def close(self, n: int) -> None:
         side = self.sides[n]
-        side.open = side.fills = side.ticks = side.discards = False
-        side.touched = frozenset()
+        side.open = side.ticks = side.discards = False
+        side.touched, side.fills = frozenset(), frozenset()
 
     def pairs(self, n: int, picks: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         view = self.sides[n].view

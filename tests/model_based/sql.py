@@ -128,7 +128,7 @@ class Queue:
     def enqueue(self, draft: Draft, *, relative: bool, at: int) -> Any:
         """By ``delay`` or by ``dequeue_at``: ``at`` is the clock's time."""
         return self.rows(
-            """SELECT id, outcome, refusal FROM pgqueue_enqueue('work', %s, %s, %s, p_priority => %s,
+            """SELECT id, outcome, dropped_ids, refusal FROM pgqueue_enqueue('work', %s, %s, %s, p_priority => %s,
             p_dequeue_at => %s::timestamptz, p_delay => %s, p_max_attempts => %s,
             p_backoff => %s, p_backoff_factor => %s, p_backoff_longest => %s,
             p_dedupe_key => %s)""",
@@ -141,7 +141,7 @@ class Queue:
     def enqueue_many(self, drafts: Sequence[Draft], partial: bool = False) -> Any:
         keys = [draft.key for draft in drafts]
         return self.rows(
-            f"""SELECT id, outcome{"" if partial else ", refusal"} FROM pgqueue_enqueue_many(%s, %s, %s, %s,
+            f"""SELECT id, outcome, dropped_ids{"" if partial else ", refusal"} FROM pgqueue_enqueue_many(%s, %s, %s, %s,
             p_priorities => %s, p_delays => %s, p_max_attempts => %s, p_backoffs => %s,
             p_backoff_factors => %s::float8[], p_backoff_longests => %s, p_dedupe_keys => %s, p_partial => %s)""",
             ["work"] * len(drafts), [Jsonb({"n": draft.number}) for draft in drafts],

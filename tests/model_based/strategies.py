@@ -27,7 +27,7 @@ limits = st.fixed_dictionaries(
     optional={
         "max_concurrency": st.sampled_from([None, 1, 2]),
         "max_size": st.sampled_from([None, 1, 3, 6]),
-        "full_policy": st.sampled_from(["error", "drop"]),
+        "full_policy": st.sampled_from(["error", "drop", "drop_oldest", "drop_oldest", "replace"]),
         "release_interval": st.sampled_from([None, 1, SECOND, 10 * SECOND]),
         "release_burst": st.sampled_from([1, 3]),
         "weight": st.sampled_from([1, 2, 5]),

@@ -53,6 +53,8 @@ VERBS = """
     channel_release     .        .       x         .       .
     queue_pause         .        .       x         .       .
     queue_resume        .        .       x         .       .
+    queue_purge         .        .       x         .       .
+    queue_drop          .        .       x         .       .
     cancel              .        .       x         .       .
     purge               .        .       x         .       .
     redrive             .        .       x         .       x

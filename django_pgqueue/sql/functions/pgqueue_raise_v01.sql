@@ -1,6 +1,6 @@
 -- Raises a refusal as an error, with its SQLSTATE; does nothing with NULL.
 -- Caller: anyone who prefers an exception to an outcome; the insert trigger, which cannot return one. Locks: none.
--- Errors: PGQ01, PGQ03, PGQ04, PGQ05, PGQ06, PGQ07, PGQ09: that of the refusal.
+-- Errors: PGQ01, PGQ03, PGQ04, PGQ05, PGQ06, PGQ07, PGQ09, PGQ10: that of the refusal.
 CREATE FUNCTION pgqueue_raise(p_refusal jsonb)
 RETURNS void
 LANGUAGE plpgsql

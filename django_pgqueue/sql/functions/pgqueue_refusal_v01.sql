@@ -1,6 +1,6 @@
 -- Builds what a verb returns in its last column, refusal, when it cannot grant a request: {"outcome", "sqlstate", "message", "hint"}.
 -- Caller: the verbs, which return it instead of raising it, so that the caller's transaction stays usable. The outcome is not_found, full,
---   released, busy or invalid; the SQLSTATE names the exception of Python. pgqueue_raise turns it into an error. Locks: none.
+--   released, busy, invalid or not_empty; the SQLSTATE names the exception of Python. pgqueue_raise turns it into an error. Locks: none.
 CREATE FUNCTION pgqueue_refusal(p_sqlstate text, p_message text, p_hint text DEFAULT '')
 RETURNS jsonb
 LANGUAGE sql
@@ -12,6 +12,7 @@ SELECT jsonb_build_object(
         WHEN 'PGQ05' THEN 'released'
         WHEN 'PGQ06' THEN 'busy'
         WHEN 'PGQ07' THEN 'invalid'
+        WHEN 'PGQ10' THEN 'not_empty'
         ELSE 'not_found'
     END,
     'sqlstate', p_sqlstate, 'message', p_message, 'hint', p_hint);

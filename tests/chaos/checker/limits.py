@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.history import History, Row
+from tests.chaos.history.events import LEASED
 
 from .lives import Lives, is_grant, transactions
 from .verdict import Findings
@@ -103,7 +104,7 @@ def i7_release_interval(history: History, lives: Lives) -> Findings:
 
 
 def i8_size(history: History, lives: Lives) -> Findings:
-    """never more live messages than max_size; who was refused was refused for a reason"""
+    """never more live messages than max_size; who was refused, or dropped, was so for a reason"""
     channels = settings(history)
     live: dict[int, int] = defaultdict(int)
     course: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -123,6 +124,7 @@ def i8_size(history: History, lives: Lives) -> Findings:
                 where = f"channel {channels[channel].name}, transaction {transaction[0].xid}"
                 yield f"{where}: {live[channel]} messages live, {limit} allowed" if over else None
     yield from refusals(history, channels, course)
+    yield from drops(history, channels)
 
 
 def refusals(
@@ -140,3 +142,21 @@ def refusals(
         asked = len(op.args["keys"])
         wrong = not limits or most + asked <= min(limits)
         yield f"{op}: {asked} refused as too many, {most} were live at most, {limits} allowed" if wrong else None
+
+
+def drops(history: History, channels: dict[int, Settings]) -> Findings:
+    """What a full channel drops has waited, and leaves for another message, by the policy of the channel."""
+    for transaction in transactions(history.rows):
+        dropped = {row.message for row in transaction if row.event == "archived" and row.outcome == "dropped"}
+        came = {row.channel for row in transaction if row.event == "created"}
+        for row in transaction if dropped else []:
+            if row.event != "gone" or row.message not in dropped or row.channel is None:
+                continue
+            policies = {values.get("full_policy") for values in channels[row.channel].values}
+            where = f"channel {channels[row.channel].name}: message {row.message} was dropped by transaction {row.xid}"
+            if row.was_status == LEASED:
+                yield f"{where}, while it was leased"
+            elif row.channel not in came or not policies & {"drop_oldest", "replace"}:
+                yield f"{where}, for nothing"
+            else:
+                yield None

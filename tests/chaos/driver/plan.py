@@ -13,6 +13,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
     "three": {"max_concurrency": 3},
     "rated": {"release_interval": "50 ms", "release_burst": 3},
     "small": {"max_size": 20},
+    "newest": {"max_size": 10, "full_policy": "drop_oldest"},
     "edited": {"max_concurrency": 2},
     "pausing": {},
 }

@@ -82,7 +82,7 @@ BEGIN
     INSERT INTO chaos_audit (event, channel, key, detail)
     VALUES ('channel', NEW.id, NEW.name, jsonb_build_object(
         'max_concurrency', CASE WHEN NEW.paused_at IS NOT NULL THEN 0 ELSE NEW.max_concurrency END,
-        'max_size', NEW.max_size, 'weight', NEW.weight,
+        'max_size', NEW.max_size, 'full_policy', NEW.full_policy, 'weight', NEW.weight,
         'release_interval', (extract(epoch FROM NEW.release_interval) * 1000000)::bigint, 'release_burst', NEW.release_burst));
     RETURN NULL;
 END $$;

@@ -146,6 +146,15 @@ DEFECTS = (
     ),
     defect("departures count twice", "reserve", "sum(g.messages)", "2 * sum(g.messages)", "I8"),
     defect("full too early", "reserve", "p_messages > p_max_size AND", "p_messages > p_max_size - 6 AND", "I8"),
+    defect(
+        "a full channel forgets what it drops", "enqueue",
+        "PERFORM pgqueue_archive(dropped_ids, 'dropped')", "DELETE FROM pgqueue_message AS m WHERE m.id = ANY (dropped_ids)",
+        "I2", crowded=["newest"] * 10,
+    ),
+    defect(
+        "a full channel drops what is being taken", "choose_dropped", "FOR UPDATE OF m SKIP LOCKED", "", "I4",
+        producers=4, crowded=["newest"] * 10,
+    ),
     # Order, time, turns.
     defect(
         "promoted before it is due", "promote",

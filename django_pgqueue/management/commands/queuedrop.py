@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_pgqueue.lifecycle.queue_drop import QueueDropped, queue_drop
+from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
+from django_pgqueue.management.commands.queuepurge import BATCH, waiting
+from django_pgqueue.management.database import queue_database
+from django_pgqueue.models import Channel, Message, Schedule
+
+
+class Command(ActingCommand):
+    help = (
+        "Drops a queue with its channels and schedules. It refuses while workers hold leases, or while messages wait "
+        "and --purge is not given. The archive and the dead letters stay."
+    )
+
+    def add_own(self, parser: CommandParser) -> None:
+        parser.add_argument("queue")
+        parser.add_argument("--purge", action="store_true", help="what waits goes to the archive as purged")
+
+    def handle(
+        self, *, queue: str, purge: bool, database: str | None, form: str, dry_run: bool, **given: Any
+    ) -> None:
+        using = queue_database(database)
+        if not has_queue(queue, using):
+            raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row.")
+        counts = {"messages": 0, "channels": 0, "schedules": 0}
+        if dry_run:
+            told = foreseen(queue, purge, using)
+            add(counts, told)
+        else:
+            with refusals(using):
+                told = self.drop(queue, purge, counts, using)
+        word = "would be dropped" if dry_run else "is dropped" if told.done else "is not dropped yet"
+        text = (
+            f"queue {queue} {word}: {counts['messages']} messages purged, {counts['channels']} channels released, "
+            f"{counts['schedules']} schedules deleted"
+        )
+        self.answer(form, text, {"action": "drop", "queue": queue, "dry_run": dry_run, "done": told.done, **counts})
+        if not told.done:
+            raise CommandError("Messages, channels or schedules of it are locked or leased right now: try again.")
+
+    def drop(self, queue: str, purge: bool, counts: dict[str, int], using: str) -> QueueDropped:
+        """Until it is gone, or a step did nothing: then others hold what is left."""
+        while True:
+            step = queue_drop(queue=queue, purge=purge, limit=BATCH, using=using)
+            add(counts, step)
+            if step.done or not (step.messages or step.channels or step.schedules):
+                return step
+
+
+def add(counts: dict[str, int], step: QueueDropped) -> None:
+    for name in counts:
+        counts[name] += getattr(step, name)
+
+
+def foreseen(queue: str, purge: bool, using: str) -> QueueDropped:
+    """What a drop would do now. Raises CommandError where it would be refused."""
+    held = Message.objects.using(using).filter(channel__queue=queue, status=Message.Status.LEASED).count()
+    left = waiting(queue, using)
+    if held or (left and not purge):
+        raise CommandError(f"Queue {queue!r} holds {held} leased and {left} waiting messages: it would be refused.")
+    channels = Channel.objects.using(using).filter(queue=queue, released_at=None).count()
+    schedules = Schedule.objects.using(using).filter(queue=queue).count()
+    return QueueDropped(True, left, channels, schedules)

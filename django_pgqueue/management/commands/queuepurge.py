@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_pgqueue.lifecycle.queue_purge import queue_purge
+from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
+from django_pgqueue.management.database import queue_database
+from django_pgqueue.models import Message
+
+# A transaction each: short locks, and what is purged stays purged.
+BATCH = 10_000
+
+
+class Command(ActingCommand):
+    help = "Purges a queue: what waits in all of its channels goes to the archive. What is leased stays."
+
+    def add_own(self, parser: CommandParser) -> None:
+        parser.add_argument("queue")
+
+    def handle(self, *, queue: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
+        using = queue_database(database)
+        if not has_queue(queue, using):
+            raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row.")
+        with refusals(using):
+            count = waiting(queue, using) if dry_run else purged(queue, using)
+        facts = {"action": "purge", "queue": queue, "dry_run": dry_run, "messages": count}
+        self.answer(form, f"{count} {'would be purged' if dry_run else 'purged'}", facts)
+
+
+def waiting(queue: str, using: str) -> int:
+    found = Message.objects.using(using).filter(channel__queue=queue)
+    return found.exclude(status=Message.Status.LEASED).count()
+
+
+def purged(queue: str, using: str) -> int:
+    """Purge no more than wait when it begins: producers may be faster."""
+    left = waiting(queue, using)
+    count = 0
+    while batch := queue_purge(queue=queue, limit=min(BATCH, left - count), using=using):
+        count += batch
+    return count

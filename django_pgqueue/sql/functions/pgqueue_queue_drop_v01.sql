@@ -1,0 +1,52 @@
+-- Drops a queue, a part a call: its channels are released, its schedules and its row are removed. The archive and the dead letters stay.
+-- Caller: an operator. p_purge: what waits goes to the archive as purged; without it a queue that holds messages is refused. Nothing of the
+--   queue is delivered meanwhile: it is paused. At most p_limit messages and channels a call: call again while it returns dropping.
+-- Returns dropped or dropping, and how much this call has done; or the refusal: PGQ03 there is no such queue, PGQ07 p_limit is less than 1,
+--   PGQ10 messages are leased, or they wait and p_purge is false. The rows of the channels are removed by pgqueue_remove_released.
+-- Locks: the queue's row; messages, channels and schedules, SKIP LOCKED.
+CREATE FUNCTION pgqueue_queue_drop(
+    p_queue text,
+    p_purge boolean DEFAULT false,
+    p_limit integer DEFAULT 10000,
+    OUT messages integer,
+    OUT channels integer,
+    OUT schedules integer,
+    OUT outcome text,
+    OUT refusal jsonb
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+    refusal := CASE
+        WHEN p_limit < 1 THEN pgqueue_refusal('PGQ07', format('a drop takes a limit of 1 or more, not %s', p_limit))
+        ELSE coalesce(pgqueue_missing_queue(p_queue), pgqueue_queue_holds(p_queue, p_purge))
+    END;
+    IF refusal IS NOT NULL THEN
+        outcome := refusal ->> 'outcome';
+        RETURN;
+    END IF;
+    PERFORM pgqueue_queue_pause(p_queue, 'the queue is being dropped');
+    UPDATE pgqueue_channel AS c
+    SET released_at = clock_timestamp()
+    WHERE c.id = ANY (ARRAY(
+        SELECT r.id FROM pgqueue_channel AS r
+        WHERE r.queue = p_queue AND r.released_at IS NULL
+        ORDER BY r.id
+        LIMIT p_limit
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS channels = ROW_COUNT;
+    messages := CASE WHEN p_purge THEN (pgqueue_queue_purge(p_queue, p_limit)).messages ELSE 0 END;
+    DELETE FROM pgqueue_schedule AS s
+    WHERE s.id = ANY (ARRAY(SELECT r.id FROM pgqueue_schedule AS r WHERE r.queue = p_queue FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS schedules = ROW_COUNT;
+    outcome := 'dropping';
+    IF NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.released_at IS NULL)
+        AND NOT EXISTS (SELECT FROM pgqueue_schedule AS s WHERE s.queue = p_queue)
+        AND pgqueue_queue_holds(p_queue, false) IS NULL
+    THEN
+        DELETE FROM pgqueue_queue AS q WHERE q.name = p_queue;
+        outcome := 'dropped';
+    END IF;
+END;
+$$;

@@ -1,0 +1,48 @@
+-- Removes the ready and scheduled messages of all channels of a queue; they go to the archive as purged. What is leased is left to its holder.
+-- Caller: an operator; pgqueue_queue_drop. At most p_limit a call: call again while it returns more than 0. Returns purged and how many; or
+--   the refusal: PGQ03 there is no such queue, PGQ07 (p_limit is negative). Locks: messages, SKIP LOCKED.
+CREATE FUNCTION pgqueue_queue_purge(
+    p_queue text,
+    p_limit integer DEFAULT 10000,
+    OUT messages integer,
+    OUT outcome text,
+    OUT refusal jsonb
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    refusal := pgqueue_missing_queue(p_queue);
+    IF p_limit < 0 THEN
+        refusal := pgqueue_refusal('PGQ07', format('a purge takes a limit of 0 or more, not %s', p_limit));
+    END IF;
+    IF refusal IS NULL THEN
+        v_ids := ARRAY(
+            SELECT w.id
+            FROM pgqueue_channel AS c
+            -- Each channel by the index of what is ready.
+            CROSS JOIN LATERAL (
+                SELECT m.id FROM pgqueue_message AS m
+                WHERE m.channel_id = c.id AND m.status = 1
+                ORDER BY -m.priority, m.dequeue_at, m.id
+                FOR UPDATE SKIP LOCKED
+            ) AS w
+            WHERE c.queue = p_queue
+            LIMIT p_limit);
+        -- One index has what is scheduled, of all queues.
+        v_ids := v_ids || ARRAY(
+            SELECT m.id
+            FROM pgqueue_message AS m
+            JOIN pgqueue_channel AS c ON c.id = m.channel_id AND c.queue = p_queue
+            WHERE m.status = 3
+            LIMIT p_limit - cardinality(v_ids)
+            FOR UPDATE OF m SKIP LOCKED);
+        messages := pgqueue_archive(v_ids, 'purged');
+    END IF;
+    outcome := coalesce(refusal ->> 'outcome', 'purged');
+END;
+$$;

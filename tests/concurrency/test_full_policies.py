@@ -1,0 +1,209 @@
+"""A full channel that makes room: exact under racing sessions, and nobody waits for what it drops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.concurrency.helpers import (
+    Session,
+    column,
+    dequeue,
+    drain,
+    enqueue,
+    fill,
+    make_channel,
+    one,
+    settle,
+    together,
+    waits,
+)
+
+DROPPERS = pytest.mark.parametrize("policy", ["drop_oldest", "replace"])
+LIVE = "SELECT count(*) FROM pgqueue_message"
+DROPPED = "SELECT id FROM pgqueue_archived_message WHERE outcome = 'dropped' ORDER BY id"
+ASK = "SELECT outcome, dropped_ids FROM pgqueue_enqueue('work', '{}', %s)"
+
+
+def ask(session: Session, channel: str = "small") -> tuple[str, list[int] | None]:
+    [(outcome, dropped)] = session.execute(ASK, [channel]).fetchall()
+    return outcome, dropped
+
+
+def test_each_of_sixteen_racing_enqueuers_drops_another_message(
+    session: Session, connect: Callable[..., Session]
+) -> None:
+    make_channel(session, "small", max_size=5, full_policy="drop_oldest")
+    fill(session, "small", 4)
+    racers = [connect(autocommit=True) for _ in range(16)]
+
+    answers = together(*(lambda racer=racer: ask(racer) for racer in racers))
+
+    assert {outcome for outcome, _ in answers} == {"created"}
+    assert one(session, LIVE) == 5
+    told = sorted(number for _, dropped in answers for number in dropped or ())
+    assert len(told) == 15
+    assert told == column(session, DROPPED)
+
+
+@DROPPERS
+def test_the_limit_holds_while_messages_come_and_go(
+    session: Session, connect: Callable[..., Session], policy: str
+) -> None:
+    """Producers, a worker and plain INSERTs at once: each message is worked on, or dropped, once."""
+    channel = make_channel(session, "small", max_size=3, full_policy=policy)
+    writers = [connect(autocommit=True) for _ in range(3)]
+    worker = connect(autocommit=True)
+    running = [True]
+    seen: list[int] = []
+    taken: list[int] = []
+
+    def write(writer: Session) -> int:
+        return [ask(writer)[0] for _ in range(60)].count("created")
+
+    def insert(writer: Session) -> int:
+        query = "INSERT INTO pgqueue_message (channel_id, handler) SELECT %s, 'work' FROM generate_series(1, 2)"
+        created = 0
+        for _ in range(30):
+            try:
+                created += writer.execute(query, [channel]).rowcount
+            except psycopg.Error as error:
+                assert error.sqlstate == "PGQ04"
+        return created
+
+    def work() -> None:
+        while running[0] or one(worker, LIVE):
+            seen.append(one(worker, LIVE))
+            taken.extend(settle(worker, dequeue(worker, 1)))
+
+    def write_all() -> int:
+        try:
+            return sum(together(lambda: write(writers[0]), lambda: write(writers[1]), lambda: insert(writers[2])))
+        finally:
+            running[0] = False
+
+    created, _ = together(write_all, work)
+
+    assert max(seen) <= 3
+    dropped = column(session, DROPPED)
+    assert not set(dropped) & set(taken)
+    assert len(dropped) + len(taken) == created
+    assert column(session, "SELECT id FROM pgqueue_archived_message ORDER BY id") == sorted([*dropped, *taken])
+
+
+@DROPPERS
+def test_what_an_open_transaction_takes_is_not_dropped(session: Session, business: Session, policy: str) -> None:
+    make_channel(session, "small", max_size=2, full_policy=policy)
+    fill(session, "small", 2)
+    [taken] = dequeue(business)
+
+    outcome, dropped = ask(session)
+    assert (outcome, len(dropped or ())) == ("created", 1)
+    assert taken.id not in (dropped or ())
+    business.commit()
+    settle(session, [taken])
+
+    make_channel(session, "single", max_size=1, full_policy=policy)
+    drain(session)
+    fill(session, "single", 1)
+    dequeue(business)
+    assert ask(session, "single") == ("full", None)
+
+
+def test_the_next_in_age_leaves_when_others_hold_the_oldest(session: Session, business: Session) -> None:
+    make_channel(session, "small", max_size=40, full_policy="drop_oldest")
+    fill(session, "small", 40)
+    taken = dequeue(business, 30)
+
+    outcome, dropped = ask(session)
+
+    waiting = column(session, "SELECT id FROM pgqueue_message ORDER BY id")[30:]
+    assert (outcome, dropped) == ("created", [max(lease.id for lease in taken) + 1])
+    assert len(waiting) == 10
+
+
+@DROPPERS
+def test_a_rollback_brings_back_what_was_dropped(session: Session, business: Session, policy: str) -> None:
+    make_channel(session, "small", max_size=2, full_policy=policy)
+    fill(session, "small", 2)
+    before = column(session, "SELECT id FROM pgqueue_message ORDER BY id")
+    assert ask(business)[0] == "created"
+    # Nobody takes them meanwhile: they may be gone.
+    taken = dequeue(session, 9)
+    business.rollback()
+    assert sorted(column(session, "SELECT id FROM pgqueue_message")) == before
+    assert len(taken) + len(dequeue(session, 9)) == 2
+    assert column(session, DROPPED) == []
+
+
+@DROPPERS
+def test_only_enqueuers_of_the_same_channel_wait(
+    session: Session, business: Session, other: Session, policy: str
+) -> None:
+    make_channel(session, "small", max_size=2, full_policy=policy)
+    make_channel(session, "small too", max_size=2, full_policy=policy)
+    make_channel(session, "free")
+    fill(session, "small", 2)
+    [lease] = dequeue(session)
+    assert ask(business)[0] == "created"
+
+    assert ask(other, "small too")[0] == "created"
+    enqueue(other, "free")
+    settle(other, [lease])
+    other.execute("SELECT * FROM pgqueue_sweep()")
+    other.execute("SELECT pgqueue_purge('default', 'small')")
+    assert len(dequeue(other, 10)) == 2
+    assert ask(other)[0] == "busy"
+
+
+@DROPPERS
+def test_one_call_for_many_channels_takes_all_counts_before_it_drops(
+    session: Session, business: Session, connect: Callable[..., Session], policy: str
+) -> None:
+    """Who holds the count of the second channel, and cancels what the call would drop, waits for nobody."""
+    make_channel(session, "a", max_size=1, full_policy=policy)
+    make_channel(session, "b", max_size=9)
+    oldest = enqueue(session, "a")
+    enqueue(business, "b")
+    producer = connect(autocommit=True)
+    both = "SELECT array_agg(outcome) FROM pgqueue_enqueue_many('{w,w}', '{1,2}', '{a,b}', p_partial => %s)"
+
+    for partial in (False, True):
+
+        def cancel(oldest: int = oldest) -> str:
+            waits(session, producer)
+            outcome = one(business, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", oldest)
+            business.commit()
+            return str(outcome)
+
+        assert together(lambda partial=partial: one(producer, both, partial), cancel) == [
+            ["created", "created"], "cancelled",
+        ]  # fmt: skip
+        oldest = one(session, "SELECT m.id FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id "
+                     "WHERE c.name = 'a'")  # fmt: skip
+        enqueue(business, "b")
+
+
+@DROPPERS
+def test_one_insert_into_many_channels_takes_all_counts_before_it_drops(
+    session: Session, business: Session, connect: Callable[..., Session], policy: str
+) -> None:
+    make_channel(session, "a", max_size=1, full_policy=policy)
+    make_channel(session, "b", max_size=9)
+    oldest = enqueue(session, "a")
+    enqueue(business, "b")
+    producer = connect(autocommit=True)
+
+    def insert() -> int:
+        query = "INSERT INTO pgqueue_message (channel_id, handler) SELECT c.id, 'work' FROM pgqueue_channel AS c"
+        return producer.execute(f"{query} WHERE c.name IN ('a', 'b')").rowcount
+
+    def cancel() -> str:
+        waits(session, producer)
+        outcome = one(business, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", oldest)
+        business.commit()
+        return str(outcome)
+
+    assert together(insert, cancel) == [2, "cancelled"]
