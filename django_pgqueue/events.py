@@ -22,9 +22,9 @@ CHANNEL = "pgqueue_events"
 class Event:
     """Something that happened to the messages ``ids`` of one channel and handler, all in one transaction.
 
-    ``event``: created, deferred, retried, rescheduled, completed, dead_lettered, cancelled, popped, purged or dropped. ``at``:
-    by the database clock. ``attempts``: deliveries so far. ``dequeue_at``: when the first of them is due, while they
-    live. ``reason``: of dead letters. More than about 300 messages at once come as several events.
+    ``event``: created, deferred, retried, rescheduled, completed, dead_lettered, cancelled, popped, purged or dropped.
+    ``at``: by the database clock. ``attempts``: deliveries so far. ``dequeue_at``: when the first of them is due, while
+    they live. ``reason``: of dead letters. More than about 300 messages at once come as several events.
     """
 
     event: str

@@ -1,25 +1,45 @@
-"""Queues: pause, resume, and whether they tell events."""
+"""Queues: pause, resume, purge, drop, and whether they tell events."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.confirmation import COUNTED, SHOWN, confirm, is_confirmed
 from django_pgqueue.admin.filters import QUEUES
 from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.queue_drop import QueueDropped, queue_drop
 from django_pgqueue.lifecycle.queue_pause import queue_pause
+from django_pgqueue.lifecycle.queue_purge import queue_purge
 from django_pgqueue.lifecycle.queue_resume import queue_resume
-from django_pgqueue.models import Queue
+from django_pgqueue.models import Message, Queue
 from django_pgqueue.sql.call import call
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 MOST = 1_000
+BATCH = 10_000
+"""A transaction each."""
+MOST_BATCHES = 20
+"""Per queue and request: producers may be faster than a purge, and a request must end."""
+
+
+class DropForm(forms.Form):
+    purge = forms.BooleanField(
+        label=_("Purge what waits"),
+        required=False,
+        help_text=_("It goes to the archive as purged. Otherwise a queue that holds messages is not dropped."),
+    )
 
 
 @admin.register(Queue)
@@ -29,7 +49,7 @@ class QueueAdmin(PausableAdmin):
     sortable_by = ["name_shown"]
     fields = ["name", "events", "paused_at", "paused_until", "pause_reason"]
     readonly_fields = ["name", "paused_at", "paused_until", "pause_reason"]
-    actions = ["pause", "resume"]
+    actions = ["pause", "resume", "purge", "drop"]
     pause_consequence = _(
         "Nothing more of these queues is delivered to any worker until you resume them. Enqueue goes on."
     )
@@ -71,3 +91,88 @@ class QueueAdmin(PausableAdmin):
 
     def resume_one(self, item: Queue, *, using: str) -> None:
         queue_resume(item.name, using=using)
+
+    def acts_on(self, item: Queue) -> dict[str, StrOrPromise]:
+        return super().acts_on(item) | {"purge": _("Purge"), "drop": _("Drop")}
+
+    def has_purge_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.purge_queue")
+
+    def has_drop_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.drop_queue")
+
+    @admin.action(description=_("Purge selected queues"), permissions=["purge"])
+    def purge(self, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
+        if not is_confirmed(request):
+            return confirm(
+                self,
+                request,
+                queryset,
+                action="purge",
+                title=_("Purge queues"),
+                consequence=_(
+                    "All ready and scheduled messages of these queues go to the archive as purged, without being "
+                    "handled. What is leased now stays with its worker."
+                ),
+                button=_("Purge"),
+                rows=self.waiting(queryset),
+            )
+        removed: list[int] = []
+
+        def act(queue: Queue) -> str:
+            removed.append(queue_purge(queue=queue.name, limit=BATCH, using=queryset.db))
+            return _("Purged %d messages.") % removed[-1]
+
+        for queue in list(queryset):
+            for _batch in range(MOST_BATCHES):
+                if not self.apply(request, [queue], act, using=queryset.db) or removed[-1] < BATCH:
+                    break
+            else:
+                self.message_user(request, _("There are more: purge again."), messages.WARNING)
+        total = sum(removed)
+        self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
+        return None
+
+    @admin.action(description=_("Drop selected queues"), permissions=["drop"])
+    def drop(self, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
+        if not is_confirmed(request):
+            return confirm(
+                self,
+                request,
+                queryset,
+                action="drop",
+                title=_("Drop queues"),
+                consequence=_(
+                    "These queues are removed with their channels and schedules: enqueue fails for them. A queue whose "
+                    "messages are leased is left as it is. The archive and the dead letters stay."
+                ),
+                button=_("Drop"),
+                rows=self.waiting(queryset),
+                form=DropForm(),
+            )
+        purge = DropForm(request.POST).data.get("purge") == "on"
+        steps: list[QueueDropped] = []
+
+        def act(queue: Queue) -> str:
+            step = queue_drop(queue=queue.name, purge=purge, limit=BATCH, using=queryset.db)
+            steps.append(step)
+            text = _("%(messages)d messages purged, %(channels)d channels released, %(schedules)d schedules deleted.")
+            return text % {"messages": step.messages, "channels": step.channels, "schedules": step.schedules}
+
+        for queue in list(queryset):
+            for _batch in range(MOST_BATCHES):
+                if not self.apply(request, [queue], act, using=queryset.db) or steps[-1].done:
+                    break
+            else:
+                self.message_user(request, _("%s is not dropped yet: drop it again.") % queue, messages.WARNING)
+        done = sum(step.done for step in steps)
+        self.tell(request, ngettext("%d queue is dropped.", "%d queues are dropped.", done), done)
+        return None
+
+    def waiting(self, queues: QuerySet[Queue]) -> list[tuple[str, str]]:
+        live = Message.objects.using(queues.db).exclude(status=Message.Status.LEASED)
+        counts = {queue.name: live.filter(channel__queue=queue.name)[: COUNTED + 1].count() for queue in queues[:SHOWN]}
+        return [
+            (name, _("%s wait") % (f"{count:,}" if count <= COUNTED else f"{COUNTED:,}+"))
+            for name, count in counts.items()
+        ]

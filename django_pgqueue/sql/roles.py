@@ -86,7 +86,8 @@ OPERATOR = Kind(
     "operator",
     (
         *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
-        "queue_pause", "queue_resume", "queue_purge", "queue_drop", "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
+        "queue_pause", "queue_resume", "queue_purge", "queue_drop",
+        "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
         "schedule_run", "stream_release", "sweep", "prune", "measure", "schedule_prune", "mend",
     ),
     (

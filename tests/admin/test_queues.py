@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 
 from django_pgqueue import channel_set, dequeue, enqueue, queue_pause
-from django_pgqueue.models import Queue
+from django_pgqueue.models import ArchivedMessage, Channel, Message, Queue
 from tests.admin.conftest import act, address, logged, told
 
 
@@ -60,3 +62,50 @@ def test_events_are_switched_on_and_a_pause_of_somebody_else_stays(admin_client:
 def test_a_queue_is_neither_added_nor_deleted(admin_client: Client, page: str) -> None:
     admin_client.get(address("queue"))
     assert admin_client.get(f"{address('queue')}{page}").status_code == 403
+
+
+@pytest.fixture
+def mail(admin_client: Client) -> None:
+    """A queue of two channels and three messages."""
+    for name in "ab":
+        channel_set(channel=name, queue="mail")
+        enqueue("mail.send", channel=name, queue="mail")
+    enqueue("mail.send", channel="a", queue="mail", delay=timedelta(hours=1))
+    admin_client.get(address("queue"))
+
+
+@pytest.mark.usefixtures("mail")
+def test_purge_moves_what_waits_in_all_channels_to_the_archive(admin_client: Client) -> None:
+    enqueue("mail.send")
+    [leased] = dequeue(queue="mail", limit=1)
+    text = act(admin_client, "queue", "purge", "mail").content.decode()
+    assert "2 wait" in text
+    assert Message.objects.count() == 4
+    response = act(admin_client, "queue", "purge", "mail", confirmed="yes")
+    assert told(response) == "2 messages are purged."
+    assert set(ArchivedMessage.objects.values_list("queue", "outcome")) == {("mail", "purged")}
+    assert set(Message.objects.filter(channel__queue="mail").values_list("pk", flat=True)) == {leased.id}
+    assert logged() == [("mail", "Purged 2 messages.", "admin")]
+
+
+@pytest.mark.usefixtures("mail")
+def test_drop_asks_whether_to_purge(admin_client: Client) -> None:
+    text = act(admin_client, "queue", "drop", "mail").content.decode()
+    assert 'name="purge"' in text
+    assert "3 wait" in text
+    assert "messages wait" in told(act(admin_client, "queue", "drop", "mail", confirmed="yes"))
+    assert Channel.objects.filter(queue="mail", released_at=None).count() == 2
+    response = act(admin_client, "queue", "drop", "mail", confirmed="yes", purge="on")
+    assert told(response) == "1 queue is dropped."
+    assert not Channel.objects.filter(queue="mail", released_at=None).exists()
+    assert ArchivedMessage.objects.filter(outcome="purged").count() == 3
+    text = "3 messages purged, 2 channels released, 0 schedules deleted."
+    assert logged() == [("mail", text, "admin")]
+
+
+@pytest.mark.usefixtures("mail")
+def test_a_queue_whose_messages_are_leased_is_not_dropped(admin_client: Client) -> None:
+    dequeue(queue="mail")
+    assert "leases" in told(act(admin_client, "queue", "drop", "mail", confirmed="yes", purge="on"))
+    assert Message.objects.count() == 3
+    assert logged() == []

@@ -116,6 +116,14 @@ def test_popped_purged_and_redriven(ear):
     assert ear.names() == ["created", "popped", "created", "purged", "created", "dead_lettered", "created"]
 
 
+def test_what_leaves_a_full_channel_is_told(ear):
+    channel_set(channel="default", max_size=1, full_policy="drop_oldest")
+    first = enqueue("greet")
+    enqueue("greet")
+    created, dropped, _ = ear.heard()
+    assert (created.event, dropped.event, dropped.ids) == ("created", "dropped", (first.id,))
+
+
 def test_when_a_message_is_due_is_told(ear):
     enqueue("greet", delay=timedelta(hours=1))
     [event] = ear.heard()

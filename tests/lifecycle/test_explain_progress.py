@@ -148,6 +148,10 @@ def test_what_became_of_a_message() -> None:
     assert [of_message(pk) for pk in (done, popped, purged, cancelled)] == [
         ["completed"], ["popped"], ["purged"], ["cancelled"],
     ]  # fmt: skip
+    channel_set(channel="default", max_size=1, full_policy="replace")
+    dropped = enqueue("h").id
+    enqueue("h")
+    assert told(dropped, "dropped").sentence.endswith(", before any delivery.")
     assert told(done, "completed").sentence.endswith(" by worker host-1, at attempt 1 of 5.")
     assert told(purged, "purged").sentence.endswith(", before any delivery.")
     assert told(cancelled, "cancelled").sentence.endswith(" Reason: withdrawn")

@@ -50,7 +50,8 @@ def dropped() -> list[object]:
 def counted() -> int:
     """Live messages of the channel, as the queue counts them."""
     [(count,)] = sql("""
-        SELECT s.live - coalesce((SELECT sum(d.messages) FROM pgqueue_departure AS d WHERE d.channel_id = s.channel_id), 0)
+        SELECT s.live
+            - (SELECT coalesce(sum(d.messages), 0) FROM pgqueue_departure AS d WHERE d.channel_id = s.channel_id)
         FROM pgqueue_channel_size AS s JOIN pgqueue_channel AS c ON c.id = s.channel_id AND c.name = 'default'""")
     assert count == Message.objects.filter(channel__name="default").count()
     return int(count)
@@ -248,9 +249,7 @@ def test_a_channel_that_has_nothing_to_drop_refuses_all_or_none(policy: str):
     channel_set(channel="other")
     with refused(ChannelFull, "default"):
         enqueue_many([NewMessage(handler="h", channel="other"), NewMessage(handler="h")])
-    answers = enqueue_many(
-        [NewMessage(handler="h", channel="other"), NewMessage(handler="h")], on_refused="return"
-    )
+    answers = enqueue_many([NewMessage(handler="h", channel="other"), NewMessage(handler="h")], on_refused="return")
     assert [answer.outcome for answer in answers] == ["created", "full"]
 
 

@@ -28,7 +28,9 @@ from django_pgqueue import (
     enqueue_many,
     explain_channel,
     purge,
+    queue_drop,
     queue_pause,
+    queue_purge,
     queue_resume,
     redrive,
     schedule_run,
@@ -41,6 +43,7 @@ from django_pgqueue.exceptions import (
     InvalidMessage,
     MessageNotFound,
     PgQueueError,
+    QueueNotEmpty,
     ScheduleNotFound,
 )
 from django_pgqueue.models import Channel, Message, Schedule
@@ -57,13 +60,14 @@ def crowd() -> None:
     for name, limits in (
         ("full", {"max_size": 1}),
         ("drops", {"max_size": 1, "full_policy": "drop"}),
+        ("drops oldest", {"max_size": 1, "full_policy": "drop_oldest"}),
         ("released", {}),
     ):
         channel_set(channel=name, **limits)
         enqueue("h", channel=name)
         [delivery] = dequeue()
         dead_letter(delivery, reason="no")
-    for name in ("full", "drops", "released"):
+    for name in ("full", "drops", "drops oldest", "released"):
         enqueue("h", channel=name)
     channel_release(channel="released")
     Schedule.objects.create(name="to full", handler="h", channel="full", every=timedelta(hours=1))
@@ -108,10 +112,15 @@ REFUSED: dict[str, tuple[type[PgQueueError], Callable[[], object]]] = {
     "queue_pause": (ChannelNotFound, lambda: queue_pause("missing")),
     "queue_pause, over": (InvalidMessage, lambda: queue_pause("default", until=PAST)),
     "queue_resume": (ChannelNotFound, lambda: queue_resume("missing")),
+    "queue_purge": (ChannelNotFound, lambda: queue_purge(queue="missing")),
+    "queue_purge, negative": (InvalidMessage, lambda: queue_purge(queue="default", limit=-1)),
+    "queue_drop": (ChannelNotFound, lambda: queue_drop(queue="missing")),
+    "queue_drop, not empty": (QueueNotEmpty, lambda: queue_drop(queue="default")),
     "explain_channel": (ChannelNotFound, lambda: explain_channel(channel="missing")),
     "cancel": (MessageNotFound, lambda: cancel(2**40)),
     "redrive, full": (ChannelFull, lambda: redrive(letters("full"))),
     "redrive, full that drops": (ChannelFull, lambda: redrive(letters("drops"))),
+    "redrive, full that drops the oldest": (ChannelFull, lambda: redrive(letters("drops oldest"))),
     "redrive, released": (ChannelReleased, lambda: redrive(letters("full"), channel="released")),
     "redrive, one is released": (ChannelReleased, lambda: redrive([*letters("released"), *letters("default")])),
     "redrive, no channel": (ChannelNotFound, lambda: redrive(letters("full"), channel="missing")),

@@ -9,10 +9,11 @@ from psycopg.types.json import Jsonb
 from . import operate
 from .machine import QueueMachine
 from .sql import moment
-from .strategies import delays, numbers, reasons
+from .states import SECOND
+from .strategies import PLACES, delays, numbers, reasons
 
 RESCHEDULE = "SELECT id, outcome, refusal FROM pgqueue_reschedule(%s, %s)"
-VERBS = ["reschedule", "lease_release", "discard", "discard_dead", "edit", "queue_purge"]
+VERBS = ["reschedule", "lease_release", "discard", "discard_dead", "edit", "queue_purge", "overflow"]
 picks = st.lists(numbers, min_size=1, max_size=3)
 
 
@@ -67,3 +68,12 @@ class OperatorMachine(QueueMachine):
         rows = self.queue.rows("SELECT id FROM pgqueue_archived_message WHERE outcome = 'purged'")
         gone = {number for (number,) in rows} - self.model.archive.keys()
         self.agree(answer, lambda: operate.queue_purge(self.model, queue, limit, gone))
+
+    def overflow(self, picks: list[int]) -> None:
+        """A small channel that makes room, and more than it holds: it takes long to come to that otherwise."""
+        place = PLACES[picks[0] % len(PLACES)]
+        policy = ["drop_oldest", "drop_oldest", "replace"][picks[-1] % 3]
+        self.set_channel(place, {"max_size": 3, "full_policy": policy})
+        for priority, due in [(0, -SECOND), (5, None), (0, -2 * SECOND), (0, SECOND), (5, -SECOND), (0, None)]:
+            draft = {"place": place, "priority": priority, "due": due, "max_attempts": 5, "key": None}
+            self.enqueue({**draft, "policy": (SECOND, 1.0, None)}, "delay")

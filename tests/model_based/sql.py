@@ -141,8 +141,8 @@ class Queue:
     def enqueue_many(self, drafts: Sequence[Draft], partial: bool = False) -> Any:
         keys = [draft.key for draft in drafts]
         return self.rows(
-            f"""SELECT id, outcome, dropped_ids{"" if partial else ", refusal"} FROM pgqueue_enqueue_many(%s, %s, %s, %s,
-            p_priorities => %s, p_delays => %s, p_max_attempts => %s, p_backoffs => %s,
+            f"""SELECT id, outcome, dropped_ids{"" if partial else ", refusal"} FROM pgqueue_enqueue_many(
+            %s, %s, %s, %s, p_priorities => %s, p_delays => %s, p_max_attempts => %s, p_backoffs => %s,
             p_backoff_factors => %s::float8[], p_backoff_longests => %s, p_dedupe_keys => %s, p_partial => %s)""",
             ["work"] * len(drafts), [Jsonb({"n": draft.number}) for draft in drafts],
             [draft.channel for draft in drafts], [draft.queue for draft in drafts],

@@ -42,6 +42,12 @@ def held(session: Session, count: int = 3) -> list[Lease]:
     return leases
 
 
+def full_that_drops(session: Session) -> None:
+    make_channel(session, "newest", max_size=3, full_policy="drop_oldest")
+    for priority in (0, 5, 0):
+        enqueue(session, "newest", priority=priority)
+
+
 class Waiting(NamedTuple):
     id: int
 
@@ -61,6 +67,7 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
     "enqueue": (lambda s: None, lambda s, _: [enqueue(s, f"channel{place:04}") for place in range(4)]),
     "enqueue with a dedupe key": (lambda s: None, lambda s, _: enqueue(s, "channel0000", dedupe_key="k")),
     "enqueue many": (lambda s: None, lambda s, _: enqueue_many(s, [f"channel{place:04}" for place in range(4)] * 5)),
+    "enqueue to a full channel that drops": (full_that_drops, lambda s, _: enqueue(s, "newest")),
     "dequeue 1": (lambda s: None, lambda s, _: [dequeue(s, 1) for _ in range(6)]),
     "dequeue 50": (lambda s: None, lambda s, _: dequeue(s, 50)),
     "dequeue of an empty queue": (lambda s: None, lambda s, _: dequeue(s, 50, queue="nothing")),
@@ -88,6 +95,10 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
 # Not often, and by people: an index where there is something to search, no promise about a small table.
 OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
     "purge": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_purge('default', 'channel0000', p_limit => 5)")),
+    "purge of a queue": (
+        lambda s: None,
+        lambda s, _: s.execute("SELECT pgqueue_queue_purge('default', p_limit => 5)"),
+    ),
     "peek of a channel": (
         lambda s: None,
         lambda s, _: s.execute("SELECT * FROM pgqueue_peek('default', 'channel0000')"),

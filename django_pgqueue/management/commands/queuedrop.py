@@ -21,9 +21,7 @@ class Command(ActingCommand):
         parser.add_argument("queue")
         parser.add_argument("--purge", action="store_true", help="what waits goes to the archive as purged")
 
-    def handle(
-        self, *, queue: str, purge: bool, database: str | None, form: str, dry_run: bool, **given: Any
-    ) -> None:
+    def handle(self, *, queue: str, purge: bool, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
         if not has_queue(queue, using):
             raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row.")

@@ -148,7 +148,8 @@ DEFECTS = (
     defect("full too early", "reserve", "p_messages > p_max_size AND", "p_messages > p_max_size - 6 AND", "I8"),
     defect(
         "a full channel forgets what it drops", "enqueue",
-        "PERFORM pgqueue_archive(dropped_ids, 'dropped')", "DELETE FROM pgqueue_message AS m WHERE m.id = ANY (dropped_ids)",
+        "PERFORM pgqueue_archive(dropped_ids, 'dropped')",
+        "DELETE FROM pgqueue_message AS m WHERE m.id = ANY (dropped_ids)",
         "I2", crowded=["newest"] * 10,
     ),
     defect(
