@@ -1,7 +1,8 @@
 -- Statement trigger of pgqueue_message, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY.
 -- Refuses rows that no message may be, leaves one arrival row per channel for the next dequeue to find, and wakes who sleeps on its queue.
 -- A trigger cannot return a refusal, so it raises: the verbs look before they insert.
--- Locks: only channels that have a max_size, in channel order (lock order, step 1); what full ones drop, SKIP LOCKED. Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
+-- Locks: only channels that have a max_size, in channel order (lock order, step 1); what full ones drop, SKIP LOCKED.
+-- Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
 CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
 LANGUAGE plpgsql
