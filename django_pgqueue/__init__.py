@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.queue_pause import queue_pause
     from django_pgqueue.lifecycle.queue_purge import queue_purge
     from django_pgqueue.lifecycle.queue_resume import queue_resume
+    from django_pgqueue.lifecycle.queue_set import queue_set
     from django_pgqueue.lifecycle.redrive import redrive
     from django_pgqueue.lifecycle.reschedule import reschedule
     from django_pgqueue.lifecycle.retry import retry
@@ -88,6 +89,7 @@ __all__ = [
     "queue_pause",
     "queue_purge",
     "queue_resume",
+    "queue_set",
     "redrive",
     "reschedule",
     "retry",
@@ -132,6 +134,7 @@ _HOMES = {
     "lifecycle.queue_resume": ("queue_resume",),
     "lifecycle.queue_purge": ("queue_purge",),
     "lifecycle.queue_drop": ("queue_drop",),
+    "lifecycle.queue_set": ("queue_set",),
     "lifecycle.schedule_run": ("schedule_run",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -18,6 +18,7 @@ from django_pgqueue.backoff import Constant, Exponential, Policy
 from django_pgqueue.delivery import Enqueued, EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
+from django_pgqueue.outcomes import Archive, archive_choice
 from django_pgqueue.payloads import converting
 from django_pgqueue.signatures import check_name, check_options, examine, is_async, where_is
 
@@ -45,6 +46,7 @@ class Handler:
     timeout: timedelta | None = None
     concurrency: int | None = None
     process: bool = False
+    archive: Archive | None = None
     pauses: Pauses | None = None
     asynchronous: bool = False
     converts: bool = False
@@ -74,6 +76,7 @@ def handler(
     timeout: timedelta | None = None,
     concurrency: int | None = None,
     process: bool = False,
+    archive: Archive | None = None,
 ) -> Register: ...
 @overload
 def handler(
@@ -86,6 +89,7 @@ def handler(
     batch: int,
     timeout: timedelta | None = None,
     concurrency: int | None = None,
+    archive: Archive | None = None,
 ) -> RegisterBatch: ...
 def handler(
     name: str,
@@ -98,6 +102,7 @@ def handler(
     timeout: timedelta | None = None,
     concurrency: int | None = None,
     process: bool = False,
+    archive: Archive | None = None,
 ) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
@@ -126,11 +131,15 @@ def handler(
     ``concurrency``: most calls at the same time in one worker process. ``process``: run in a process of its own, for
     work that keeps the processor busy or may crash; not with ``atomic``, ``batch`` or ``async def``.
 
+    ``archive``: what the archive keeps of a message that it has handled, whatever its channel or queue says: ``full``,
+    ``outcome`` (no payload, no result) or ``none``. A dead letter is always kept whole.
+
     Raises ValueError for options that cannot be, and for a function that could not be called.
     """
     check_name(name)
     counts = {"max_attempts": max_attempts, "batch": batch, "concurrency": concurrency}
     check_options(name, counts, queue=queue, timeout=timeout)
+    archive_choice(archive)
     if process and (atomic or batch):
         raise ValueError(
             f"The handler {name!r} has process=True, and atomic or batch: a process has neither the worker's "
@@ -160,7 +169,7 @@ def handler(
         called = function if convert is None else converting(function, convert, asynchronous=asynchronous)
         _registry[name] = Handler(
             name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process,
-            pauses=pauses, asynchronous=asynchronous, converts=convert is not None,
+            archive=archive, pauses=pauses, asynchronous=asynchronous, converts=convert is not None,
         )  # fmt: skip
         give_enqueue(function)
         return function

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
+
+Archive = Literal["full", "outcome", "none"]
+"""What the archive keeps of a message: everything; its outcome, without payload and result; nothing."""
+
+
+def archive_choice(archive: Archive | None) -> Archive | None:
+    """Return the choice. Raises ValueError for one that does not exist."""
+    if archive is not None and archive not in get_args(Archive):
+        raise ValueError(f"archive is {archive!r}: it takes full, outcome or none, as text.")
+    return archive
 
 
 class Keep:
@@ -46,13 +56,18 @@ class Outcome(Exception):
 
 
 class Complete(Outcome):
-    """Done. ``result`` (JSON) is kept in the archive."""
+    """Done. ``result`` (JSON) is kept in the archive.
 
-    __match_args__ = ("result",)
+    ``archive``: what the archive keeps of the message, whatever its handler, channel or queue says: ``full``,
+    ``outcome`` (no payload, no result) or ``none``.
+    """
 
-    def __init__(self, result: Any = None) -> None:
+    __match_args__ = ("result", "archive")
+
+    def __init__(self, result: Any = None, archive: Archive | None = None) -> None:
         super().__init__()
         self.result = result
+        self.archive = archive_choice(archive)
 
 
 class Cancelled(Outcome):

@@ -55,6 +55,13 @@ class ArchivedMessageAdmin(ContentAdmin):
     def archived(self, message: ArchivedMessage) -> str:
         return rendering.at(message.archived_at)
 
+    @admin.display(description=_("payload"))
+    def payload_shown(self, message: ArchivedMessage) -> str:
+        """Python reads SQL's NULL, which no payload has, as it reads the JSON null."""
+        if type(message)._base_manager.using(message._state.db).filter(pk=message.pk, payload__isnull=True).exists():
+            return str(_("not archived: by its queue, channel, handler or call, the archive keeps outcomes only"))
+        return super().payload_shown(message)
+
     @admin.display(description=_("result"))
     def result_shown(self, message: ArchivedMessage) -> str:
         return self.or_dash(rendering.pretty_json_or_none(message.result))

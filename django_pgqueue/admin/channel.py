@@ -95,7 +95,7 @@ class ChannelAdmin(PausableAdmin):
     sortable_by = ["name_shown", "queue"]
     actions = ["pause", "resume", "purge", "release"]
     pause_consequence = _("Nothing more of these channels is delivered until you resume them. Enqueue goes on.")
-    limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
+    limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive"]
     now = [
         "live_messages",
         "settled_messages",
@@ -131,15 +131,16 @@ class ChannelAdmin(PausableAdmin):
         if add:
             return super().construct_change_message(request, form, formsets, add)
         changes = [
-            f"{name}: {self.limit(form.initial.get(name))} → {self.limit(form.cleaned_data.get(name))}"
+            f"{name}: {self.limit(name, form.initial.get(name))} → {self.limit(name, form.cleaned_data.get(name))}"
             for name in form.changed_data
             if name in self.limits
         ]
         changes += [_("%s changed") % name for name in form.changed_data if name not in self.limits]
         return "; ".join(str(change) for change in changes)
 
-    def limit(self, value: Any) -> str:
-        return str(_("none")) if value in (None, "") else str(value)
+    def limit(self, name: str, value: Any) -> str:
+        unset = _("as the queue says") if name == "archive" else _("none")
+        return str(unset) if value in (None, "") else str(value)
 
     def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
         """Never: a channel is released, drains, and is then removed by pgqueue_prune."""
@@ -191,6 +192,8 @@ class ChannelAdmin(PausableAdmin):
             limits.append(_("burst %d") % channel.release_burst)
         if channel.weight > 1:
             limits.append(_("weight %d") % channel.weight)
+        if channel.archive:
+            limits.append(_("archives: %s") % channel.get_archive_display())
         return format_html('<span class="pgqueue-limits">{}</span>', ", ".join(limits)) if limits else None
 
     @admin.display(description=_("live messages"))

@@ -1,4 +1,4 @@
-"""Queues: pause, resume, purge, drop, and whether they tell events."""
+"""Queues: pause, resume, purge, drop, what they archive, and whether they tell events."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class DropForm(forms.Form):
 
 @admin.register(Queue)
 class QueueAdmin(PausableAdmin):
-    list_display = ["name_shown", "state", "events"]
+    list_display = ["name_shown", "state", "archive", "events"]
     search_fields = ["name"]
     sortable_by = ["name_shown"]
-    fields = ["name", "events", "paused_at", "paused_until", "pause_reason"]
+    fields = ["name", "archive", "events", "paused_at", "paused_until", "pause_reason"]
     readonly_fields = ["name", "paused_at", "paused_until", "pause_reason"]
     actions = ["pause", "resume", "purge", "drop"]
     pause_consequence = _(
@@ -59,7 +59,7 @@ class QueueAdmin(PausableAdmin):
         return super().changelist_view(request, extra_context)
 
     def add_missing(self) -> None:
-        """A row for each queue that has channels: until one is paused or tells events, only this page needs it."""
+        """A row for each queue that has channels: until something is set for one, only this page needs it."""
         queues = Queue.objects.using(alias(None))
         known = set(queues.values_list("name", flat=True))
         found = [name for (name,) in call(alias(None), QUEUES, (MOST,))]

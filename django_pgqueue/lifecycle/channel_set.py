@@ -9,7 +9,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.arguments import duration, text
 from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.outcomes import KEEP, Keep
+from django_pgqueue.outcomes import KEEP, Archive, Keep
 from django_pgqueue.rates import parse
 from django_pgqueue.sql.call import ask
 
@@ -21,6 +21,7 @@ KINDS: dict[str, type] = {
     "release_interval": timedelta,
     "release_burst": int,
     "weight": int,
+    "archive": str,
 }
 
 
@@ -35,6 +36,7 @@ def channel_set(
     release_interval: timedelta | Keep | None = KEEP,
     release_burst: int | Keep = KEEP,
     weight: int | Keep = KEEP,
+    archive: Archive | Keep | None = KEEP,
     using: str | None = None,
 ) -> int:
     """Create the channel if it is not there, or set the limits that are given.
@@ -52,6 +54,9 @@ def channel_set(
     ``release_burst``, the deliveries at once after a quiet time (default 1). ``weight``: messages of one turn in the
     line of its queue, 1 to 1,000.
 
+    ``archive``: what the archive keeps of its messages: ``full``, ``outcome`` (no payload, no result) or ``none``;
+    None: as the queue says, see :func:`django_pgqueue.queue_set`. A dead letter is always kept whole.
+
     Returns the id of the channel. Raises ChannelReleased, InvalidMessage.
     """
     if not isinstance(rate, Keep):
@@ -65,6 +70,7 @@ def channel_set(
         "release_interval": release_interval,
         "release_burst": release_burst,
         "weight": weight,
+        "archive": archive,
     }
     limits = {limit: plain(limit, value) for limit, value in given.items() if value is not KEEP}
     names = text(queue, "queue"), text(channel, "channel")

@@ -9,9 +9,10 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.binding import leases, listed, to_json
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.outcomes import Archive
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean, %s::boolean)"
+SQL = "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean, %s::boolean, %s::text)"
 
 
 def complete(
@@ -20,13 +21,18 @@ def complete(
     results: Sequence[Any] | None = None,
     skip_lost: bool = False,
     cancelled: bool = False,
+    archive: Archive | None = None,
     using: str | None = None,
 ) -> set[int]:
     """Move the messages to the archive, with their ``results`` (JSON, one a message). Returns the ids.
 
     In ``atomic()`` together with the handler's own writes, the effects are exactly once. Raises LeaseLost (nothing
     is changed). With ``skip_lost``, lost ones are left out, but what this very lease has completed before is done, and
-    counts: so a call whose connection broke can be repeated. ``cancelled``: archive them as cancelled, not completed.
+    counts, as far as it is archived: so a call whose connection broke can be repeated. ``cancelled``: archive them as
+    cancelled, not completed.
+
+    ``archive``: what the archive keeps of them, whatever their channel or queue says: ``full``, ``outcome`` (no
+    payload, no result) or ``none``.
     """
     settled = listed(deliveries)
     if not settled:
@@ -35,4 +41,4 @@ def complete(
         raise InvalidMessage("complete takes one result for each message")
     ids, tokens = leases(settled)
     results_json = None if results is None else [to_json(result, "result") for result in results]
-    return {row[0] for row in call(alias(using), SQL, (ids, tokens, results_json, skip_lost, cancelled))}
+    return {row[0] for row in call(alias(using), SQL, (ids, tokens, results_json, skip_lost, cancelled, archive))}

@@ -8,7 +8,7 @@ from django_pgqueue.models.fields import Json, Moment
 
 class ArchivedMessage(models.Model):
     """A settled message. The table is partitioned by day of ``archived_at``; ids are unique all the same, so ``id``
-    is the key here.
+    is the key here. ``payload`` is SQL's NULL where only the outcome is archived.
 
     Django does not manage the table: sql/tables/archive_v01.sql makes it, pgqueue_prune its partitions.
     """
@@ -24,7 +24,7 @@ class ArchivedMessage(models.Model):
     queue = models.CharField(max_length=100)
     channel = models.CharField(max_length=200)
     handler = models.CharField(max_length=200)
-    payload = models.JSONField()
+    payload = models.JSONField(null=True)
     body = models.BinaryField(null=True)
     headers = models.JSONField(null=True)
     priority = models.SmallIntegerField()

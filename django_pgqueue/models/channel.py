@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.models.fields import Json, Moment, Span
+from django_pgqueue.models.queue import ArchivePolicy
 from django_pgqueue.models.triggers import RunsFunction
 
 
@@ -52,6 +53,13 @@ class Channel(models.Model):
         default=1, db_default=1, help_text=_("Deliveries that may come at once after a quiet time.")
     )
     weight = models.PositiveIntegerField(default=1, db_default=1, help_text=_("Messages per turn in the round robin."))
+    archive = models.CharField(
+        max_length=10,
+        choices=ArchivePolicy,
+        null=True,
+        blank=True,
+        help_text=_("What the archive keeps of its messages. Empty: as the queue says."),
+    )
     context = Json(
         default=dict, db_default={}, blank=True, help_text=_("What every message of the channel brings along.")
     )
@@ -75,6 +83,8 @@ class Channel(models.Model):
             models.Index(
                 fields=["released_at"], name="pgqueue_channel_released", condition=Q(released_at__isnull=False)
             ),
+            # Asked for by who explains what became of a message that is nowhere.
+            models.Index(fields=["queue", "name"], name="pgqueue_channel_unarchived", condition=Q(archive="none")),
         ]
         constraints = [
             models.UniqueConstraint(fields=["queue", "name"], name="pgqueue_channel_name"),

@@ -7,13 +7,28 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue.models.fields import Moment
 
 
+class ArchivePolicy(models.TextChoices):
+    """What the archive keeps of a message that is settled. A dead letter is always kept whole."""
+
+    FULL = "full", _("everything")
+    OUTCOME = "outcome", _("the outcome, no payload")
+    NONE = "none", _("nothing")
+
+
 class Queue(models.Model):
-    """What is set for a whole queue. A queue without a row is not paused and tells no events."""
+    """What is set for a whole queue. A queue without a row is not paused, archives everything and tells no events."""
 
     name = models.CharField(max_length=100, primary_key=True, db_collation="C")
     paused_at = Moment(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
     paused_until = Moment(null=True, blank=True, help_text=_("The sweep resumes it then."))
+    archive = models.CharField(
+        max_length=10,
+        choices=ArchivePolicy,
+        default=ArchivePolicy.FULL,
+        db_default=ArchivePolicy.FULL,
+        help_text=_("What the archive keeps of its messages, unless the channel or the call says otherwise."),
+    )
     events = models.BooleanField(
         default=False, db_default=False, help_text=_("NOTIFY of what happens to its messages, on pgqueue_events.")
     )
@@ -21,7 +36,10 @@ class Queue(models.Model):
     class Meta:
         db_table = "pgqueue_queue"
         ordering = ["name"]
-        indexes = [models.Index(fields=["name"], name="pgqueue_queue_events", condition=Q(events=True))]
+        # Of those that archive or tell something else than a queue without a row does: mostly empty.
+        indexes = [
+            models.Index(fields=["name"], name="pgqueue_queue_special", condition=Q(events=True) | ~Q(archive="full"))
+        ]
         constraints = [models.CheckConstraint(condition=~Q(name=""), name="pgqueue_queue_named")]
         permissions = [
             ("pause_queue", "Can pause and resume queues"),

@@ -139,6 +139,7 @@ TABLES: dict[str, list[Column]] = {
         Column("released_at", TIME),
         Column("created_at", TIME),
         Column("changed_at", TIME),
+        Column("archive", TEXT),
     ],
     "metrics": [
         Column("grain", TEXT),

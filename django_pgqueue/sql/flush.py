@@ -12,6 +12,8 @@ SELECT NOT EXISTS (SELECT FROM pgqueue_channel) AND NOT EXISTS (SELECT FROM pgqu
 EMPTY = """
 WITH archive AS (DELETE FROM pgqueue_archived_message),
     tally AS (DELETE FROM pgqueue_tally),
+    unarchived AS (DELETE FROM pgqueue_unarchived),
+    unarchived_total AS (DELETE FROM pgqueue_unarchived_total),
     lanes AS (DELETE FROM pgqueue_lane),
     arrivals AS (DELETE FROM pgqueue_arrival),
     sizes AS (DELETE FROM pgqueue_channel_size),

@@ -15,10 +15,10 @@ GIVEN = (
     "backoff_factor", "backoff_longest", "dedupe_key",
 )  # fmt: skip
 LIMITS = (
-    "name", "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "context",
-    "paused_at", "pause_reason", "paused_until", "released_at",
+    "name", "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive",
+    "context", "paused_at", "pause_reason", "paused_until", "released_at",
 )  # fmt: skip
-QUEUE = ("paused_at", "pause_reason", "paused_until", "events")
+QUEUE = ("paused_at", "pause_reason", "paused_until", "archive", "events")
 PLAN = (
     "name", "handler", "queue", "channel", "payload", "headers", "priority", "cron", "every", "time_zone", "enabled",
     "missed", "missed_limit", "grace", "overlap",
@@ -26,7 +26,7 @@ PLAN = (
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lake",
     "queue_metric", "backlog_forecast", "lane", "arrival", "departure", "channel_size", "floor", "waiter", "tally",
-    "queue_warning",
+    "unarchived", "unarchived_total", "queue_warning",
     "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
 )  # fmt: skip
 
@@ -86,7 +86,7 @@ OPERATOR = Kind(
     "operator",
     (
         *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
-        "queue_pause", "queue_resume", "queue_purge", "queue_drop",
+        "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
         "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
         "schedule_run", "stream_release", "sweep", "prune", "measure", "schedule_prune", "mend",
     ),
@@ -95,7 +95,7 @@ OPERATOR = Kind(
         Right("INSERT", "channel", "add a channel in the admin"),
         Right("UPDATE", "channel", "edit the limits of a channel", LIMITS),
         Right("INSERT", "queue", "add a queue in the admin"),
-        Right("UPDATE", "queue", "pause a queue, or switch its events on", QUEUE),
+        Right("UPDATE", "queue", "pause a queue, say what it archives, or switch its events on", QUEUE),
         Right("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
         Right("INSERT", "schedule", "add a schedule"),
         Right("UPDATE", "schedule", "edit a schedule", PLAN),

@@ -21,12 +21,22 @@ LARGEST = 2**63 - 1
 
 
 def result_of(result_id: str) -> TaskResult:
-    """Raises TaskResultDoesNotExist."""
+    """Raises TaskResultDoesNotExist, also for one that has ended and whose result was not archived."""
     rows = lives_of(result_id)
     task = registry.find(rows[0].handler) if rows else None
     if task is None:
         raise TaskResultDoesNotExist(result_id)
     row = rows[-1]
+    if isinstance(row, ArchivedMessage) and row.payload is None:
+        raise TaskResultDoesNotExist(
+            f"{result_id}: it was {row.outcome}, and no more than that is archived (archive = outcome): neither its "
+            "arguments nor its result."
+        )
+    if isinstance(row, DeadLetter) and row.redriven_to is not None:
+        raise TaskResultDoesNotExist(
+            f"{result_id}: it was redriven as {row.redriven_to}, of which nothing is kept: its queue, channel or task "
+            "archives nothing (archive = none), or retention has dropped it."
+        )
     args, kwargs = arguments_of(row.payload) or ([], {})
     backend = aliases.of_message(row.payload, task)
     history = [entry for life in rows for entry in entries(life.errors)]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
 from django_pgqueue.handlers import Pauses
+from django_pgqueue.outcomes import Archive
 from django_pgqueue.tasks.compat import Task
 
 MARK = "pgqueue_options"
@@ -31,12 +32,13 @@ class Options:
     timeout: timedelta | None = None
     concurrency: int | None = None
     process: bool = False
+    archive: Archive | None = None
 
     def policy(self) -> dict[str, Any]:
         """The arguments of :func:`django_pgqueue.handlers.handler`."""
         return {
             "max_attempts": self.max_attempts, "backoff": self.backoff, "atomic": self.atomic, "timeout": self.timeout,
-            "concurrency": self.concurrency, "process": self.process,
+            "concurrency": self.concurrency, "process": self.process, "archive": self.archive,
         }  # fmt: skip
 
 
@@ -53,18 +55,20 @@ def options(
     timeout: timedelta | None = None,
     concurrency: int | None = None,
     process: bool = False,
+    archive: Archive | None = None,
 ) -> Callable[[Marked], Marked]:
     """Say how the decorated task is queued and run; above or below ``@task``.
 
     ``channel``: the tenant's lane. ``dedupe_key``: while a task of the channel with this key is live, another one is
     not enqueued. Both are texts, or functions that get the arguments of the call. ``max_attempts``, ``backoff``,
-    ``atomic``, ``timeout``, ``concurrency``, ``process``: as of :func:`django_pgqueue.handler`.
+    ``atomic``, ``timeout``, ``concurrency``, ``process``, ``archive``: as of :func:`django_pgqueue.handler`. The
+    result of a task that is archived as ``outcome`` or ``none`` cannot be fetched.
 
     Raises ValueError for what does not fit together.
     """
     given = Options(
         channel=channel, dedupe_key=dedupe_key, max_attempts=max_attempts, backoff=backoff, atomic=atomic,
-        timeout=timeout, concurrency=concurrency, process=process,
+        timeout=timeout, concurrency=concurrency, process=process, archive=archive,
     )  # fmt: skip
     for name, value in (("channel", channel), ("dedupe_key", dedupe_key)):
         if not (value is None or callable(value) or (isinstance(value, str) and 1 <= len(value) <= 200)):

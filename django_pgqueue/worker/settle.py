@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import assert_never
 
+from django_pgqueue import handlers
 from django_pgqueue.lifecycle.complete import complete
 from django_pgqueue.lifecycle.dead_letter import dead_letter
 from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.retry import retry
-from django_pgqueue.outcomes import KEEP, Cancelled, Complete, DeadLetter, Defer, Retry
+from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, DeadLetter, Defer, Retry
 from django_pgqueue.worker.executor import Execution, HandlerMissing
 
 
@@ -30,7 +31,7 @@ def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
 def kind(execution: Execution) -> tuple[str, ...]:
     match execution.outcome:
         case Complete():
-            return ("complete",)
+            return ("complete", str(archive_of(execution)))
         case Retry():
             return ("retry", execution.reason)
         case HandlerMissing():
@@ -40,9 +41,16 @@ def kind(execution: Execution) -> tuple[str, ...]:
         case DeadLetter(reason, details):
             return ("dead_letter", reason, repr(details))
         case Cancelled():
-            return ("cancelled",)
+            return ("cancelled", str(archive_of(execution)))
         case other:
             assert_never(other)
+
+
+def archive_of(execution: Execution) -> Archive | None:
+    """What the archive keeps of it, if the outcome or the handler says so; None: as its channel or queue says."""
+    said: Archive | None = getattr(execution.outcome, "archive", None)
+    known = handlers.find(execution.delivery.handler)
+    return said or (known.archive if known else None)
 
 
 def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
@@ -56,7 +64,9 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
         case Complete():
             results = [execution.outcome.result for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = results if any(result is not None for result in results) else None
-            return dict.fromkeys(complete(deliveries, results=given, skip_lost=skip_lost, using=using), "completed")
+            archive = archive_of(batch[0])
+            done = complete(deliveries, results=given, skip_lost=skip_lost, archive=archive, using=using)
+            return dict.fromkeys(done, "completed")
         case Retry():
             errors = [execution.error or {} for execution in batch]
             delays = [execution.outcome.after for execution in batch]  # type: ignore[union-attr]  # of one kind
@@ -95,7 +105,10 @@ def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, 
         case Cancelled():
             reasons = [execution.outcome.reason for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = [{"reason": reason} if reason else None for reason in reasons] if any(reasons) else None
-            ended = complete(deliveries, results=given, cancelled=True, skip_lost=skip_lost, using=using)
+            archive = archive_of(batch[0])
+            ended = complete(
+                deliveries, results=given, cancelled=True, skip_lost=skip_lost, archive=archive, using=using
+            )
             return dict.fromkeys(ended, "cancelled")
         case other:
             assert_never(other)

@@ -59,6 +59,7 @@ def test_limits_are_edited_and_hold_at_once(admin_client: Client, channel: Chann
         ("weight", "0"),
         ("weight", "1001"),
         ("full_policy", "explode"),
+        ("archive", "some"),
     ],
 )
 def test_a_limit_that_no_channel_may_have_is_refused(
@@ -195,3 +196,13 @@ def test_what_the_archive_refuses_is_told_and_changes_nothing(admin_client: Clie
     assert "sweepqueue" in told(response)
     assert Message.objects.count() == 1
     assert logged() == []
+
+
+def test_what_a_channel_archives_is_chosen_and_shown(admin_client: Client, channel: Channel) -> None:
+    assert save(admin_client, channel, archive="none") == []
+    assert "archives: nothing" in admin_client.get(address("channel")).content.decode()
+    assert save(admin_client, channel, archive="") == []
+    channel.refresh_from_db()
+    assert channel.archive is None
+    changes = [change for _, change, _ in logged()]
+    assert sorted(changes) == ["archive: as the queue says → none", "archive: none → as the queue says"]

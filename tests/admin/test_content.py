@@ -203,3 +203,13 @@ def test_an_admin_site_without_channels_shows_messages(admin_client: Client) -> 
     pk = enqueue("h").id
     assert "default/default" in admin_client.get("/small/pgqueue/message/").content.decode()
     assert "default/default" in admin_client.get(f"/small/pgqueue/message/{pk}/change/").content.decode()
+
+
+def test_a_payload_that_was_not_archived_is_told_from_one_that_is_null(page: Pages) -> None:
+    for archive in ("full", "outcome"):
+        channel_set(channel=archive, archive=archive)
+        enqueue("h", None, channel=archive)
+    complete(dequeue(limit=2))
+    shown = {message.channel: page("archivedmessage", message.id) for message in ArchivedMessage.objects.all()}
+    assert "the archive keeps outcomes only" in shown["outcome"]
+    assert "the archive keeps outcomes only" not in shown["full"]

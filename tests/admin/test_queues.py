@@ -51,7 +51,7 @@ def test_resume_leaves_queues_alone_that_are_not_paused(admin_client: Client) ->
 
 def test_events_are_switched_on_and_a_pause_of_somebody_else_stays(admin_client: Client) -> None:
     queue_pause(reason="incident")
-    posted = {"events": "on", "paused_at": "", "pause_reason": "", "name": "other"}
+    posted = {"archive": "full", "events": "on", "paused_at": "", "pause_reason": "", "name": "other"}
     assert admin_client.post(address("queue", "default"), posted).status_code == 302
     queue = Queue.objects.get()
     assert (queue.name, queue.events, queue.pause_reason) == ("default", True, "incident")
@@ -109,3 +109,12 @@ def test_a_queue_whose_messages_are_leased_is_not_dropped(admin_client: Client) 
     assert "leases" in told(act(admin_client, "queue", "drop", "mail", confirmed="yes", purge="on"))
     assert Message.objects.count() == 3
     assert logged() == []
+
+
+def test_what_a_queue_archives_is_chosen_and_shown(admin_client: Client) -> None:
+    admin_client.get(address("queue"))
+    assert admin_client.post(address("queue", "default"), {"archive": "outcome"}).status_code == 302
+    assert Queue.objects.get().archive == "outcome"
+    assert "the outcome, no payload" in admin_client.get(address("queue")).content.decode()
+    assert admin_client.post(address("queue", "default"), {"archive": "some"}).status_code == 200
+    assert Queue.objects.get().archive == "outcome"

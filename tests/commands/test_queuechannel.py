@@ -95,3 +95,12 @@ def test_a_dry_run_says_what_would_change() -> None:
 def test_what_cannot_be_is_refused(arguments: list[str], complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         run(*arguments)
+
+
+def test_what_is_archived_is_set_and_left_to_the_queue() -> None:
+    assert run("set", "acme", "--archive", "none") == "default/acme: archive None → none"
+    assert Channel.objects.get(name="acme").archive == "none"
+    assert run("set", "acme", "--archive", "queue") == "default/acme: archive none → None"
+    assert Channel.objects.get(name="acme").archive is None
+    with pytest.raises(CommandError, match="invalid choice"):
+        run("set", "acme", "--archive", "some")

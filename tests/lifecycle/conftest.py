@@ -18,7 +18,7 @@ from django_pgqueue.models import Worker
 # Tables that Django does not manage: its flush after a transactional test leaves them as they are.
 RUNTIME = (
     "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, "
-    "pgqueue_tally"
+    "pgqueue_tally, pgqueue_unarchived, pgqueue_unarchived_total"
 )
 # Every moment that a function compares with the clock.
 MOMENTS = {

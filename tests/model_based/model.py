@@ -96,8 +96,14 @@ class Model:
         return (channel.queue, channel.name)
 
     def end(self, message: Message, outcome: str, result: Any = None, at: int | None = None) -> None:
-        """To the archive."""
+        """To the archive, as far as the channel has it kept."""
         del self.messages[message.id]
+        kept = self.channels[message.channel].archive
+        if kept == "none":
+            return
+        if kept == "outcome":
+            message = replace(message, number=None, state=None)
+            result = result if isinstance(result, dict) else None
         when = self.now if at is None else at
         self.archive[message.id] = Archived(message, self.name_of(message), outcome, when, result)
 
@@ -122,7 +128,7 @@ class Model:
 def channel_row(c: Channel) -> list[Any]:
     return [
         c.id, c.queue, c.name, c.max_concurrency, c.max_size, c.full_policy, c.release_interval, c.release_burst,
-        c.weight, c.paused, c.released_at,
+        c.weight, c.archive, c.paused, c.released_at,
     ]  # fmt: skip
 
 

@@ -67,6 +67,14 @@ FULL = (
     Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
 )  # fmt: skip
 """Of channels that make room."""
+ARCHIVE = (
+    Defect("complete archives all for every channel", "complete", "p_archive, c.archive,", "p_archive,"),
+    Defect(
+        "a purge keeps the payloads of every channel", "archive",
+        "CASE WHEN n.archive = 'full' THEN n.payload END", "n.payload",
+    ),
+)  # fmt: skip
+"""Of what is not archived: the channels of `tests.chaos` archive everything."""
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -101,7 +109,7 @@ NOTICED = (
     "a free place is not told",
     "lanes that may have messages go",
     "a full channel forgets what it drops",
-    *(defect.name for defect in (*OPERATORS, *REFUSALS, *FULL)),
+    *(defect.name for defect in (*OPERATORS, *REFUSALS, *FULL, *ARCHIVE)),
 )
 
 

@@ -53,7 +53,8 @@ def heartbeat(model: Model, pairs: Pairs, lease: int, skip_lost: bool) -> list[t
 def complete(model: Model, pairs: Pairs, result: Any, skip_lost: bool, cancelled: bool) -> list[int]:
     found = held(model, pairs, skip_lost)
     for message in found:
-        kept = {"reason": message.reason} if cancelled and result is None and message.reason else result
+        bare = model.channels[message.channel].archive == "outcome"
+        kept = {"reason": message.reason} if cancelled and message.reason and (result is None or bare) else result
         model.end(message, "cancelled" if cancelled else "completed", kept)
     before = settled_before(model, pairs, found)
     return sorted([m.id for m in found] + [n for n, outcome in before if outcome in ("completed", "cancelled")])

@@ -22,7 +22,7 @@ TABLES = f"""
 SELECT jsonb_build_object(
     'channels', (SELECT coalesce(jsonb_agg(jsonb_build_array(
             c.id, c.queue, c.name, c.max_concurrency, c.max_size, c.full_policy,
-            (extract(epoch FROM c.release_interval) * 1000000)::bigint, c.release_burst, c.weight,
+            (extract(epoch FROM c.release_interval) * 1000000)::bigint, c.release_burst, c.weight, c.archive,
             c.paused_at IS NOT NULL, us(c.released_at)) ORDER BY c.id), '[]')
         FROM pgqueue_channel AS c),
     'messages', (SELECT coalesce(jsonb_agg(jsonb_build_array(
@@ -45,7 +45,7 @@ SELECT jsonb_build_object(
 """
 EMPTIED = (
     "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "channel_size", "departure",
-    "waiter", "floor", "tally",
+    "waiter", "floor", "tally", "unarchived", "unarchived_total",
 )  # fmt: skip
 DEQUEUE = "SELECT id, channel, (payload ->> 'n')::int, attempts, token::text, us(lease_expires_at) FROM"
 

@@ -30,6 +30,7 @@ class Channel:
     release_interval: int | None = None
     release_burst: int = 1
     weight: int = 1
+    archive: str | None = None
     paused: bool = False
     released_at: int | None = None
 
@@ -44,7 +45,7 @@ class Channel:
 class Message:
     id: int
     channel: int
-    number: int
+    number: int | None
     dequeue_at: int
     status: int
     priority: int = 0

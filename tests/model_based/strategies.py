@@ -31,6 +31,7 @@ limits = st.fixed_dictionaries(
         "release_interval": st.sampled_from([None, 1, SECOND, 10 * SECOND]),
         "release_burst": st.sampled_from([1, 3]),
         "weight": st.sampled_from([1, 2, 5]),
+        "archive": st.sampled_from([None, "full", "outcome", "none"]),
     },
 )
 limited = st.sampled_from([{}, {"max_concurrency": 1}, {"max_concurrency": 2}, {"release_interval": SECOND}])

@@ -16,6 +16,8 @@ NEW = {
 }
 REFUSED = [
     ("pgqueue_channel", "full_policy = 'nonsense'", "pgqueue_channel_full_policy"),
+    ("pgqueue_channel", "archive = 'nonsense'", "pgqueue_channel_archive"),
+    ("pgqueue_queue", "archive = 'nonsense'", "pgqueue_queue_archive"),
     ("pgqueue_channel", "release_interval = '170000000 years'", "pgqueue_channel_release_longest"),
     ("pgqueue_channel", "context = '[1]'", "pgqueue_channel_context"),
     *(

@@ -21,7 +21,8 @@ NAMES = {kind: f"pgqueue_test_{kind}_{os.getpid()}" for kind in (*KINDS, "strang
 PASSWORD = "for-the-tests"
 RUNTIME = (
     "pgqueue_lane, pgqueue_arrival, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_archived_message, "
-    "pgqueue_tally, pgqueue_ingest, pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim"
+    "pgqueue_tally, pgqueue_unarchived, pgqueue_unarchived_total, "
+    "pgqueue_ingest, pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim"
 )
 
 

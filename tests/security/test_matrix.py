@@ -55,6 +55,7 @@ VERBS = """
     queue_resume        .        .       x         .       .
     queue_purge         .        .       x         .       .
     queue_drop          .        .       x         .       .
+    queue_set           .        .       x         .       .
     cancel              .        .       x         .       .
     purge               .        .       x         .       .
     redrive             .        .       x         .       x
@@ -94,6 +95,8 @@ TABLES = """
     floor               .          .       S         S       S
     waiter              .          .       S         S       S
     tally               .          .       S         S       S
+    unarchived          .          .       S         S       S
+    unarchived_total    .          .       S         S       S
     queue_warning       .          .       S         S       S
     ingest              .          .       S         S       S
     ingest_stage        .          .       S         S       S
@@ -106,8 +109,8 @@ TABLES = """
 # Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
 GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "
 GIVEN += "backoff_longest dedupe_key"
-LIMITS = "name max_concurrency max_size full_policy release_interval release_burst weight context paused_at "
-LIMITS += "pause_reason paused_until released_at"
+LIMITS = "name max_concurrency max_size full_policy release_interval release_burst weight archive context "
+LIMITS += "paused_at pause_reason paused_until released_at"
 PLAN = "name handler queue channel payload headers priority cron every time_zone enabled missed missed_limit grace "
 PLAN += "overlap"
 COLUMNS = {
@@ -115,7 +118,7 @@ COLUMNS = {
     ("i", "message"): GIVEN,
     ("s", "channel"): "id queue name",
     ("u", "channel"): LIMITS,
-    ("u", "queue"): "paused_at pause_reason paused_until events",
+    ("u", "queue"): "paused_at pause_reason paused_until archive events",
     ("u", "worker"): "paused_at pause_reason",
     ("u", "schedule"): PLAN,
 }

@@ -10,10 +10,10 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from django_pgqueue import cancel, enqueue, purge, redrive
+from django_pgqueue import cancel, complete, dequeue, enqueue, purge, queue_set, redrive
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.tasks import PgQueueBackend
-from django_pgqueue.tasks.compat import LOGGER, TaskResult, TaskResultStatus, task_backends
+from django_pgqueue.tasks.compat import LOGGER, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tests.tasks import defined
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -226,3 +226,37 @@ def test_the_result_of_a_redriven_task_is_that_of_its_new_life(drain: Drain) -> 
     assert result.status == TaskResultStatus.SUCCESSFUL
     assert (result.attempts, len(result.errors)) == (4, 3)
     assert ArchivedMessage.objects.get().redriven_from == int(result.id)
+
+
+@pytest.mark.parametrize("archive", ["outcome", "none"])
+def test_a_result_that_was_not_archived_does_not_exist_when_the_task_has_ended(
+    drain: Drain, heard: list[Any], archive: str
+) -> None:
+    queue_set(archive=archive)
+    result, tried = defined.add.enqueue(1), defined.fail_until.enqueue(1)
+    assert refreshed(result).status == TaskResultStatus.READY
+    drain()
+    for ended in (result, tried):
+        with pytest.raises(TaskResultDoesNotExist, match="no more than that" if archive == "outcome" else ended.id):
+            ended.refresh()
+    told = {task_result.id: task_result for name, task_result, _ in heard if name == "finished"}
+    assert told[result.id].return_value == 2, "whoever hears of it at once has it"
+
+
+def test_the_result_of_a_redriven_task_is_not_that_of_its_old_life_when_the_new_one_was_not_archived(
+    drain: Drain,
+) -> None:
+    result = defined.fail.enqueue()
+    drain()
+    queue_set(archive="none")
+    [new] = redrive([int(result.id)], payload={"args": [], "kwargs": {}}).values()
+    complete(dequeue())
+    with pytest.raises(TaskResultDoesNotExist, match=f"redriven as {new}, of which nothing is kept"):
+        result.refresh()
+
+
+def test_a_task_says_what_is_archived_of_it(drain: Drain) -> None:
+    shy, open_ = defined.shy.enqueue("4111"), defined.add.enqueue(1)
+    drain()
+    assert ArchivedMessage.objects.get(pk=int(shy.id)).payload is None
+    assert refreshed(open_).return_value == 2

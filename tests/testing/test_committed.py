@@ -13,7 +13,9 @@ from django_pgqueue import channel_set, complete, dequeue, enqueue, handler
 from django_pgqueue.models import ArchivedMessage, Channel
 from django_pgqueue.testing import drain
 
-RUNTIME = ("archived_message", "lane", "arrival", "channel_size", "departure", "tally", "stream", "ingest")
+RUNTIME = (
+    "archived_message", "lane", "arrival", "channel_size", "departure", "tally", "unarchived", "stream", "ingest",
+)  # fmt: skip
 
 
 def rows(*tables: str) -> dict[str, int]:

@@ -40,7 +40,7 @@ REPOSITORY = Path(__file__).parent.parent.parent
 # Django's flush leaves what it does not manage.
 RUNTIME = (
     "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, "
-    "pgqueue_tally, scripted_effect, scripted_mark"
+    "pgqueue_tally, pgqueue_unarchived, pgqueue_unarchived_total, scripted_effect, scripted_mark"
 )
 
 

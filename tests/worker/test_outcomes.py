@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from django.dispatch import Signal
 
-from django_pgqueue import queue_pause, signals
+from django_pgqueue import Cancelled, Complete, enqueue, queue_pause, signals
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.worker.conftest import effects, eventually, mark, script, scripts, where
 
@@ -245,3 +246,28 @@ def test_a_slow_handler_leaves_messages_to_other_workers(start: Callable[..., An
     assert Message.objects.filter(status=Message.Status.LEASED).count() == 2
     mark("go")
     eventually(lambda: Message.objects.count() == 0)
+
+
+def test_an_outcome_or_a_handler_says_what_is_archived(drain: Drain, register: Callable[..., None]) -> None:
+    answers: dict[int, Any] = {}
+    register("silent", lambda delivery: answers[delivery.payload], archive="outcome")
+    register("batch", lambda batch: {delivery.id: answers[delivery.payload] for delivery in batch}, batch=9)
+    register("atomic", lambda delivery: answers[delivery.payload], atomic=True, archive="none")
+    answers |= {1: None, 2: Complete(result=2), 3: Complete(result=3, archive="full"), 4: Cancelled("why")}
+    answers |= {5: Complete(archive="none"), 6: Complete(archive="outcome")}
+    sent = {(name, n): enqueue(name, n).id for name in ("silent", "batch", "atomic") for n in answers}
+    assert drain() == {"completed": 15, "cancelled": 3}
+    kept = {message.id: (message.payload, message.result) for message in ArchivedMessage.objects.all()}
+    found = {(name, n): kept.get(sent[name, n], "nothing") for name, n in sent}
+    reason = {"reason": "why"}
+    assert [found["silent", n] for n in answers] == [
+        (None, None), (None, None), (3, 3), (None, reason), "nothing", (None, None),
+    ]  # fmt: skip
+    assert [found["batch", n] for n in answers] == [(1, None), (2, 2), (3, 3), (4, reason), "nothing", (None, None)]
+    assert [found["atomic", n] for n in answers] == ["nothing", "nothing", (3, 3), "nothing", "nothing", (None, None)]
+
+
+def test_the_choice_of_what_is_archived_comes_from_another_process() -> None:
+    outcome = pickle.loads(pickle.dumps(Complete(result=1, archive="none")))
+    assert (outcome.result, outcome.archive, outcome) == (1, "none", Complete(1, "none"))
+    assert outcome != Complete(1)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from django.core.management.base import CommandError, CommandParser
 
@@ -11,10 +11,13 @@ from django_pgqueue.lifecycle.purge import purge
 from django_pgqueue.management.acting import ActingCommand, at_least_one, refusals, seconds
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Message
+from django_pgqueue.outcomes import Archive
 from django_pgqueue.rates import parse
 
-LIMITS = ("max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight")
+LIMITS = ("max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive")
 RATE = ("release_interval", "release_burst")
+# The word that lifts a limit.
+LIFTED = dict.fromkeys(LIMITS, "none") | {"archive": "queue"}
 BATCH = 10_000
 
 
@@ -49,6 +52,9 @@ class Command(ActingCommand):
         parser.add_argument("--release-interval", type=seconds_or_none, metavar="SECONDS", help="none lifts the limit")
         parser.add_argument("--release-burst", type=at_least_one, metavar="N")
         parser.add_argument("--weight", type=at_least_one, metavar="N")
+        parser.add_argument(
+            "--archive", choices=[*get_args(Archive), "queue"], help="what the archive keeps; queue: as the queue says"
+        )
 
     def handle(
         self, *, action: str, name: str, queue: str, database: str | None, form: str, dry_run: bool, **given: Any
@@ -57,7 +63,7 @@ class Command(ActingCommand):
         if given["rate"] is not None:
             given |= zip(RATE, rate_of(given), strict=True)
         named = {limit: given[limit] for limit in LIMITS if given[limit] is not None}
-        limits: dict[str, Any] = {limit: None if value == "none" else value for limit, value in named.items()}
+        limits: dict[str, Any] = {limit: None if value == LIFTED[limit] else value for limit, value in named.items()}
         if action == "set" and not limits:
             raise CommandError("Say which limits.")
         if action != "set" and limits:

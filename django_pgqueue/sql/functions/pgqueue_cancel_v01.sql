@@ -49,7 +49,7 @@ BEGIN
         END,
         CASE WHEN cardinality(p_ids) = 1 AND v_waiting IS NULL AND v_leased IS NULL AND v_settled = '{}' THEN
             pgqueue_refusal('PGQ01', format('there is no message %s', u.id),
-                'It was never committed, or retention has dropped it from the archive.')
+                'It was never committed, retention has dropped it from the archive, or nothing was archived of it (archive = none).')
         END
     FROM (SELECT DISTINCT n FROM unnest(p_ids) AS n) AS u (id)
     ORDER BY u.id;

@@ -6,7 +6,7 @@ LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-    v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight'];
+    v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight', 'archive'];
     v_limit record;
 BEGIN
     IF coalesce(p_channel, '') = '' OR length(p_channel) > 200 THEN
@@ -19,11 +19,13 @@ BEGIN
         RETURN format('unknown limits %s; known are %s', p_limits - v_known, v_known);
     ELSIF p_limits ->> 'full_policy' NOT IN ('error', 'drop', 'drop_oldest', 'replace') THEN
         RETURN 'full_policy is neither error, drop, drop_oldest nor replace';
+    ELSIF pgqueue_archive_problem(p_limits ->> 'archive') IS NOT NULL THEN
+        RETURN pgqueue_archive_problem(p_limits ->> 'archive');
     END IF;
     FOR v_limit IN
         SELECT e.key, e.value, CASE e.key WHEN 'weight' THEN 1000 ELSE 2147483647 END AS most
         FROM jsonb_each(p_limits) AS e
-        WHERE e.key NOT IN ('full_policy', 'release_interval') AND e.value <> 'null'
+        WHERE e.key NOT IN ('full_policy', 'release_interval', 'archive') AND e.value <> 'null'
     LOOP
         IF jsonb_typeof(v_limit.value) <> 'number' THEN
             RETURN format('%s is not a number but %s', v_limit.key, left(v_limit.value::text, 100));

@@ -1,6 +1,7 @@
 -- Creates a channel or changes the limits that are named. A released channel of the name makes room for a new one: limits, context, pause and
 -- place in the line begin anew, because the name may be another tenant's now.
--- Caller: anyone. p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a limit.
+-- Caller: anyone. p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a limit;
+--   and "archive": full | outcome | none, null: as the queue says.
 -- Returns the channel's id and created or changed; or the refusal: PGQ05 the released channel still drains, PGQ07 invalid channel.
 -- The change holds from the next dequeue on. Locks: the channel's own row.
 CREATE FUNCTION pgqueue_channel_set(
@@ -28,11 +29,11 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO pgqueue_channel (
-        queue, name, max_concurrency, max_size, full_policy, release_interval, release_burst, weight)
+        queue, name, max_concurrency, max_size, full_policy, release_interval, release_burst, weight, archive)
     VALUES (
         p_queue, p_channel, (p_limits ->> 'max_concurrency')::numeric, (p_limits ->> 'max_size')::numeric,
         coalesce(p_limits ->> 'full_policy', 'error'), (p_limits ->> 'release_interval')::interval,
-        coalesce((p_limits ->> 'release_burst')::numeric, 1), coalesce((p_limits ->> 'weight')::numeric, 1))
+        coalesce((p_limits ->> 'release_burst')::numeric, 1), coalesce((p_limits ->> 'weight')::numeric, 1), p_limits ->> 'archive')
     ON CONFLICT (queue, name) DO NOTHING
     RETURNING pgqueue_channel.id INTO id;
     IF FOUND THEN
@@ -49,7 +50,8 @@ BEGIN
             WHEN p_limits ? 'release_interval' THEN (p_limits ->> 'release_interval')::interval ELSE c.release_interval
         END,
         release_burst = coalesce((p_limits ->> 'release_burst')::numeric, c.release_burst),
-        weight = coalesce((p_limits ->> 'weight')::numeric, c.weight)
+        weight = coalesce((p_limits ->> 'weight')::numeric, c.weight),
+        archive = CASE WHEN p_limits ? 'archive' THEN p_limits ->> 'archive' ELSE c.archive END
     WHERE c.queue = p_queue AND c.name = p_channel AND p_limits <> '{}';
 END;
 $$;

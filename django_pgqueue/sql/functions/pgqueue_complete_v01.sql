@@ -1,15 +1,18 @@
 -- Settles leased messages as done: moves them to the archive, in one statement.
 -- Caller: the holder of the leases; p_ids and p_tokens pair up. p_cancelled: they were not done, but ended because
---   somebody wants that; without a result, his reason is kept.
+--   somebody wants that; without a result, his reason is kept. p_archive: what the archive keeps of them, full | outcome | none, whatever
+--   the channel says (its column archive), or its queue. outcome: no payload, body, headers, result or saved state, bare errors.
 -- Returns the ids that were completed. A lease that is not the caller's any more raises PGQ02 and nothing is changed. With p_skip_lost it
---   is left out, but for what this lease has completed before. Locks: the messages (lock order, step 2), in the order of ids.
--- Errors: PGQ02, PGQ07 arrays that do not pair up: raised, so that what was written for the messages cannot commit.
+--   is left out, but for what this lease has completed before, as far as it is archived.
+-- Locks: the messages (lock order, step 2), in the order of ids.
+-- Errors: PGQ02, PGQ07 arrays that do not pair up, or another p_archive: raised, so that what was written for the messages cannot commit.
 CREATE FUNCTION pgqueue_complete(
     p_ids bigint[],
     p_tokens uuid[],
     p_results jsonb[] DEFAULT NULL,
     p_skip_lost boolean DEFAULT false,
-    p_cancelled boolean DEFAULT false
+    p_cancelled boolean DEFAULT false,
+    p_archive text DEFAULT NULL
 )
 RETURNS SETOF bigint
 LANGUAGE plpgsql
@@ -25,13 +28,23 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_done bigint[];
     v_limited bigint[];
+    v_unarchived jsonb;
     v_events boolean;
+    v_archives jsonb;
+    v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids) THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
             ARRAY['p_tokens', 'p_results'],
             ARRAY[cardinality(p_tokens), cardinality(p_results)])));
     END IF;
+    IF p_archive IS NOT NULL AND pgqueue_archive_problem(p_archive) IS NOT NULL THEN
+        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_archive_problem(p_archive)));
+    END IF;
+    -- Of most queues there is nothing to say: the index is empty.
+    SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
+    FROM pgqueue_queue AS q
+    WHERE q.events OR q.archive <> 'full';
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
@@ -40,7 +53,8 @@ BEGIN
     -- Left join: a message must not vanish because somebody deleted its channel by hand.
     placed AS (
         SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
-            c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited
+            c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
+            coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
         FROM settled AS s
         LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
     ),
@@ -48,18 +62,24 @@ BEGIN
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at, dequeue_at,
             leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker, redriven_from)
-        SELECT n.id, n.queue, n.channel, n.handler, n.payload, n.body, n.headers, n.priority, n.attempts, n.max_attempts, n.created_at,
-            n.dequeue_at, n.leased_at, n.lease_token, v_now, CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END,
+        SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END, CASE WHEN n.archive = 'full' THEN n.body END,
+            CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
+            n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
             CASE
-                WHEN p_cancelled AND n.result IS NULL AND n.cancel_reason <> '' THEN jsonb_build_object('reason', n.cancel_reason)
-                ELSE n.result
+                WHEN n.archive = 'full' AND n.result IS NOT NULL THEN n.result
+                WHEN p_cancelled AND coalesce(n.result ->> 'reason', n.cancel_reason) <> '' THEN
+                    jsonb_build_object('reason', coalesce(n.result ->> 'reason', n.cancel_reason))
             END,
-            n.state, n.errors, n.dedupe_key, n.worker, n.redriven_from
+            CASE WHEN n.archive = 'full' THEN n.state END,
+            CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
+            n.dedupe_key, n.worker, n.redriven_from
         FROM placed AS n
+        WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited),
-        EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events)
-    INTO v_done, v_limited, v_events
+        jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler, 'attempts', n.attempts,
+            'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at)) FILTER (WHERE n.archive = 'none')
+    INTO v_done, v_limited, v_unarchived
     FROM placed AS n;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
@@ -67,8 +87,11 @@ BEGIN
     IF v_limited IS NOT NULL THEN
         PERFORM pgqueue_depart(v_limited);
     END IF;
+    IF v_unarchived IS NOT NULL THEN
+        PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);
+    END IF;
     IF v_events THEN
-        PERFORM pgqueue_publish(CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END, v_done, v_now);
+        PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived);
     END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

@@ -1,7 +1,8 @@
 -- Adds what was settled between two snapshots to pgqueue_activity: a whole queue by minute and by ten minutes, a channel by ten minutes
 --   and by the hour.
 -- Caller: pgqueue_measure. A row of the archive counts if p_now shows its transaction and p_before does not: so it counts once, however
---   late it is committed. p_since: when the first of these transactions may have begun. Returns how many, and how many of them died.
+--   late it is committed. What was settled and not archived is deleted, and counts in pgqueue_unarchived_total from then on.
+--   p_since: when the first of these transactions may have begun. Returns how many, and how many of them died.
 -- Locks: its own rows; pgqueue_measure runs once at a time.
 CREATE FUNCTION pgqueue_measure_settled(p_since timestamptz, p_before pg_snapshot, p_now pg_snapshot)
 RETURNS TABLE (settled bigint, dead bigint)
@@ -9,13 +10,20 @@ LANGUAGE sql
 SET enable_seqscan = off
 SET jit = off
 AS $$
-WITH fresh AS MATERIALIZED (
+WITH unarchived AS (
+    DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at >= p_since RETURNING u.*
+),
+fresh AS MATERIALIZED (
     -- By the archive's index on archived_at, which knows ranges of blocks only; xid decides.
     SELECT a.queue COLLATE "C" AS queue, a.channel COLLATE "C" AS channel, a.archived_at AS at, a.outcome, a.attempts,
         date_part('epoch', a.leased_at) - date_part('epoch', a.dequeue_at) AS wait,
         date_part('epoch', a.archived_at) - date_part('epoch', a.leased_at) AS run
     FROM pgqueue_archived_message AS a
     WHERE a.archived_at >= p_since AND pg_visible_in_snapshot(a.xid, p_now) AND NOT pg_visible_in_snapshot(a.xid, p_before)
+    UNION ALL
+    SELECT u.queue, u.channel, u.settled_at, u.outcome, e.attempts, e.wait, e.run
+    FROM unarchived AS u
+    CROSS JOIN LATERAL unnest(u.attempts, u.waits, u.runs) AS e (attempts, wait, run)
     UNION ALL
     SELECT d.queue COLLATE "C", d.channel COLLATE "C", d.dead_at, 'dead', d.attempts,
         date_part('epoch', d.leased_at) - date_part('epoch', d.dequeue_at),
@@ -45,6 +53,11 @@ added AS (
     SET completed = a.completed + excluded.completed, cancelled = a.cancelled + excluded.cancelled, dead = a.dead + excluded.dead,
         retries = a.retries + excluded.retries, waits = pgqueue_histogram_add(a.waits, excluded.waits),
         runs = pgqueue_histogram_add(a.runs, excluded.runs)
+),
+totals AS (
+    INSERT INTO pgqueue_unarchived_total AS t (queue, channel, messages)
+    SELECT u.queue, u.channel, sum(cardinality(u.attempts)) FROM unarchived AS u GROUP BY u.queue, u.channel
+    ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
 )
 SELECT count(*), count(*) FILTER (WHERE f.outcome = 'dead') FROM fresh AS f;
 $$;

@@ -1,5 +1,6 @@
 -- Removes figures that nobody shows any more, and tells the index of today's archive what was appended, so that the next measurement finds
 --   new rows without reading old ones.
+-- What was settled and not archived, and could not be seen for more than an hour, is in no figure any more, but in the total.
 -- Caller: pgqueue_measure; p_last: when it was called before. Minutes of queues and ten minutes of channels are kept for two hours, the rest
 --   for 26. Locks: SHARE UPDATE EXCLUSIVE of today's partition, for 100 ms at most, else it is left for the next time: a vacuum does it, too.
 CREATE FUNCTION pgqueue_measure_tidy(p_last timestamptz, p_now timestamptz)
@@ -14,6 +15,12 @@ BEGIN
     IF p_last IS NULL OR date_bin('10 minutes', p_last, '2000-01-01 00:00+00') <> date_bin('10 minutes', p_now, '2000-01-01 00:00+00') THEN
         DELETE FROM pgqueue_activity AS a WHERE a.minutes = 1 AND a.bucket_at < p_now - interval '2 hours';
         DELETE FROM pgqueue_activity AS a WHERE a.minutes = 10 AND a.bucket_at < p_now - interval '2 hours' AND a.channel IS NOT NULL;
+        WITH late AS (
+            DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at < p_now - interval '1 hour' RETURNING u.queue, u.channel, u.attempts
+        )
+        INSERT INTO pgqueue_unarchived_total AS t (queue, channel, messages)
+        SELECT l.queue, l.channel, sum(cardinality(l.attempts)) FROM late AS l GROUP BY l.queue, l.channel
+        ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages;
         DELETE FROM pgqueue_activity AS a WHERE a.minutes IN (10, 60) AND a.bucket_at < p_now - interval '26 hours';
     END IF;
     BEGIN

@@ -37,11 +37,22 @@ archived AS (
     FROM pgqueue_archived_message AS a
     WHERE p_totals
     GROUP BY a.queue, a.channel
+),
+unarchived AS (
+    SELECT u.queue, u.channel, sum(u.messages)::bigint AS messages
+    FROM (
+        SELECT n.queue, n.channel, cardinality(n.attempts) AS messages FROM pgqueue_unarchived AS n
+        UNION ALL
+        SELECT o.queue, o.channel, o.messages FROM pgqueue_unarchived_total AS o
+    ) AS u
+    WHERE p_totals
+    GROUP BY u.queue, u.channel
 )
 SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0), coalesce(d.waiting, 0),
     n.now - pgqueue_clamp_time(l.oldest), n.now - pgqueue_clamp_time(l.newest),
     CASE WHEN p_totals THEN
-        coalesce(l.ready + l.leased + l.scheduled, 0) + coalesce(d.letters, 0) + coalesce(a.messages, 0) + coalesce(t.messages, 0)
+        coalesce(l.ready + l.leased + l.scheduled, 0) + coalesce(d.letters, 0) + coalesce(a.messages, 0)
+            + coalesce(u.messages, 0) + coalesce(t.messages, 0)
     END
 FROM pgqueue_channel AS c
 -- Read once: two ages of one message are equal.
@@ -49,6 +60,7 @@ CROSS JOIN (SELECT clock_timestamp() AS now OFFSET 0) AS n
 LEFT JOIN live AS l ON l.channel_id = c.id
 LEFT JOIN dead AS d ON d.queue = c.queue AND d.channel = c.name
 LEFT JOIN archived AS a ON a.queue = c.queue AND a.channel = c.name
+LEFT JOIN unarchived AS u ON u.queue = c.queue AND u.channel = c.name
 LEFT JOIN pgqueue_tally AS t ON t.queue = c.queue AND t.channel = c.name
 WHERE (p_queue IS NULL OR c.queue = p_queue) AND (p_channel IS NULL OR c.name = p_channel)
 ORDER BY c.queue, c.name;

@@ -1,7 +1,12 @@
 -- Dequeues and completes in one call: at most once. A message whose consumer crashes afterwards is not delivered again.
 -- Caller: anyone, in a transaction of its own or in a business transaction (rolled back, the messages are there again).
--- Returns the messages in the order of service. Locks: as pgqueue_dequeue. Errors: PGQ07.
-CREATE FUNCTION pgqueue_pop(p_queue text DEFAULT 'default', p_limit integer DEFAULT 1, p_worker text DEFAULT NULL)
+-- p_archive: as of pgqueue_complete. Returns the messages in the order of service. Locks: as pgqueue_dequeue. Errors: PGQ07.
+CREATE FUNCTION pgqueue_pop(
+    p_queue text DEFAULT 'default',
+    p_limit integer DEFAULT 1,
+    p_worker text DEFAULT NULL,
+    p_archive text DEFAULT NULL
+)
 RETURNS TABLE (
     id bigint,
     channel text,
@@ -27,6 +32,9 @@ DECLARE
     v_leased record;
     v_ids bigint[] := '{}';
 BEGIN
+    IF p_archive IS NOT NULL AND pgqueue_archive_problem(p_archive) IS NOT NULL THEN
+        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_archive_problem(p_archive)));
+    END IF;
     FOR v_leased IN
         SELECT d.* FROM pgqueue_dequeue(p_queue, p_limit, interval '1 minute', p_worker) AS d
     LOOP
@@ -35,6 +43,6 @@ BEGIN
             v_leased.priority, v_leased.attempts, v_leased.max_attempts, v_leased.token, v_leased.lease_expires_at, v_leased.state,
             v_leased.created_at, v_leased.dequeue_at, v_leased.context;
     END LOOP;
-    PERFORM pgqueue_archive(v_ids, 'popped');
+    PERFORM pgqueue_archive(v_ids, 'popped', p_archive);
 END;
 $$;

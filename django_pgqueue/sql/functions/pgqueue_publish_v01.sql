@@ -1,9 +1,10 @@
 -- Notifies on pgqueue_events of what happened to messages, as far as their queues have events: one JSON object for those of a channel
 -- and handler that had the same number of attempts, more of them when the ids do not fit into 8,000 bytes.
 -- Caller: whatever changes messages, after it did, when any queue has events. p_event: created | deferred | retried | completed |
---   dead_lettered | cancelled | popped | purged | dropped | rescheduled. p_archived_at: of those that went to the archive. Locks: none, but
---   NOTIFY lets transactions commit one after the other; hence it is off by default.
-CREATE FUNCTION pgqueue_publish(p_event text, p_ids bigint[], p_archived_at timestamptz DEFAULT NULL)
+--   dead_lettered | cancelled | popped | purged | dropped | rescheduled. p_archived_at: of those that went to the archive; p_unarchived: those of
+--   which nothing is archived, as of pgqueue_note_unarchived, with id and handler. Locks: none, but NOTIFY lets
+--   transactions commit one after the other; hence it is off by default.
+CREATE FUNCTION pgqueue_publish(p_event text, p_ids bigint[], p_archived_at timestamptz DEFAULT NULL, p_unarchived jsonb DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -32,6 +33,9 @@ BEGIN
             SELECT a.queue, a.channel, a.handler, a.attempts, NULL, NULL, a.id
             FROM pgqueue_archived_message AS a
             WHERE a.id = ANY (p_ids) AND a.archived_at = p_archived_at
+            UNION ALL
+            SELECT u.queue, u.channel, u.handler, u.attempts, NULL, NULL, u.id
+            FROM jsonb_to_recordset(p_unarchived) AS u (queue text, channel text, handler text, attempts integer, id bigint)
             UNION ALL
             SELECT d.queue, d.channel, d.handler, d.attempts, d.reason, NULL, d.id
             FROM pgqueue_dead_letter AS d

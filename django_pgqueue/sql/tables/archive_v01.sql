@@ -1,11 +1,12 @@
 -- Settled messages, a partition a day (UTC): retention drops whole partitions, so the archive leaves no dead rows behind.
 -- xid orders rows by commit horizon for readers that must not skip what a long transaction commits late.
+-- payload: NULL where only the outcome is archived. A message has one, if only the JSON null.
 CREATE TABLE pgqueue_archived_message (
     id bigint NOT NULL,
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,
     handler varchar(200) NOT NULL,
-    payload jsonb NOT NULL,
+    payload jsonb,
     body bytea,
     headers jsonb,
     priority smallint NOT NULL,
@@ -29,3 +30,25 @@ CREATE TABLE pgqueue_archived_message (
 
 -- For pgqueue_measure, which reads what is new, and for lists by age. It knows ranges of blocks: settling does not write to it.
 CREATE INDEX pgqueue_archived_message_at ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
+
+-- What was settled and is not archived (archive = none): a row a call and channel, one element of its arrays a message. pgqueue_measure adds
+-- it to the figures of the dashboard and to the total below, and deletes it. waits, runs: seconds.
+CREATE TABLE pgqueue_unarchived (
+    queue varchar(100) COLLATE "C" NOT NULL,
+    channel varchar(200) COLLATE "C" NOT NULL,
+    outcome varchar(20) NOT NULL,
+    settled_at timestamptz NOT NULL,
+    attempts integer[] NOT NULL,
+    waits float8[] NOT NULL,
+    runs float8[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+-- As that of the archive: what was deleted and cannot be vacuumed yet is not read again.
+CREATE INDEX pgqueue_unarchived_at ON pgqueue_unarchived USING brin (settled_at) WITH (pages_per_range = 32);
+
+-- How many messages were settled and not archived. Apart from pgqueue_tally: a measurement and a prune would wait for each other.
+CREATE TABLE pgqueue_unarchived_total (
+    queue varchar(100) COLLATE "C" NOT NULL,
+    channel varchar(200) COLLATE "C" NOT NULL,
+    messages bigint NOT NULL,
+    PRIMARY KEY (queue, channel)
+);

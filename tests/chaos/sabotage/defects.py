@@ -90,7 +90,7 @@ DEFECTS = (
     # Nothing is lost, nothing is doubled.
     defect(
         "complete forgets the archive", "complete",
-        "        FROM placed AS n\n    )", "        FROM placed AS n\n        WHERE n.id % 50 <> 0\n    )", "I1", "I2",
+        "        WHERE n.archive <> 'none'\n", "        WHERE n.archive <> 'none' AND n.id % 50 <> 0\n", "I1", "I2",
     ),
     defect(
         "complete archives and does not delete", "complete",

@@ -1,0 +1,27 @@
+"""queue_set: what holds for a whole queue."""
+
+from __future__ import annotations
+
+from django_pgqueue.lifecycle.arguments import text
+from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.outcomes import KEEP, Archive, Keep
+from django_pgqueue.sql.call import ask
+
+SQL = "SELECT outcome, refusal FROM pgqueue_queue_set(%s::text, %s::jsonb)"
+
+
+def queue_set(
+    queue: str = "default", *, archive: Archive | Keep = KEEP, events: bool | Keep = KEEP, using: str | None = None
+) -> None:
+    """Set what holds for the whole queue; what is not given stays as it is.
+
+    ``archive``: what the archive keeps of its messages, unless their channel or the call says otherwise: ``full``,
+    ``outcome`` (no payload, no result) or ``none``. It holds for what is settled from now on. A dead letter is always
+    kept whole. ``events``: whether the queue tells :mod:`its events <django_pgqueue.events>`.
+
+    Raises ChannelNotFound for a queue without channels; InvalidMessage for a value that cannot be.
+    """
+    given = {"archive": archive, "events": events}
+    settings = {name: value for name, value in given.items() if value is not KEEP}
+    ask(alias(using), SQL, (text(queue, "queue"), to_json(settings, "settings")))

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_set
+from django_pgqueue.models import Queue
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _channel() -> None:
+    channel_set(channel="default")
+
+
+def run(*arguments: str) -> str:
+    out = StringIO()
+    call_command("queueset", *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_it_says_what_was_and_what_is() -> None:
+    assert run("default", "--archive", "outcome") == "default: archive full → outcome"
+    assert run("default", "--archive", "none") == "default: archive outcome → none"
+    assert Queue.objects.get().archive == "none"
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    told = json.loads(run("default", "--archive", "none", "--dry-run", "--format", "json"))
+    assert told == {
+        "version": 1, "action": "set", "queue": "default", "before": {"archive": "full"},
+        "after": {"archive": "none"}, "dry_run": True,
+    }  # fmt: skip
+    assert not Queue.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["default"], "required"),
+        (["default", "--archive", "some"], "invalid choice"),
+        (["nowhere", "--archive", "none"], "does not exist"),
+        (["nowhere", "--archive", "none", "--dry-run"], "There is no queue"),
+    ],
+)
+def test_what_it_cannot_do_is_an_error(arguments: list[str], problem: str) -> None:
+    with pytest.raises(CommandError, match=problem):
+        run(*arguments)
+    assert not Queue.objects.exists()

@@ -1,0 +1,358 @@
+"""What is archived of a message is the choice of the call, else of its channel, else of its queue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from django_pgqueue import (
+    Complete,
+    Delivery,
+    cancel,
+    channel_set,
+    complete,
+    dead_letter,
+    defer,
+    dequeue,
+    discard,
+    enqueue,
+    explain_message,
+    metrics,
+    pop,
+    purge,
+    queue_set,
+    redrive,
+    retry,
+)
+from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, LeaseLost
+from django_pgqueue.models import Activity, ArchivedMessage, Channel, DeadLetter, Queue
+from tests.lifecycle.conftest import places, refused, sql, value
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "4111 1111 1111 1111"
+AT_ONCE = timedelta(0)
+
+
+def send(**options: Any) -> int:
+    """A message that has a secret in all that it carries."""
+    given = {"body": SECRET.encode(), "headers": {"card": SECRET}, "dedupe_key": "k"}
+    sent: int = enqueue("h", {"card": SECRET}, **given | options).id
+    return sent
+
+
+def tried() -> Delivery:
+    """The delivery of a message that has failed once; its error and its state quote what it carries."""
+    send(max_attempts=5)
+    error = {"type": "shop.Declined", "message": f"no {SECRET}", "traceback": SECRET, "extra": {"card": SECRET}}
+    retry(dequeue(worker="one"), errors=[error], delays=[AT_ONCE], states=[{"card": SECRET}])
+    [delivery] = dequeue(worker="two")
+    return delivery
+
+
+def of_archive(message: int) -> str:
+    """The whole row, as text."""
+    text: str = value("SELECT to_jsonb(a)::text FROM pgqueue_archived_message AS a WHERE a.id = %s", message)
+    return text
+
+
+def test_an_archive_of_outcomes_keeps_nothing_that_the_message_carried() -> None:
+    channel_set(channel="default", archive="outcome")
+    delivery = tried()
+    complete(delivery, results=[{"card": SECRET}])
+    kept = ArchivedMessage.objects.get(pk=delivery.id)
+    assert SECRET not in of_archive(delivery.id)
+    assert (kept.payload, kept.body, kept.headers, kept.state, kept.result) == (None,) * 5
+    assert (kept.queue, kept.channel, kept.handler, kept.outcome) == ("default", "default", "h", "completed")
+    assert (kept.attempts, kept.worker, kept.dedupe_key, kept.lease_token) == (2, "two", "k", delivery.token)
+    assert kept.created_at <= kept.dequeue_at <= kept.leased_at <= kept.archived_at
+    [error] = kept.errors
+    assert sorted(error) == ["at", "attempt", "leased_at", "type", "worker"]
+    assert (error["attempt"], error["type"], error["worker"]) == (1, "shop.Declined", "one")
+
+
+def test_an_archive_of_nothing_has_no_row() -> None:
+    channel_set(channel="default", archive="none")
+    delivery = tried()
+    assert complete(delivery, results=[{"card": SECRET}]) == {delivery.id}
+    assert places(delivery.id) == []
+    assert SECRET not in value("SELECT coalesce(jsonb_agg(to_jsonb(u))::text, '') FROM pgqueue_unarchived AS u")
+
+
+CHOICES = [
+    # queue, channel, call: what is archived
+    (None, None, None, "full"),
+    ("outcome", None, None, "outcome"),
+    ("outcome", "full", None, "full"),
+    ("none", "outcome", None, "outcome"),
+    ("full", "none", "outcome", "outcome"),
+    ("none", "none", "full", "full"),
+    ("full", "full", "none", "none"),
+]
+
+
+@pytest.mark.parametrize(("queue", "channel", "call", "archived"), CHOICES)
+@pytest.mark.parametrize("verb", ["complete", "complete cancelled", "pop"])
+def test_the_call_is_before_the_channel_and_that_before_the_queue(
+    verb: str, queue: Any, channel: Any, call: Any, archived: str
+) -> None:
+    if queue:
+        queue_set(archive=queue)
+    channel_set(channel="default", archive=channel)
+    sent = send()
+    if verb == "pop":
+        pop(archive=call)
+    else:
+        complete(dequeue(), archive=call, cancelled=verb == "complete cancelled")
+    found = ArchivedMessage.objects.filter(pk=sent).first()
+    if archived == "none":
+        assert found is None
+    else:
+        card = {"card": SECRET} if archived == "full" else None
+        assert (found.payload, found.headers) == (card, card)
+
+
+def end_purge() -> None:
+    purge(channel="default")
+
+
+def end_cancel() -> None:
+    cancel(value("SELECT id FROM pgqueue_message"), reason="the customer left")
+
+
+def end_cancelled(how: str) -> None:
+    [delivery] = dequeue()
+    cancel(delivery.id, reason="the customer left")
+    if how == "defer":
+        defer(delivery)
+    elif how == "retry":
+        retry(delivery, errors=[{"message": SECRET}])
+    else:
+        complete(delivery, cancelled=True)
+
+
+WAYS = {
+    "pop": lambda: pop(),
+    "purge": end_purge,
+    "cancel": end_cancel,
+    "defer": lambda: end_cancelled("defer"),
+    "retry": lambda: end_cancelled("retry"),
+    "complete": lambda: end_cancelled("complete"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("archive", ["full", "outcome", "none"])
+def test_whatever_archives_a_message_obeys(way: str, archive: str) -> None:
+    queue_set(archive=archive)
+    sent = send()
+    WAYS[way]()
+    assert places(sent) == ([] if archive == "none" else ["archive"])
+    if archive != "none":
+        assert (SECRET in of_archive(sent)) is (archive == "full")
+        if way not in ("pop", "purge"):
+            assert ArchivedMessage.objects.get(pk=sent).result == {"reason": "the customer left"}
+
+
+def test_the_reason_of_a_cancelled_message_is_kept_and_no_more_of_its_result() -> None:
+    sent = send()
+    complete(dequeue(), results=[{"reason": "asked to", "card": SECRET}], cancelled=True, archive="outcome")
+    assert ArchivedMessage.objects.get(pk=sent).result == {"reason": "asked to"}
+
+
+def test_messages_of_one_call_go_by_their_own_channels() -> None:
+    for name in ("full", "outcome", "none"):
+        channel_set(channel=name, archive=name, max_size=5)
+    sent = {name: send(channel=name) for name in ("none", "full", "outcome")}
+    assert complete(dequeue(limit=3)) == set(sent.values())
+    assert {name: places(message) for name, message in sent.items()} == {
+        "none": [],
+        "full": ["archive"],
+        "outcome": ["archive"],
+    }
+    assert SECRET in of_archive(sent["full"])
+    assert SECRET not in of_archive(sent["outcome"])
+    assert sql("SELECT messages FROM pgqueue_departure") == [(1,)] * 3, "a place is free in each"
+
+
+@pytest.mark.parametrize("errors", ['[1, "x", {"type": {"a": 1}}, null]', "{}", "7", None, "[]"])
+def test_errors_of_any_shape_are_archived(errors: str | None) -> None:
+    sent = send()
+    sql("UPDATE pgqueue_message SET errors = %s", errors)
+    complete(dequeue(), archive="outcome")
+    assert places(sent) == ["archive"]
+
+
+@pytest.mark.parametrize("archive", ["outcome", "none"])
+def test_a_dead_letter_is_kept_whole_and_can_be_redriven(archive: str) -> None:
+    channel_set(channel="default", archive=archive)
+    sent = send()
+    dead_letter(dequeue(), reason="refused")
+    letter = DeadLetter.objects.get(pk=sent)
+    assert (letter.payload, bytes(letter.body), letter.headers) == (
+        {"card": SECRET},
+        SECRET.encode(),
+        {"card": SECRET},
+    )
+    [new] = redrive([sent]).values()
+    complete(dequeue())
+    assert places(new) == ([] if archive == "none" else ["archive"])
+    discarded = send()
+    discard([discarded])
+    assert places(discarded) == ["dead letters"]
+
+
+def test_a_call_that_is_repeated_cannot_know_what_was_not_archived() -> None:
+    sent = send()
+    [delivery] = dequeue()
+    complete(delivery, archive="none")
+    assert complete(delivery, archive="none", skip_lost=True) == set()
+    with pytest.raises(LeaseLost), transaction.atomic():
+        complete(delivery)
+    assert places(sent) == []
+
+
+def test_a_transaction_that_is_rolled_back_has_settled_nothing() -> None:
+    sent = send()
+    deliveries = dequeue()
+    with transaction.atomic():
+        complete(deliveries, archive="none")
+        transaction.set_rollback(True)
+    assert places(sent) == ["live"]
+    assert sql("SELECT 1 FROM pgqueue_unarchived") == []
+
+
+def test_the_dedupe_key_of_a_message_that_was_not_archived_is_free() -> None:
+    send()
+    complete(dequeue(), archive="none")
+    assert enqueue("h", dedupe_key="k").created
+
+
+@pytest.mark.parametrize("archive", ["full", "outcome", "none"])
+def test_figures_and_totals_count_what_is_not_archived(archive: str) -> None:
+    sql("DELETE FROM pgqueue_activity")
+    queue_set(archive=archive)
+    for _ in range(3):
+        send(dedupe_key=None)
+    complete(dequeue(limit=2))
+    purge(channel="default")
+    [found] = metrics()
+    assert found.total == 3
+    ever = "'-infinity', '1:1:', '9999999999:9999999999:'"
+    assert value(f"SELECT s.settled FROM pgqueue_measure_settled({ever}) AS s") == 3
+    [minute] = Activity.objects.filter(channel=None, minutes=1)
+    assert (minute.completed, minute.cancelled, minute.retries) == (2, 1, 0)
+    assert (sum(minute.waits), sum(minute.runs)) == (2, 2)
+    assert sql("SELECT 1 FROM pgqueue_unarchived") == []
+    [found] = metrics()
+    assert found.total == 3, "neither twice nor forgotten when it is measured"
+
+
+def test_what_no_measurement_saw_in_time_counts_in_the_total() -> None:
+    queue_set(archive="none")
+    send()
+    pop()
+    sql("UPDATE pgqueue_unarchived SET settled_at = settled_at - interval '2 hours'")
+    sql("SELECT pgqueue_measure_tidy(NULL, clock_timestamp())")
+    assert sql("SELECT 1 FROM pgqueue_unarchived") == []
+    [found] = metrics()
+    assert found.total == 1
+
+
+def test_explain_says_that_the_payload_was_not_archived() -> None:
+    sent = send()
+    complete(dequeue(), archive="outcome")
+    [reason] = explain_message(sent)
+    assert reason.code == "completed"
+    assert reason.sentence.endswith("Its payload was not archived.")
+
+
+def test_explain_names_who_archives_nothing() -> None:
+    sent = send()
+    complete(dequeue(), archive="none")
+    [reason] = explain_message(sent)
+    assert reason.code == "unknown"
+    assert reason.sentence.endswith("or it was settled and nothing was archived of it (archive = none).")
+    channel_set(channel="acme", archive="none")
+    [reason] = explain_message(sent)
+    assert reason.sentence.endswith('(archive = none, as is set for channel "acme" of queue "default").')
+    queue_set(archive="none")
+    for name in ("b", "c"):
+        channel_set(channel=name, archive="none")
+    [reason] = explain_message(sent)
+    assert 'as is set for queue "default", channel "acme" of queue "default"' in reason.sentence
+    assert reason.sentence.endswith(" and others).")
+
+
+def test_cancel_says_that_it_may_not_have_been_archived() -> None:
+    sent = send()
+    complete(dequeue(), archive="none")
+    with refused(Exception, "archive = none"):
+        cancel(sent)
+
+
+@pytest.mark.parametrize("archive", ["", "Full", "payload", 5])
+def test_what_is_no_choice_is_refused(archive: Any) -> None:
+    sent = send()
+    [delivery] = dequeue()
+    for call in (lambda: complete(delivery, archive=archive), lambda: pop(archive=archive)):
+        with pytest.raises(InvalidMessage, match="it takes full, outcome or none"), transaction.atomic():
+            call()
+    with refused(InvalidMessage):
+        channel_set(channel="default", archive=archive)
+    with refused(InvalidMessage):
+        queue_set(archive=archive)
+    with pytest.raises(ValueError, match="it takes full, outcome or none"):
+        Complete(archive=archive)
+    assert places(sent) == ["live"]
+
+
+def test_a_queue_is_set_as_far_as_it_is_said() -> None:
+    queue_set(archive="none")
+    queue_set(events=True)
+    queue_set()
+    assert Queue.objects.values_list("name", "archive", "events").get() == ("default", "none", True)
+    sql("SELECT pgqueue_queue_set('default', '{\"archive\": null, \"events\": null}')")
+    assert Queue.objects.values_list("archive", "events").get() == ("full", False)
+
+
+@pytest.mark.parametrize(
+    "settings", ["[]", "null", '{"paused": true}', '{"events": 1}', '{"events": "yes"}', '{"archive": 7}']
+)
+def test_settings_that_cannot_be_are_refused(settings: str) -> None:
+    [(outcome, refusal)] = sql("SELECT outcome, refusal ->> 'message' FROM pgqueue_queue_set('default', %s)", settings)
+    assert outcome == "invalid"
+    assert refusal.startswith("invalid queue: ")
+    assert not Queue.objects.exists()
+
+
+def test_a_queue_without_channels_is_not_set() -> None:
+    with refused(ChannelNotFound):
+        queue_set("nowhere", archive="none")
+
+
+def test_a_channel_goes_back_to_what_its_queue_says() -> None:
+    channel_set(channel="default", archive="none")
+    channel_set(channel="default", weight=2)
+    assert Channel.objects.get().archive == "none"
+    channel_set(channel="default", archive=None)
+    assert Channel.objects.get().archive is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_events_tell_of_what_is_not_archived() -> None:
+    queue_set(archive="none", events=True)
+    sent = send()
+    connection.ensure_connection()
+    raw = connection.connection
+    raw.execute("LISTEN pgqueue_events")
+    complete(dequeue())
+    popped = send()
+    pop()
+    told = [note.payload for note in raw.notifies(timeout=5, stop_after=4)]
+    raw.execute("UNLISTEN pgqueue_events")
+    assert any('"event": "completed"' in text and str(sent) in text for text in told)
+    assert any('"event": "popped"' in text and str(popped) in text for text in told)
