@@ -136,11 +136,13 @@ class PairMachine(PairOperators):
     def cancel(self, n: int, picks: list[int]) -> None:
         known = [*self.committed.messages, *self.sides[n].view.messages, 10_000]
         ids = sorted({known[pick % len(known)] for pick in picks})
+        waits = any(number in self.other(n).touched and number in self.committed.messages for number in ids)
         self.call(
             n,
-            lambda queue: queue.rows("SELECT id, outcome, refusal FROM pgqueue_cancel(%s, 'no')", ids),
+            # Who waits here gives up by an error, after which the transaction goes on from a savepoint only.
+            lambda queue: queue.rows("SELECT id, outcome, refusal FROM pgqueue_cancel(%s, 'no')", ids, raises=waits),
             lambda model, _: settle.cancel(model, ids, "no"),
-            any(number in self.other(n).touched and number in self.committed.messages for number in ids),
+            waits,
         )
 
     @rule(n=who, name=names)
