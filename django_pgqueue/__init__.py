@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.dead_letter import dead_letter
     from django_pgqueue.lifecycle.defer import defer
     from django_pgqueue.lifecycle.dequeue import dequeue
+    from django_pgqueue.lifecycle.dequeue_matching import dequeue_matching
     from django_pgqueue.lifecycle.discard import discard
     from django_pgqueue.lifecycle.discard_dead import discard_dead
     from django_pgqueue.lifecycle.edit import edit
@@ -69,6 +70,7 @@ __all__ = [
     "dead_letter",
     "defer",
     "dequeue",
+    "dequeue_matching",
     "discard",
     "discard_dead",
     "edit",
@@ -106,6 +108,7 @@ _HOMES = {
     "schedules": ("schedule",),
     "lifecycle.enqueue": ("aenqueue", "enqueue", "enqueue_many"),
     "lifecycle.dequeue": ("dequeue",),
+    "lifecycle.dequeue_matching": ("dequeue_matching",),
     "lifecycle.heartbeat": ("heartbeat",),
     "lifecycle.complete": ("complete",),
     "lifecycle.defer": ("defer",),

@@ -103,7 +103,8 @@ class Delivery(Generic[P_co]):
     into it, see :mod:`django_pgqueue.payloads`.
 
     ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
-    last deferral saved. ``channel_context`` is the channel's. ``worker``: the name under which it was leased, if any.
+    last deferral saved. ``last_leased_at``: when the lease before this one began, if any. ``channel_context`` is the
+    channel's. ``worker``: the name under which it was leased, if any.
     ``cancelled``: somebody wants the message cancelled; the worker sets it while the handler runs.
     """
 
@@ -123,6 +124,7 @@ class Delivery(Generic[P_co]):
     created_at: datetime
     dequeue_at: datetime
     channel_context: Mapping[str, Any] = field(default_factory=dict)
+    last_leased_at: datetime | None = None
     worker: str | None = None
     cancelled: bool = field(default=False, compare=False, repr=False)
 

@@ -26,7 +26,7 @@ SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 # Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders.
 DELIVERY_COLUMNS = (
     "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at::text, "
-    "state, created_at::text, dequeue_at::text, context"
+    "state, created_at::text, dequeue_at::text, context, last_leased_at::text"
 )
 
 
@@ -159,5 +159,6 @@ def to_delivery(queue: str, row: tuple[Any, ...], worker: str | None = None) -> 
         created_at=datetime.fromisoformat(row[12]),
         dequeue_at=datetime.fromisoformat(row[13]),
         channel_context=from_json(row[14]) or {},
+        last_leased_at=from_text(row[15]),
         worker=worker,
     )

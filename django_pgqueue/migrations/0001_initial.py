@@ -129,6 +129,7 @@ class Migration(migrations.Migration):
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
                 ('leased_at', models.DateTimeField(editable=False, null=True)),
+                ('last_leased_at', models.DateTimeField(editable=False, null=True)),
                 ('lease_expires_at', models.DateTimeField(editable=False, null=True)),
                 ('lease_token', models.UUIDField(editable=False, null=True)),
                 ('worker', models.CharField(editable=False, max_length=200, null=True)),

@@ -48,6 +48,7 @@ class Message(models.Model):
     errors = Json(null=True, blank=True, editable=False)
     created_at = Moment(db_default=ClockTimestamp(), editable=False)
     leased_at = Moment(null=True, editable=False)
+    last_leased_at = Moment(null=True, editable=False)
     lease_expires_at = Moment(null=True, editable=False)
     lease_token = models.UUIDField(null=True, editable=False)
     worker = models.CharField(max_length=200, null=True, editable=False)

@@ -62,7 +62,8 @@ PRODUCER = Kind(
 WORKER = Kind(
     "worker",
     (
-        *PRODUCER.verbs, "dequeue", "pop", "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter",
+        *PRODUCER.verbs, "dequeue", "dequeue_matching", "pop",
+        "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter",
         "wait", "next_due", "is_contended", "tick", "sweep", "prune", "measure", "schedule_fire", "schedule_prune",
     ),
     (

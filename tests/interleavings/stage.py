@@ -132,7 +132,9 @@ class Stage:
         absent = Subject(0, "00000000-0000-0000-0000-000000000000", channel, key)
         if state == ABSENT:
             return absent
-        number = self.queue.one("SELECT id FROM pgqueue_enqueue('work', '{}', %s, p_dedupe_key => %s)", channel, key)
+        number = self.queue.one(
+            "SELECT id FROM pgqueue_enqueue('work', '{}', %s, p_dedupe_key => %s, p_backoff => '0')", channel, key
+        )
         if state == READY:
             return Subject(number, absent.token, channel, key)
         # By hand: a dequeue would take whichever message comes first.

@@ -24,7 +24,8 @@ WAITING = [
         ("enqueue", "enqueue", "same channel"),
     ),
     ("purge", SKIPS, "FOR UPDATE", ("dequeue", "purge", "same message")),
-    ("sweep", f"{SKIPS}\n    ) AS e", "FOR UPDATE) AS e", ("complete", "sweep", "same message")),
+    ("reclaim", f"{SKIPS}\n    ) AS e", "FOR UPDATE) AS e", ("complete", "sweep", "same message")),
+    ("reclaim", f"{SKIPS}\n    ) AS e", "FOR UPDATE) AS e", ("complete", "dequeue of expired", "same message")),
 ]
 SETTLING = [verb for verb in VERBS if "%(token)s" in verb.sql or verb.name == "cancel"]
 
@@ -47,7 +48,7 @@ def test_nobody_waits_for_an_open_producer(stage: Stage, other: Verb) -> None:
             assert stage.answer(one, other, relation) == FREE
 
 
-@pytest.mark.parametrize(("function", "guard", "instead", "pair"), WAITING, ids=[name for name, *_ in WAITING])
+@pytest.mark.parametrize(("function", "guard", "instead", "pair"), WAITING, ids=[" ".join(w[3][:2]) for w in WAITING])
 def test_a_lock_that_waits_is_seen(
     stage: Stage, function: str, guard: str, instead: str, pair: tuple[str, str, str]
 ) -> None:

@@ -38,6 +38,8 @@ VERBS = (
     ),
     Verb("dequeue", "SELECT id FROM pgqueue_dequeue()", READY),
     Verb("pop", "SELECT id FROM pgqueue_pop()", READY),
+    # Nothing else is there: it takes back what has expired.
+    Verb("dequeue of expired", "SELECT id FROM pgqueue_dequeue()"),
     Verb("heartbeat", f"SELECT id FROM pgqueue_heartbeat({PAIR})"),
     Verb("complete", f"SELECT pgqueue_complete({PAIR})"),
     Verb("defer", f"SELECT id FROM pgqueue_defer({PAIR})"),

@@ -22,10 +22,10 @@ RUNTIME = (
 )
 # Every moment that a function compares with the clock.
 MOMENTS = {
-    "pgqueue_message": ("dequeue_at", "leased_at", "lease_expires_at"),
+    "pgqueue_message": ("dequeue_at", "leased_at", "last_leased_at", "lease_expires_at"),
     "pgqueue_lane": ("floor_at", "parked_until", "next_at", "lease_floor"),
     "pgqueue_arrival": ("floor_at",),
-    "pgqueue_floor": ("parked_from", "ticked_at"),
+    "pgqueue_floor": ("parked_from", "ticked_at", "expiry_from", "due_from", "watched_at"),
     "pgqueue_waiter": ("wait_until",),
     "pgqueue_channel": ("released_at", "paused_until"),
     "pgqueue_queue": ("paused_until",),
@@ -121,6 +121,8 @@ def expire(*deliveries: Delivery) -> None:
         "UPDATE pgqueue_message SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = ANY (%s)",
         [delivery.id for delivery in deliveries],
     )
+    # A lease never begins in the past: a tick of a moment ago would have passed it.
+    sql("UPDATE pgqueue_floor SET expiry_from = '-infinity'")
 
 
 def pass_time(**duration: float) -> None:

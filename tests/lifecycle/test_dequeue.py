@@ -10,6 +10,7 @@ from django.utils import timezone
 from django_pgqueue import (
     NewMessage,
     channel_set,
+    defer,
     dequeue,
     enqueue,
     enqueue_many,
@@ -20,7 +21,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import a_moment_of_the_database, live, pass_time, refused, sql, value
+from tests.lifecycle.conftest import a_moment_of_the_database, expire, live, pass_time, refused, sql, value
 
 pytestmark = pytest.mark.django_db
 
@@ -247,3 +248,21 @@ def test_it_is_a_function_of_the_database_too():
     )
     assert row == (sent.id, "default", "1", 1, True)
     assert live(sent.id, "worker", "lease_expires_at - leased_at") == ("psql", timedelta(minutes=1))
+
+
+def test_it_says_when_the_message_was_leased_before():
+    enqueue("h", backoff=timedelta(0))
+    [first] = dequeue()
+    assert first.last_leased_at is None
+    began = live(first.id, "leased_at")
+    retry(first, errors=[{}])
+    [second] = dequeue()
+    assert second.last_leased_at == began
+    began = live(first.id, "leased_at")
+    defer(second)
+    [third] = dequeue()
+    assert (third.attempt, third.last_leased_at) == (2, began)
+    began = live(first.id, "leased_at")
+    expire(third)
+    [fourth] = pop()
+    assert fourth.last_leased_at == began

@@ -67,11 +67,18 @@ def test_a_redelivery_takes_a_place_too():
     assert dequeue(limit=10) == []
 
 
-def test_an_expired_lease_holds_its_place_until_it_is_swept():
+@pytest.mark.django_db(transaction=True)
+def test_an_expired_lease_holds_its_place_until_it_is_taken_back(connect):
     channel_set(channel="default", max_concurrency=1)
     fill("default", 2)
-    expire(*dequeue())
-    assert dequeue(limit=10) == []
+    [delivery] = dequeue()
+    expire(delivery)
+    settling = connect()
+    settling.execute("SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", [delivery.id])
+    assert dequeue(limit=10) == [], "it is being settled, and counts"
+    settling.rollback()
+    [other] = dequeue(limit=10)
+    assert other.payload == 1
 
 
 def test_one_at_a_time_is_strictly_in_order():

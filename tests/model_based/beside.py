@@ -12,7 +12,7 @@ from . import take
 from .enqueue import Draft
 from .fairness import Turns
 from .model import Model, leased
-from .sql import Queue, Refusal
+from .sql import NEXT_AT, Queue, Refusal
 from .states import SECOND, Message, Refused
 from .strategies import DAY, FORGED
 
@@ -71,7 +71,7 @@ class Beside(RuleBasedStateMachine):
     def next_at(self, message: Message) -> int:
         """Chance decides, within bounds: told by the queue itself."""
         least, most = message.pause()
-        at = self.queue.one("SELECT us(dequeue_at) FROM pgqueue_message WHERE id = %s", message.id)
+        at = self.queue.one(NEXT_AT, message.id, message.id)
         assert at is not None, f"message {message.id} is gone"
         assert self.model.now + least <= at <= self.model.now + most + 1
         return at
@@ -100,19 +100,18 @@ class Beside(RuleBasedStateMachine):
 
     def take_once(self, verb: str, queue: str, limit: int, lease: int) -> int:
         self.sound = False
-        due = self.model.due()
+        looked = self.queue.looked(self.model)
         answer = self.queue.take(verb, queue, limit, lease)
         if self.isolation != "read committed":
             assert isinstance(answer, Refusal)
             assert answer.code == "PGQ07"
             return 0
         assert not isinstance(answer, Refusal), answer
-        left = self.queue.one("SELECT count(*) FROM pgqueue_message WHERE id = ANY (%s) AND status = 3", due)
-        assert left in (0, len(due)), "all that is due is promoted, or nothing"
+        back = take.Back(*self.queue.brought_back(looked), self.next_at)
         if verb == "pop":
-            take.pop(self.model, queue, limit, answer, bool(due) and not left)
+            take.pop(self.model, queue, limit, answer, back)
         else:
-            take.dequeue(self.model, queue, limit, lease, answer, bool(due) and not left)
+            take.dequeue(self.model, queue, limit, lease, answer, back)
         self.turns.taken(self.model, queue, limit, answer)
         return len(answer)
 

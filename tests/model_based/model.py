@@ -85,6 +85,11 @@ class Model:
         scheduled = [m for m in self.messages.values() if m.status == SCHEDULED and self.free(m.id)]
         return [m.id for m in scheduled if m.dequeue_at <= self.now]
 
+    def expired(self) -> list[int]:
+        """Leases whose time is over, and that nobody is settling."""
+        over = [m for m in leased(self) if m.expires_at is not None and m.expires_at <= self.now]
+        return [m.id for m in over if self.free(m.id)]
+
     def promote(self) -> int:
         due = self.due()
         for number in due:

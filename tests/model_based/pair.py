@@ -60,12 +60,9 @@ class PairMachine(PairOperators):
 
     def take_once(self, n: int, limit: int) -> int:
         def expect(model: Model, answer: Any) -> Any:
-            left = self.sides[n].queue.one(
-                "SELECT count(*) FROM pgqueue_message WHERE id = ANY (%s) AND status = 3", model.due()
-            )
-            due = model.due()
-            assert left in (0, len(due)), "all that is due and free is promoted, or nothing"
-            take.dequeue(model, "default", limit, 15 * SECOND, answer, bool(due) and not left)
+            queue = self.sides[n].queue
+            back = take.Back(*queue.brought_back(queue.looked(model)), self.next_at(n))
+            take.dequeue(model, "default", limit, 15 * SECOND, answer, back)
             return answer
 
         return len(self.call(n, lambda queue: queue.take("dequeue", "default", limit, 15 * SECOND), expect, False))

@@ -37,6 +37,12 @@ OPERATORS = (
     Defect("a queue is purged with what is leased", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
 )  # fmt: skip
 """Of operators, who are not in the runs of `tests.chaos`."""
+BROUGHT_BACK = (
+    Defect("expired leases wait for a sweep", "bring_back", "v_look.expired_at IS NOT NULL", "false"),
+    Defect("what is due waits for a tick", "bring_back", "v_look.due_at IS NOT NULL OR v_count > 0", "false"),
+    Defect("what came back is taken beyond the limit of the call", "dequeue", "p_limit - v_count);", "p_limit);"),
+)
+"""Of a dequeue that brings back: in the runs of `tests.chaos` somebody sweeps."""
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
@@ -109,7 +115,7 @@ NOTICED = (
     "a free place is not told",
     "lanes that may have messages go",
     "a full channel forgets what it drops",
-    *(defect.name for defect in (*OPERATORS, *REFUSALS, *FULL, *ARCHIVE)),
+    *(defect.name for defect in (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)),
 )
 
 

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from . import channels
 from .model import Model, leased
-from .sql import Queue, Refusal
+from .sql import NEXT_AT, Queue, Refusal
 from .states import Message, Refused
 from .strategies import FORGED
 
@@ -130,8 +130,7 @@ class Sides(RuleBasedStateMachine):
 
     def next_at(self, n: int) -> Callable[[Message], int]:
         def told(message: Message) -> int:
-            query = "SELECT us(dequeue_at) FROM pgqueue_message WHERE id = %s"
-            at = self.sides[n].queue.one(query, message.id)
+            at = self.sides[n].queue.one(NEXT_AT, message.id, message.id)
             assert at is not None, f"message {message.id} is gone"
             return at
 

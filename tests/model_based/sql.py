@@ -13,6 +13,8 @@ from psycopg.types.json import Jsonb
 
 from .clock import BASE
 from .enqueue import Draft
+from .model import Model
+from .states import SCHEDULED
 from .take import Lease
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,6 +49,9 @@ EMPTIED = (
     "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "channel_size", "departure",
     "waiter", "floor", "tally", "unarchived", "unarchived_total",
 )  # fmt: skip
+# Of a message that may have been popped since.
+NEXT_AT = """SELECT us(coalesce((SELECT m.dequeue_at FROM pgqueue_message AS m WHERE m.id = %s),
+    (SELECT a.dequeue_at FROM pgqueue_archived_message AS a WHERE a.id = %s)))"""
 DEQUEUE = "SELECT id, channel, (payload ->> 'n')::int, attempts, token::text, us(lease_expires_at) FROM"
 
 
@@ -168,6 +173,17 @@ class Queue:
         arguments = [queue, limit, *([span(lease)] if verb == "dequeue" else [])]
         found = self.rows(f"{DEQUEUE} pgqueue_{verb}({', '.join(['%s'] * len(arguments))})", *arguments)
         return found if isinstance(found, Refusal) else [Lease(*row) for row in found]
+
+    def looked(self, model: Model) -> dict[int, str | None]:
+        """What a dequeue may bring back, with its token."""
+        return {number: model.messages[number].token for number in [*model.due(), *model.expired()]}
+
+    def brought_back(self, looked: dict[int, str | None]) -> tuple[frozenset[int], frozenset[int]]:
+        """Those whose leases are lost, and those that are scheduled now."""
+        query = "SELECT id, status, lease_token::text FROM pgqueue_message WHERE id = ANY (%s)"
+        rows = {number: (status, token) for number, status, token in self.rows(query, list(looked))}
+        lost = {n for n, token in looked.items() if token is not None and (n not in rows or rows[n][1] != token)}
+        return frozenset(lost), frozenset(n for n, (status, _) in rows.items() if status == SCHEDULED)
 
     def settle(self, verb: str, pairs: Sequence[tuple[int, str]], **arguments: Any) -> Any:
         """What a function answers that is given ids and tokens; arguments as it has them, without p_."""

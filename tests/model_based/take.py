@@ -5,11 +5,15 @@ Which channel comes next is the line's own business. The model says which answer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 from .model import Model
-from .states import LEASED, Channel, Message
+from .settle import fail
+from .states import LEASED, READY, Channel, Message
+
+# Leases that one call takes back at a time, and how often it looks while it has found nothing.
+MOST_EXPIRED, MOST_TURNS = 16, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +64,69 @@ def servable(model: Model, queue: str) -> int:
     return sum(must(model, channel) for channel in model.channels.values() if channel.queue == queue)
 
 
-def dequeue(model: Model, queue: str, limit: int, lease: int, answer: Sequence[Lease], promoted: bool) -> None:
-    """Raises AssertionError if this may not be the answer. ``promoted``: whether the call made ready what was due."""
-    waiting = servable(model, queue)
-    if promoted:
-        assert not waiting, f"{waiting} messages could be served before something was promoted"
-        model.promote()
-        waiting = servable(model, queue)
+def dequeue(model: Model, queue: str, limit: int, lease: int, answer: Sequence[Lease], back: Back) -> None:
+    """Raises AssertionError if this may not be the answer."""
     assert len(answer) <= limit
-    assert answer or not waiting, f"nothing came, and {waiting} messages could be served"
-    assert answer or not model.due() or model.locked is not None, "a dequeue that finds nothing promotes what is due"
     assert len({lease.token for lease in answer}) <= 1, "one call, one token"
     assert len({lease.id for lease in answer}) == len(answer)
+    if not back.happened(model):
+        take(model, queue, lease, answer)
+        assert len(answer) == limit or back.complete(model), "a dequeue with room brings back what is due or expired"
+    else:
+        # How many it had before is its own business. With one answer to that, all of it must be right.
+        tried: list[AssertionError] = []
+        for first in range(min(len(answer), limit - 1) + 1):
+            trial = replace(model.copy(), issued=list(model.issued))
+            try:
+                take(trial, queue, lease, answer[:first])
+                back.happen(trial, limit - first, again=not first)
+                take(trial, queue, lease, answer[first:])
+                break
+            except AssertionError as error:
+                tried.append(error)
+        else:
+            raise tried[0]
+        for part in fields(trial):
+            setattr(model, part.name, getattr(trial, part.name))
+    assert all(got.id in model.messages and model.messages[got.id].token == got.token for got in answer)
+
+
+def take(model: Model, queue: str, lease: int, answer: Sequence[Lease]) -> None:
+    waiting = servable(model, queue)
+    assert answer or not waiting, f"nothing came, and {waiting} messages could be served"
     for channel in list(model.channels.values()):
         if channel.queue == queue:
             serve(model, channel, lease, [got for got in answer if got.channel == channel.name])
-    assert all(got.id in model.messages and model.messages[got.id].token == got.token for got in answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """What a call has brought back, as the tables tell. ``lost``: messages whose leases it has taken back; ``still``:
+    those that were due or expired, and are scheduled now."""
+
+    lost: frozenset[int]
+    still: frozenset[int]
+    next_at: Callable[[Message], int]
+
+    def happened(self, model: Model) -> bool:
+        return bool(self.lost or set(model.due()) - self.still)
+
+    def complete(self, model: Model) -> bool:
+        """Nothing is left, but what the floors hide after the clock has gone back."""
+        return model.doubt or not (model.due() or model.expired())
+
+    def happen(self, model: Model, room: int, again: bool) -> None:
+        """``again``: the call found nothing before, and may have looked a few times."""
+        most, expired = min(room, MOST_EXPIRED), model.expired()
+        assert self.lost <= set(expired), "a lease that lasts is not taken back"
+        assert len(self.lost) <= most * (MOST_TURNS if again else 1)
+        assert model.doubt or len(self.lost) >= min(most, len(expired)), "an expired lease is taken back"
+        for number in sorted(self.lost):
+            fail(model, model.messages[number], "poison", self.next_at, swept=True)
+        for number in model.due():
+            if number not in self.still:
+                model.messages[number] = replace(model.messages[number], status=READY)
+        assert model.doubt or not model.due(), "all that is due is promoted"
 
 
 def serve(model: Model, channel: Channel, lease: int, answer: Sequence[Lease]) -> None:
@@ -104,7 +155,7 @@ def leased_to(message: Message, now: int, token: str, lease: int) -> Message:
     )
 
 
-def pop(model: Model, queue: str, limit: int, answer: Sequence[Lease], promoted: bool) -> None:
-    dequeue(model, queue, limit, 60_000_000, answer, promoted)
+def pop(model: Model, queue: str, limit: int, answer: Sequence[Lease], back: Back) -> None:
+    dequeue(model, queue, limit, 60_000_000, answer, back)
     for got in answer:
         model.end(model.messages[got.id], "popped")

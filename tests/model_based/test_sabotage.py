@@ -8,11 +8,11 @@ import pytest
 
 from tests.chaos.sabotage.defects import DEFECTS, Defect
 
-from .sabotage import ARCHIVE, FULL, NOTICED, OPERATORS, REFUSALS, notice
+from .sabotage import ARCHIVE, BROUGHT_BACK, FULL, NOTICED, OPERATORS, REFUSALS, notice
 from .sql import Queue
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "model.md"
-DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OPERATORS, *REFUSALS, *FULL, *ARCHIVE)}
+DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)}
 
 
 @pytest.mark.slow

@@ -85,6 +85,11 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
         lambda s: [*waiting(s), *held(s)],
         lambda s, found: s.execute("SELECT pgqueue_cancel(%s)", [[message.id for message in found]]),
     ),
+    "dequeue of what expired": (expired, lambda s, _: dequeue(s, 50, queue="nothing")),
+    "dequeue of what is due": (
+        lambda s: [enqueue(s, "channel0000", delay="1 microsecond") for _ in range(3)],
+        lambda s, _: dequeue(s, 50, queue="nothing"),
+    ),
     "sweep": (expired, lambda s, _: s.execute("SELECT * FROM pgqueue_sweep()")),
     "tick": (held, lambda s, leases: tick(s, 2)),
     "tick with messages that are due": (
@@ -114,6 +119,18 @@ OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any
     "explain a settled message": (
         lambda s: settle(s, held(s)),
         lambda s, ids: s.execute("SELECT * FROM pgqueue_explain_message(%s)", [ids[0]]),
+    ),
+    "dequeue of a handler": (
+        lambda s: None,
+        lambda s, _: s.execute(
+            "SELECT * FROM pgqueue_dequeue_matching(p_limit => 3, p_handler => 'none', p_look => 200)"
+        ),
+    ),
+    "dequeue of a payload": (
+        lambda s: s.execute(
+            "CREATE INDEX IF NOT EXISTS pgqueue_message_payload ON pgqueue_message USING gin (payload jsonb_path_ops)"
+        ),
+        lambda s, _: s.execute("""SELECT * FROM pgqueue_dequeue_matching(p_limit => 3, p_payload => '{"k": 1}')"""),
     ),
     "redrive": (
         lambda s: settle(s, leases := held(s), "dead_letter", ["refused"] * len(leases)),

@@ -76,6 +76,7 @@ class Story:
         yield len(self.call("*", "dead_letter(%s, %s, ARRAY['no'])", ids, tokens))
         yield len(self.call("*", "redrive(%s)", ids))
         yield len(self.call("*", "pop('default', 1)"))
+        yield len(self.call("*", "dequeue_matching('default', 1, p_handler => 'nobody')"))
 
     def operate(self) -> Iterator[Any]:
         self.session.execute(SCHEDULE)

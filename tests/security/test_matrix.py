@@ -21,6 +21,7 @@ VERBS = """
     enqueue_many        x        x       .         .       .
     raise               x        x       x         .       .
     dequeue             .        x       .         .       .
+    dequeue_matching    .        x       .         .       .
     pop                 .        x       .         .       .
     heartbeat           .        x       .         .       .
     complete            .        x       .         .       .

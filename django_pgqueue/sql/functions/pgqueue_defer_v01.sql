@@ -64,6 +64,7 @@ BEGIN
                 WHEN p_keep_state THEN coalesce(p_states[array_position(p_ids, m.id)], m.state)
                 ELSE p_states[array_position(p_ids, m.id)]
             END,
+            last_leased_at = m.leased_at,
             leased_at = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts THEN m.leased_at END,
             lease_expires_at = CASE
                 WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts THEN m.lease_expires_at

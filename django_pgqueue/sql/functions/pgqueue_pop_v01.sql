@@ -22,7 +22,8 @@ RETURNS TABLE (
     state jsonb,
     created_at timestamptz,
     dequeue_at timestamptz,
-    context jsonb
+    context jsonb,
+    last_leased_at timestamptz
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -41,7 +42,7 @@ BEGIN
         v_ids := v_ids || v_leased.id;
         RETURN QUERY SELECT v_leased.id, v_leased.channel, v_leased.handler, v_leased.payload, v_leased.body, v_leased.headers,
             v_leased.priority, v_leased.attempts, v_leased.max_attempts, v_leased.token, v_leased.lease_expires_at, v_leased.state,
-            v_leased.created_at, v_leased.dequeue_at, v_leased.context;
+            v_leased.created_at, v_leased.dequeue_at, v_leased.context, v_leased.last_leased_at;
     END LOOP;
     PERFORM pgqueue_archive(v_ids, 'popped', p_archive);
 END;

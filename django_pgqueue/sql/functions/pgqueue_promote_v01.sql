@@ -1,7 +1,7 @@
 -- Makes scheduled messages ready whose time has come, at most p_limit of them, the longest due first.
--- Caller: pgqueue_dequeue when it found nothing, pgqueue_tick, pgqueue_sweep. Returns how many.
+-- Caller: pgqueue_bring_back with the floor that it has read, pgqueue_tick. Returns how many.
 -- Locks: messages, SKIP LOCKED.
-CREATE FUNCTION pgqueue_promote(p_limit integer)
+CREATE FUNCTION pgqueue_promote(p_limit integer, p_from timestamptz DEFAULT '-infinity')
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     v_ids := ARRAY(
         SELECT m.id FROM pgqueue_message AS m
-        WHERE m.status = 3 AND m.dequeue_at <= v_now
+        WHERE m.status = 3 AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
         ORDER BY m.dequeue_at
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED);

@@ -1,5 +1,6 @@
 -- Writes the next row of pgqueue_floor. A floor may only pass what no transaction can still show below it:
 --   arrivals  an unseen one has the xid of a transaction that is running now; those older than the last tick are kept by name
+--   leases    and schedules: what is still to show up has the xid of a transaction that was running at the last watch
 --   lanes     a lane that is not visible yet took its seq in a transaction that has written to the table since before the last tick
 -- The bound of a tick is its own new xid, assigned after it has read the sequence: whoever took a seq before has a smaller one.
 -- (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
@@ -29,15 +30,36 @@ BEGIN
         v_old.arrival_xid := '0';
         v_old.next_xid := '0';
         v_old.late_xids := '{}';
+        v_old.watched_xid := '0';
     END IF;
     -- The clock was set back: a floor of the future would hide the lanes that are parked from now on.
     IF v_old.ticked_at > v_now OR v_old.parked_from > v_now THEN
         v_old.ticked_at := v_now;
         v_old.parked_from := '-infinity';
+        v_old.expiry_from := '-infinity';
+        v_old.due_from := '-infinity';
+        v_old.watched_at := '-infinity';
     END IF;
     v_running := ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x < v_old.next_xid);
     v_held := pgqueue_lane_is_held(v_running);
     v_xid := v_old.next_xid;
+    IF pg_snapshot_xmin(pg_current_snapshot()) > v_old.watched_xid THEN
+        -- All that began before the watch have ended: what they left is visible to these two statements.
+        v_old.expiry_from := coalesce(
+            (
+                SELECT m.lease_expires_at FROM pgqueue_message AS m
+                WHERE m.lease_expires_at >= v_old.expiry_from AND m.lease_expires_at < v_old.watched_at
+                ORDER BY m.lease_expires_at LIMIT 1
+            ), v_old.watched_at);
+        v_old.due_from := coalesce(
+            (
+                SELECT m.dequeue_at FROM pgqueue_message AS m
+                WHERE m.status = 3 AND m.dequeue_at >= v_old.due_from AND m.dequeue_at < v_old.watched_at
+                ORDER BY m.dequeue_at LIMIT 1
+            ), v_old.watched_at);
+        v_old.watched_at := v_now;
+        v_old.watched_xid := v_bound;
+    END IF;
     -- It may fall: a sequence may go back (see pgqueue_floor), and new lanes stand below the old floor then.
     v_seq := CASE WHEN v_held THEN v_old.lane_seq ELSE v_old.next_lane_seq END;
     -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
@@ -64,10 +86,12 @@ BEGIN
         v_running := v_running || ARRAY(SELECT n.xid FROM pgqueue_late_news(v_queue, v_old.late_xids) AS n);
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
-    INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
+    INSERT INTO pgqueue_floor (
+        id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq, expiry_from, due_from, watched_at, watched_xid)
     VALUES (
         v_old.id + 1, v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
-        greatest(v_parked, v_old.parked_from), v_bound, v_next_seq);
+        greatest(v_parked, v_old.parked_from), v_bound, v_next_seq, v_old.expiry_from, v_old.due_from, v_old.watched_at,
+        v_old.watched_xid);
     -- The lower bound keeps it away from those that were deleted before.
     DELETE FROM pgqueue_floor AS f WHERE f.id BETWEEN v_old.id - 50 AND v_old.id - 10;
 END;

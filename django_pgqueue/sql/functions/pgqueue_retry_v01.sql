@@ -56,6 +56,7 @@ BEGIN
                     p_delays[array_position(p_ids, m.id)],
                     pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest))))
             END,
+            last_leased_at = m.leased_at,
             leased_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.leased_at END,
             lease_expires_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.lease_expires_at END,
             lease_token = CASE

@@ -1,6 +1,7 @@
 -- Gives back what dead workers held: expired leases go through the retry policy, or become dead letters with reason poison. Ends the
 -- pauses whose time has come, and removes released channels that have drained.
--- Caller: the maintenance of a worker each few seconds; cron through manage.py sweepqueue or pg_cron. At most p_limit leases a call.
+-- Caller: the maintenance of a worker each few seconds; cron through manage.py sweepqueue or pg_cron. At most p_limit leases a call. What
+--   takes messages does a little of it by itself (pgqueue_bring_back).
 -- p_waiting: warn when a message has been ready for longer than this. Everything that was found is said in the server log.
 -- Returns counts. Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
@@ -15,9 +16,6 @@ SET jit = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
-    v_ids bigint[];
-    v_tokens uuid[];
-    v_errors jsonb[];
     v_queue text;
     v_lane_seq bigint;
     v_late record;
@@ -27,33 +25,8 @@ BEGIN
     -- First, while this transaction has no xid yet: only then can the floors move.
     promoted := pgqueue_tick(p_limit);
     resumed := pgqueue_resume_due();
-    SELECT array_agg(e.id ORDER BY e.id), array_agg(e.lease_token ORDER BY e.id),
-        array_agg(jsonb_build_object(
-            'type', 'LeaseExpired', 'message', format('the lease of worker %s expired at %s', coalesce(e.worker, '?'), e.lease_expires_at))
-            ORDER BY e.id)
-    INTO v_ids, v_tokens, v_errors
-    FROM (
-        SELECT m.id, m.lease_token, m.worker, m.lease_expires_at FROM pgqueue_message AS m
-        WHERE m.lease_expires_at <= v_now
-        ORDER BY m.lease_expires_at
-        LIMIT p_limit
-        FOR UPDATE SKIP LOCKED
-    ) AS e;
-    retried := 0;
-    poisoned := 0;
-    cancelled := 0;
+    SELECT r.retried, r.poisoned, r.cancelled INTO retried, poisoned, cancelled FROM pgqueue_reclaim(p_limit) AS r;
     not_picked_up := 0;
-    IF v_ids IS NOT NULL THEN
-        SELECT count(*) FILTER (WHERE r.outcome = 'retried'), count(*) FILTER (WHERE r.outcome = 'dead_lettered'),
-            count(*) FILTER (WHERE r.outcome = 'cancelled')
-        INTO retried, poisoned, cancelled
-        FROM pgqueue_retry(v_ids, v_tokens, v_errors, NULL, 'poison', p_swept => true) AS r;
-        IF pgqueue_may_warn('lease_expired') THEN
-            RAISE WARNING 'pgqueue: the leases of % message(s) expired (%): % to be retried, % dead-lettered as poison, % cancelled',
-                cardinality(v_ids), array_to_string(v_ids[1:10], ', '), retried, poisoned, cancelled
-                USING HINT = 'A worker died, hangs or lost its connection. More warnings of this kind are held back for 10 seconds.';
-        END IF;
-    END IF;
 
     PERFORM pgqueue_recount(ARRAY(
         SELECT c.id FROM pgqueue_channel AS c WHERE c.changed_at > v_now - interval '10 minutes' AND c.max_size IS NOT NULL));

@@ -1,10 +1,16 @@
 -- Takes up to p_limit ready messages of one channel, within its limits, as pgqueue_take does for all channels of a queue; none while the
 -- queue is paused.
--- Caller: pgqueue_stream_claim, which leases them in the same transaction.
+-- Caller: pgqueue_stream_claim, pgqueue_dequeue_matching, which lease them in the same transaction. p_among: only of these messages.
 -- Returns ids: locked, in the order of service; taken_at: when; contended: nothing was free, but another transaction holds what there is.
 -- Locks: arrivals, lanes and messages, all SKIP LOCKED. It never waits. Errors: PGQ03.
 CREATE FUNCTION pgqueue_take_channel(
-    p_queue text, p_channel text, p_limit integer, OUT ids bigint[], OUT taken_at timestamptz, OUT contended boolean
+    p_queue text,
+    p_channel text,
+    p_limit integer,
+    p_among bigint[] DEFAULT NULL,
+    OUT ids bigint[],
+    OUT taken_at timestamptz,
+    OUT contended boolean
 )
 LANGUAGE plpgsql
 AS $$
@@ -86,13 +92,23 @@ BEGIN
         FROM pgqueue_allowance(v_channel.id, taken_at, p_limit, v_lane.next_at, v_lane.lease_floor) AS a;
         v_quota := v_may.messages;
     END IF;
-    ids := ARRAY(
-        SELECT m.id FROM pgqueue_message AS m
-        WHERE m.channel_id = v_channel.id AND m.status = 1
-            AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-        ORDER BY -m.priority, m.dequeue_at, m.id
-        LIMIT v_quota
-        FOR UPDATE SKIP LOCKED);
+    IF p_among IS NOT NULL THEN
+        -- By their keys; the cast is as in pgqueue_announce.
+        ids := ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.id = ANY (p_among) AND m.channel_id = v_channel.id AND m.status::integer = 1
+            ORDER BY -m.priority, m.dequeue_at, m.id
+            LIMIT v_quota
+            FOR UPDATE SKIP LOCKED);
+    ELSE
+        ids := ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_channel.id AND m.status = 1
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            ORDER BY -m.priority, m.dequeue_at, m.id
+            LIMIT v_quota
+            FOR UPDATE SKIP LOCKED);
+    END IF;
     IF v_held AND v_channel.limited THEN
         PERFORM pgqueue_leave_limited(
             ARRAY[v_lane.place], taken_at, ARRAY[cardinality(ids)], ids, ARRAY[v_may.room], ARRAY[v_may.next_at],

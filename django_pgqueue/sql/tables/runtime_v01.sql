@@ -42,8 +42,10 @@ CREATE TABLE pgqueue_arrival (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid);
 
--- Lower bounds for scans of the two tables above, one row a tick; the row with the largest id counts.
+-- Lower bounds for scans of the two tables above, and of leases and schedules, one row a tick; the row with the largest id counts.
 -- They keep every scan off the dead entries that a pinned xmin horizon leaves at the start of an index.
+-- expiry_from  no lease expires before this; due_from: nothing is scheduled for a time before this
+-- watched_at   what these two may rise to, as soon as all transactions up to watched_xid have ended
 -- id: counted by the ticker. Sequences of a database that was made from a template go back when the server crashes soon after.
 CREATE TABLE pgqueue_floor (
     id bigint PRIMARY KEY,
@@ -53,7 +55,11 @@ CREATE TABLE pgqueue_floor (
     lane_seq bigint NOT NULL,
     parked_from timestamptz NOT NULL,
     next_xid xid8 NOT NULL,
-    next_lane_seq bigint NOT NULL
+    next_lane_seq bigint NOT NULL,
+    expiry_from timestamptz NOT NULL DEFAULT '-infinity',
+    due_from timestamptz NOT NULL DEFAULT '-infinity',
+    watched_at timestamptz NOT NULL DEFAULT '-infinity',
+    watched_xid xid8 NOT NULL DEFAULT '0'
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
 VALUES (1, clock_timestamp(), '0', '{}', 0, '-infinity', '0', 0);

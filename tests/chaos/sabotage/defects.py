@@ -61,13 +61,13 @@ DEFECTS = (
     defect("dead_letter takes any token", "dead_letter", FENCE, "", "I4", "I5"),
     defect(
         "tokens are those of the worker, not of the lease", "dequeue",
-        "v_token := gen_random_uuid()", "v_token := md5(p_worker)::uuid", "I4",
+        "coalesce(v_token, gen_random_uuid())", "md5(p_worker)::uuid", "I4",
     ),
     defect("an attempt is not counted at the dequeue", "dequeue", "m.attempts + 1", "m.attempts", "I4", "I12"),
     # Leases.
-    defect("the sweep does not look at the clock", "sweep", EXPIRED, "m.lease_expires_at IS NOT NULL", "I5"),
+    defect("the sweep does not look at the clock", "reclaim", EXPIRED, "m.lease_expires_at IS NOT NULL", "I5"),
     defect(
-        "the sweep is half a lease early", "sweep", EXPIRED, f"{EXPIRED} + interval '0.2 s'", "I5",
+        "the sweep is half a lease early", "reclaim", EXPIRED, f"{EXPIRED} + interval '0.2 s'", "I5",
     ),
     defect(
         "a heartbeat extends nothing", "heartbeat",

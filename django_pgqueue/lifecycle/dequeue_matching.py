@@ -1,0 +1,50 @@
+"""dequeue_matching: lease messages of one handler, or with something in their payload."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.arguments import duration, optional_text, text, whole
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries, to_json
+from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.dead_letter import refuse
+from django_pgqueue.sql.call import call
+
+SQL = f"""
+SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue_matching(
+    %s::text, %s::integer, %s::interval, %s::text, %s::text, %s::jsonb, %s::integer)
+"""  # noqa: S608
+
+
+def dequeue_matching(
+    queue: str = "default",
+    limit: int = 1,
+    *,
+    handler: str | None = None,
+    payload: Any = None,
+    look: int = 1000,
+    lease: timedelta | None = None,
+    worker: str | None = None,
+    using: str | None = None,
+) -> list[Delivery]:
+    """Lease up to ``limit`` ready messages with this ``handler``, with a payload that contains ``payload`` (as
+    PostgreSQL's ``@>``), or both, for ``lease`` (setting LEASE). The limits of channels hold.
+
+    ``look``: at most so many messages are looked at, 1 to 100,000; with the index of payloads only those that match
+    count. Call it outside of ``atomic()``, as :func:`dequeue`. Raises InvalidMessage, also without both.
+    """
+    text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), whole(look, "look", least=1, most=100_000)
+    optional_text(worker, "worker"), optional_text(handler, "handler")
+    lease = settings.LEASE if lease is None else duration(lease, "lease")
+    if not lease or lease < timedelta(0):
+        raise InvalidMessage(f"lease is {lease}: it is not positive")
+    database = alias(using)
+    asked = (queue, limit, lease, worker, handler, to_json(payload, "payload"), look)
+    deliveries, unreadable = to_deliveries(queue, call(database, SQL, asked), worker)
+    if unreadable:
+        refuse(unreadable, database)
+    return deliveries

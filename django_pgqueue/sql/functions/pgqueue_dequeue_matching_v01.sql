@@ -1,0 +1,107 @@
+-- Leases ready messages of a queue that match: with this handler, with a payload that contains p_payload, or both. All limits hold, and
+-- channels get their share of p_limit, then whoever has more.
+-- Caller: a consumer of a part of a queue, in a transaction of its own. It looks at p_look messages at most (pgqueue_find_matching): with
+--   the index of payloads at those that match, else at those that come first, so that one far behind them is not found yet.
+-- Returns what pgqueue_dequeue does, channel after channel. Locks: as pgqueue_dequeue. Errors: PGQ07 invalid argument.
+CREATE FUNCTION pgqueue_dequeue_matching(
+    p_queue text DEFAULT 'default',
+    p_limit integer DEFAULT 1,
+    p_lease interval DEFAULT '15 seconds',
+    p_worker text DEFAULT NULL,
+    p_handler text DEFAULT NULL,
+    p_payload jsonb DEFAULT NULL,
+    p_look integer DEFAULT 1000
+)
+RETURNS TABLE (
+    id bigint,
+    channel text,
+    handler text,
+    payload jsonb,
+    body bytea,
+    headers jsonb,
+    priority smallint,
+    attempts integer,
+    max_attempts integer,
+    token uuid,
+    lease_expires_at timestamptz,
+    state jsonb,
+    created_at timestamptz,
+    dequeue_at timestamptz,
+    context jsonb,
+    last_leased_at timestamptz
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_bitmapscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_floor record;
+    v_found record;
+    v_part record;
+    v_taken record;
+    v_token uuid := gen_random_uuid();
+    v_count integer := 0;
+    v_quota integer;
+BEGIN
+    IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
+        OR p_lease > '365000 days'
+        OR current_setting('transaction_isolation') <> 'read committed'
+    THEN
+        PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
+    ELSIF p_handler IS NULL AND p_payload IS NULL OR coalesce(p_look, 0) NOT BETWEEN 1 AND 100000 THEN
+        RAISE EXCEPTION 'dequeue_matching needs a handler or a payload, and looks at 1 to 100000 messages (%)', p_look
+            USING ERRCODE = 'PGQ07', HINT = 'For messages of all kinds call pgqueue_dequeue.';
+    END IF;
+    IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) THEN
+        RETURN;
+    END IF;
+    FOR v_try IN 0..1 LOOP
+        SELECT f.* INTO v_floor FROM pgqueue_floor_now() AS f;
+        IF v_floor.late_xids <> '{}' THEN
+            v_floor.arrival_xid := least(v_floor.arrival_xid, pgqueue_restamp(p_queue, v_floor.late_xids));
+        END IF;
+        PERFORM pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
+        PERFORM pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true);
+        PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, clock_timestamp(), 1000);
+        SELECT array_agg(f.channel) AS channels, count(*) AS count, jsonb_agg(f.ids) AS ids INTO v_found
+        FROM pgqueue_find_matching(p_queue, p_handler, p_payload, p_look) AS f;
+        -- Each channel its share, and then whoever has more.
+        FOREACH v_quota IN ARRAY ARRAY[(p_limit - v_count + v_found.count - 1) / greatest(v_found.count, 1), p_limit] LOOP
+            FOR v_part IN
+                SELECT u.name, ARRAY(SELECT e::bigint FROM jsonb_array_elements_text(v_found.ids -> (u.place - 1)::integer) AS e) AS ids
+                FROM unnest(v_found.channels) WITH ORDINALITY AS u (name, place)
+                ORDER BY u.place
+            LOOP
+                EXIT WHEN v_count = p_limit;
+                v_taken := pgqueue_take_channel(p_queue, v_part.name, least(v_quota, p_limit - v_count), v_part.ids);
+                CONTINUE WHEN v_taken.ids = '{}';
+                v_count := v_count + cardinality(v_taken.ids);
+                RETURN QUERY
+                WITH leased AS (
+                    UPDATE pgqueue_message AS m
+                    SET status = 2,
+                        attempts = m.attempts + 1,
+                        leased_at = v_taken.taken_at,
+                        lease_expires_at = v_taken.taken_at + p_lease,
+                        lease_token = v_token,
+                        worker = p_worker
+                    WHERE m.id = ANY (v_taken.ids)
+                    RETURNING m.*
+                )
+                SELECT l.id, c.name::text, l.handler::text, l.payload, l.body, l.headers, l.priority, l.attempts, l.max_attempts,
+                    l.lease_token, l.lease_expires_at, l.state, l.created_at, l.dequeue_at, nullif(c.context, '{}'), l.last_leased_at
+                FROM leased AS l
+                LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
+                ORDER BY array_position(v_taken.ids, l.id);
+            END LOOP;
+        END LOOP;
+        EXIT WHEN v_count > 0 OR pgqueue_bring_back(p_limit, clock_timestamp()) = 0;
+    END LOOP;
+END;
+$$;

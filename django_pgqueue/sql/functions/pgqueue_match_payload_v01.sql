@@ -1,0 +1,18 @@
+-- Finds ready messages by their payload: those that contain p_payload, and have this handler if there is one; p_most of them, in no order.
+-- Caller: pgqueue_find_matching, when the index of payloads is there. Returns ids, of all queues. Locks: none.
+-- Plans are pinned: of all indexes only that one is left, because a GIN index is read by a bitmap alone.
+CREATE FUNCTION pgqueue_match_payload(p_handler text, p_payload jsonb, p_most integer)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_indexscan = off
+SET enable_bitmapscan = on
+SET jit = off
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT m.id FROM pgqueue_message AS m
+        WHERE m.payload @> p_payload AND (p_handler IS NULL OR m.handler = p_handler) AND m.status::integer = 1
+        LIMIT p_most);
+END;
+$$;

@@ -1,0 +1,49 @@
+-- Takes expired leases back, the longest expired first: each message goes through its retry policy, as after an exception, or becomes a
+-- dead letter with the reason poison when its attempts are used up, or goes to the archive when somebody wants it cancelled.
+-- Caller: pgqueue_sweep; pgqueue_bring_back with its floor and clock. At most p_limit leases that expired from p_from to p_now.
+-- Returns how many of each. What was found is said in the server log. Locks: messages, SKIP LOCKED: a settlement under way wins.
+CREATE FUNCTION pgqueue_reclaim(
+    p_limit integer,
+    p_from timestamptz DEFAULT '-infinity',
+    p_now timestamptz DEFAULT NULL,
+    OUT retried integer,
+    OUT poisoned integer,
+    OUT cancelled integer
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now timestamptz := coalesce(p_now, clock_timestamp());
+    v_ids bigint[];
+    v_tokens uuid[];
+    v_errors jsonb[];
+BEGIN
+    retried := 0;
+    poisoned := 0;
+    cancelled := 0;
+    SELECT array_agg(e.id ORDER BY e.id), array_agg(e.lease_token ORDER BY e.id),
+        array_agg(jsonb_build_object(
+            'type', 'LeaseExpired', 'message', format('the lease of worker %s expired at %s', coalesce(e.worker, '?'), e.lease_expires_at))
+            ORDER BY e.id)
+    INTO v_ids, v_tokens, v_errors
+    FROM (
+        SELECT m.id, m.lease_token, m.worker, m.lease_expires_at FROM pgqueue_message AS m
+        WHERE m.lease_expires_at >= p_from AND m.lease_expires_at <= v_now
+        ORDER BY m.lease_expires_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ) AS e;
+    IF v_ids IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT count(*) FILTER (WHERE r.outcome = 'retried'), count(*) FILTER (WHERE r.outcome = 'dead_lettered'),
+        count(*) FILTER (WHERE r.outcome = 'cancelled')
+    INTO retried, poisoned, cancelled
+    FROM pgqueue_retry(v_ids, v_tokens, v_errors, NULL, 'poison', p_swept => true) AS r;
+    IF pgqueue_may_warn('lease_expired') THEN
+        RAISE WARNING 'pgqueue: the leases of % message(s) expired (%): % to be retried, % dead-lettered as poison, % cancelled',
+            cardinality(v_ids), array_to_string(v_ids[1:10], ', '), retried, poisoned, cancelled
+            USING HINT = 'A worker died, hangs or lost its connection. More warnings of this kind are held back for 10 seconds.';
+    END IF;
+END;
+$$;

@@ -1,0 +1,192 @@
+"""Dequeues of several sessions bring back what has expired and what is due; nobody sweeps or ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.concurrency.helpers import (
+    STRESS,
+    Session,
+    column,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    make_channel,
+    one,
+    settle,
+    tick,
+    together,
+)
+
+EXPIRED = "1 microsecond"
+
+
+def enqueue_impatient(session: Session, count: int) -> list[int]:
+    make_channel(session, "a")
+    return [enqueue(session, "a", backoff="0", max_attempts=1000) for _ in range(count)]
+
+
+def test_one_of_two_sessions_gets_it(session: Session, business: Session) -> None:
+    [message] = enqueue_impatient(session, 1)
+    dequeue(session, lease=EXPIRED)
+    [first] = dequeue(business)
+    assert (first.id, first.attempts) == (message, 2)
+    assert dequeue(session) == [], "the other has it, and nobody waits"
+    business.rollback()
+    [second] = dequeue(session)
+    assert (second.id, second.attempts) == (message, 2), "what was rolled back never was"
+
+
+def test_a_settlement_under_way_wins(session: Session, business: Session) -> None:
+    enqueue_impatient(session, 1)
+    [lease] = dequeue(session, lease=EXPIRED)
+    settle(business, [lease])
+    assert dequeue(session) == []
+    business.commit()
+    assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
+
+
+def test_a_heartbeat_under_way_wins(session: Session, business: Session) -> None:
+    enqueue_impatient(session, 1)
+    [lease] = dequeue(session, lease=EXPIRED)
+    settle(business, [lease], "heartbeat")
+    assert dequeue(session) == []
+    business.commit()
+    assert dequeue(session) == []
+    assert settle(session, [lease]) == [lease.id]
+
+
+@pytest.mark.parametrize("seed", range(3 * STRESS))
+def test_many_sessions_race_for_what_expired(session: Session, connect: Callable[..., Session], seed: int) -> None:
+    messages = enqueue_impatient(session, 60)
+    dequeue(session, 60, lease=EXPIRED)
+
+    def consume(one_session: Session) -> Callable[[], list[tuple[int, int]]]:
+        def run() -> list[tuple[int, int]]:
+            got = []
+            for limit in [1, 5, 10] * 10:
+                leases = dequeue(one_session, limit)
+                got += [(lease.id, lease.attempts) for lease in leases]
+                settle(one_session, leases)
+            return got
+
+        return run
+
+    found = [pair for each in together(*[consume(connect(autocommit=True)) for _ in range(3)]) for pair in each]
+    assert sorted(found) == [(message, 2) for message in messages]
+
+
+def test_a_limit_holds_while_sessions_race(session: Session, connect: Callable[..., Session]) -> None:
+    make_channel(session, "few", max_concurrency=2)
+    for _ in range(20):
+        enqueue(session, "few", backoff="0", max_attempts=1000)
+
+    def consume(one_session: Session) -> Callable[[], int]:
+        def run() -> int:
+            most = 0
+            for turn in range(30):
+                # Some are lost at once, and come back.
+                dequeue(one_session, 3, lease=EXPIRED if turn % 3 == 0 else "1 minute")
+                most = max(most, one(one_session, "SELECT count(*) FROM pgqueue_message WHERE status = 2"))
+                held = one_session.execute(
+                    "SELECT id, lease_token FROM pgqueue_message WHERE status = 2"
+                    " AND lease_expires_at > clock_timestamp() ORDER BY random() LIMIT 1"
+                )
+                for number, token in held.fetchall():
+                    one_session.execute("SELECT pgqueue_complete(%s, %s, p_skip_lost => true)", [[number], [token]])
+            return most
+
+        return run
+
+    assert max(together(*[consume(connect(autocommit=True)) for _ in range(3)])) <= 2
+
+
+@pytest.mark.parametrize("what", ["lease", "schedule"])
+def test_what_a_long_transaction_commits_late_is_above_the_floor(
+    session: Session, business: Session, what: str
+) -> None:
+    """Ticks move the floors while it is open; its lease has expired, or its message has come due, by the commit."""
+    make_channel(session, "a")
+    if what == "lease":
+        enqueue(session, "a", backoff="0")
+        assert len(dequeue(business, lease="1 millisecond")) == 1
+    else:
+        enqueue(business, "a", delay="1 millisecond")
+    for _ in range(4):
+        session.execute("SELECT pg_sleep(0.005)")
+        tick(session)
+    business.commit()
+    assert len(dequeue(session)) == 1
+
+
+def test_the_floors_rise_to_what_is_there(session: Session) -> None:
+    make_channel(session, "a")
+    enqueue(session, "a", delay="1 hour")
+    enqueue(session, "a")
+    dequeue(session, lease="1 hour")
+    tick(session, 5)
+    query = "SELECT {} FROM pgqueue_floor ORDER BY id DESC LIMIT 1"
+    for floor in ("expiry_from", "due_from"):
+        raised = f"{floor} > clock_timestamp() - interval '1 minute' AND {floor} < clock_timestamp()"
+        assert one(session, query.format(raised)), floor
+
+    session.execute("UPDATE pgqueue_message SET lease_expires_at = lease_expires_at - interval '2 h' WHERE status = 2")
+    before = one(session, query.format("expiry_from"))
+    session.execute("UPDATE pgqueue_floor SET expiry_from = '-infinity'")
+    tick(session, 3)
+    assert one(session, query.format("expiry_from")) < before, "an expired lease holds the floor"
+
+
+def test_a_floor_of_the_future_hides_nothing(session: Session) -> None:
+    """The clock was set back."""
+    make_channel(session, "a")
+    enqueue(session, "a", backoff="0")
+    dequeue(session, lease="1 millisecond")
+    session.execute(
+        "UPDATE pgqueue_floor SET expiry_from = clock_timestamp() + interval '1 hour',"
+        " due_from = clock_timestamp() + interval '1 hour', watched_at = clock_timestamp() + interval '1 hour',"
+        " ticked_at = clock_timestamp() + interval '1 hour'"
+    )
+    session.execute("SELECT pg_sleep(0.002)")
+    assert len(dequeue(session, lease="1 millisecond")) == 1
+    tick(session)
+    session.execute("SELECT pg_sleep(0.002)")
+    assert len(dequeue(session)) == 1
+
+
+def visits(session: Session, plans: list[dict[str, Any]]) -> int:
+    """Pages that the look of an empty dequeue reads."""
+    plans.clear()
+    assert dequeue(session, 5) == []
+    [look] = [plan for plan in plans if "expired_at" in plan["Query Text"]]
+    return int(look["Plan"]["Shared Hit Blocks"] + look["Plan"]["Shared Read Blocks"])
+
+
+@pytest.mark.auto_explain
+def test_dead_leases_do_not_make_the_look_longer(
+    session: Session, connect: Callable[..., Session], record_plans: Callable[[Session], list[dict[str, Any]]]
+) -> None:
+    """C10: a dump holds the horizon, so the leases and schedules that are over stay in their indexes."""
+    make_channel(session, "a")
+    dump = connect()
+    dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    dump.execute("SELECT 1 FROM pgqueue_message")
+    for _ in range(10):
+        enqueue_many(session, ["a"] * 200)
+        leases = dequeue(session, 200, lease="1 millisecond")
+        settle(session, leases, "defer", None, ["0.001"] * len(leases))
+        session.execute("SELECT pg_sleep(0.002)")
+        settle(session, dequeue(session, 200))
+        settle(session, dequeue(session, 1000))
+    assert column(session, "SELECT count(*) FROM pgqueue_message") == [0]
+    plans = record_plans(session)
+    session.execute("SET auto_explain.log_buffers = on")
+    before = visits(session, plans)
+    session.execute("SET auto_explain.log_min_duration = -1")
+    tick(session, 4)
+    session.execute("SET auto_explain.log_min_duration = 0")
+    after = visits(session, plans)
+    assert after <= 12 < before

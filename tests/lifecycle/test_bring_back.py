@@ -1,0 +1,208 @@
+"""What is due and what a dead consumer held comes back by the next dequeue. No sweep and no tick runs here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import (
+    cancel,
+    channel_pause,
+    channel_resume,
+    channel_set,
+    complete,
+    dequeue,
+    enqueue,
+    pop,
+    queue_pause,
+)
+from django_pgqueue.exceptions import LeaseLost
+from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql, value
+
+pytestmark = pytest.mark.django_db
+
+AT_ONCE = timedelta(0)
+
+
+def test_an_expired_lease_is_delivered_again():
+    enqueue("h", backoff=AT_ONCE)
+    [lost] = dequeue(worker="worker 7")
+    expire(lost)
+    [again] = dequeue()
+    assert (again.id, again.attempt) == (lost.id, 2)
+    assert again.token != lost.token
+    [error] = Message.objects.get().errors
+    assert (error["attempt"], error["type"], error["worker"]) == (1, "LeaseExpired", "worker 7")
+    with refused(LeaseLost):
+        complete(lost)
+    complete(again)
+
+
+def test_a_lease_that_lasts_is_left_alone():
+    enqueue("h", backoff=AT_ONCE)
+    [held] = dequeue()
+    pass_time(seconds=14)
+    assert dequeue() == []
+    assert live(held.id, "attempts") == 1
+    pass_time(seconds=1)
+    assert [delivery.attempt for delivery in dequeue()] == [2]
+
+
+def test_it_waits_for_its_back_off():
+    enqueue("h", backoff=timedelta(minutes=1))
+    expire(*dequeue())
+    assert dequeue() == []
+    assert Message.objects.get().status == Message.Status.SCHEDULED
+    pass_time(minutes=1)
+    assert [delivery.attempt for delivery in dequeue()] == [2]
+
+
+def test_what_kills_each_consumer_becomes_poison():
+    sent = enqueue("h", max_attempts=3, backoff=AT_ONCE)
+    for attempt in (1, 2, 3):
+        [delivery] = dequeue()
+        assert delivery.attempt == attempt
+        expire(delivery)
+    assert dequeue() == []
+    assert places(sent.id) == ["dead letters"]
+    letter = DeadLetter.objects.get()
+    assert (letter.reason, letter.attempts) == ("poison", 3)
+    assert [error["type"] for error in letter.errors] == ["LeaseExpired"] * 3
+
+
+def test_what_somebody_wants_cancelled_goes_to_the_archive():
+    sent = enqueue("h")
+    [delivery] = dequeue()
+    cancel([sent.id])
+    expire(delivery)
+    assert dequeue() == []
+    assert ArchivedMessage.objects.get().outcome == "cancelled"
+
+
+def test_a_scheduled_message_is_delivered_when_it_is_due():
+    sent = enqueue("h", delay=timedelta(hours=1))
+    assert dequeue() == []
+    pass_time(hours=1)
+    assert [delivery.id for delivery in dequeue()] == [sent.id]
+
+
+@pytest.mark.parametrize("verb", [dequeue, pop])
+def test_a_call_with_room_brings_more(verb):
+    """What is there comes first, then what came back in the same call."""
+    later = enqueue("h", delay=timedelta(hours=1), priority=5)
+    enqueue("h", backoff=AT_ONCE)
+    [lost] = dequeue()
+    waiting = enqueue("h")
+    pass_time(hours=1)
+    expire(lost)
+    found = verb(limit=10)
+    assert [delivery.id for delivery in found] == [waiting.id, later.id, lost.id]
+    assert len({delivery.token for delivery in found}) == 1
+
+
+def test_a_full_answer_brings_nothing_back():
+    """It costs nothing while there is enough to do."""
+    later = enqueue("h", delay=timedelta(hours=1))
+    for _ in range(2):
+        enqueue("h")
+    pass_time(hours=1)
+    assert len(dequeue(limit=2)) == 2
+    assert live(later.id, "status") == Message.Status.SCHEDULED
+
+
+def test_it_brings_back_a_part_at_a_time_the_longest_expired_first():
+    for _ in range(40):
+        enqueue("h", backoff=timedelta(hours=1))
+    leased = dequeue(limit=40)
+    expire(*leased[20:])
+    pass_time(seconds=1)
+    expire(*leased[:20])
+    channel_set(channel="other")
+    enqueue("h", channel="other")
+    assert [delivery.channel for delivery in dequeue(limit=20)] == ["other"]
+    back = set(Message.objects.filter(status=Message.Status.SCHEDULED).values_list("id", flat=True))
+    assert len(back) == 16
+    assert back < {delivery.id for delivery in leased[20:]}
+
+
+def test_a_call_for_one_brings_one_back():
+    for _ in range(3):
+        enqueue("h", backoff=AT_ONCE)
+    expire(*dequeue(limit=3))
+    assert len(dequeue()) == 1
+    assert value("SELECT count(*) FROM pgqueue_message WHERE lease_expires_at < clock_timestamp()") == 2
+
+
+def test_a_paused_channel_holds_what_came_back():
+    enqueue("h", backoff=AT_ONCE)
+    enqueue("h", delay=timedelta(hours=1))
+    expire(*dequeue())
+    pass_time(hours=1)
+    channel_pause(channel="default")
+    assert dequeue(limit=10) == []
+    channel_resume(channel="default")
+    assert len(dequeue(limit=10)) == 2
+
+
+def test_a_paused_queue_holds_what_came_back():
+    enqueue("h", backoff=AT_ONCE)
+    expire(*dequeue())
+    queue_pause("default")
+    assert dequeue(limit=10) == []
+
+
+def test_the_place_of_a_dead_consumer_is_free_again():
+    channel_set(channel="default", max_concurrency=1)
+    enqueue("h", backoff=timedelta(hours=1))
+    other = enqueue("h")
+    expire(*dequeue())
+    assert [delivery.id for delivery in dequeue(limit=10)] == [other.id]
+    assert dequeue(limit=10) == []
+
+
+def test_what_comes_back_in_one_call_keeps_to_the_limit_of_its_channel():
+    channel_set(channel="default", max_concurrency=3)
+    for _ in range(3):
+        enqueue("h", backoff=AT_ONCE)
+    expire(*dequeue(limit=2))
+    for _ in range(3):
+        enqueue("h", delay=timedelta(hours=1))
+    pass_time(hours=1)
+    assert len(dequeue(limit=10)) == 3
+    assert value("SELECT count(*) FROM pgqueue_message WHERE status = 2 AND lease_expires_at > clock_timestamp()") == 3
+
+
+def test_what_comes_back_keeps_to_the_rate_of_its_channel():
+    channel_set(channel="default", release_interval=timedelta(hours=1), release_burst=2)
+    enqueue("h")
+    for _ in range(3):
+        enqueue("h", delay=timedelta(minutes=1))
+    pass_time(minutes=1)
+    assert len(dequeue(limit=10)) == 2
+    assert dequeue(limit=10) == []
+
+
+def test_it_keeps_house_for_other_queues_too():
+    channel_set(channel="default", queue="other")
+    due = enqueue("h", queue="other", delay=timedelta(hours=1))
+    pass_time(hours=1)
+    assert dequeue() == []
+    assert live(due.id, "status") == Message.Status.READY
+    assert len(dequeue("other")) == 1
+
+
+def test_the_server_log_says_so(server_log: list[str]):
+    enqueue("h", max_attempts=1)
+    expire(*dequeue())
+    dequeue()
+    assert any("the leases of 1 message(s) expired" in warning for warning in server_log)
+    assert any('reason "poison"' in warning for warning in server_log)
+
+
+def test_sql_alone_will_do():
+    sql("SELECT id FROM pgqueue_enqueue('h', p_backoff => interval '0')")
+    [(first,)] = sql("SELECT id FROM pgqueue_dequeue(p_lease => interval '1 millisecond')")
+    sql("SELECT pg_sleep(0.01)")
+    assert sql("SELECT id, attempts FROM pgqueue_dequeue()") == [(first, 2)]

@@ -1,0 +1,177 @@
+"""Consumers of a part of a queue: by handler, by payload. The limits of channels hold for them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from django_pgqueue import (
+    channel_pause,
+    channel_resume,
+    channel_set,
+    complete,
+    dequeue,
+    dequeue_matching,
+    enqueue,
+    queue_pause,
+)
+from django_pgqueue.exceptions import InvalidMessage
+from tests.lifecycle.conftest import expire, pass_time, refused, sql, value
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=["walk", "index"])
+def searched(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Without the index of payloads and with it; it goes with the transaction of the test."""
+    if request.param == "index":
+        sql("CREATE INDEX pgqueue_message_payload ON pgqueue_message USING gin (payload jsonb_path_ops)")
+    return request.param
+
+
+def ids(deliveries):
+    return [delivery.id for delivery in deliveries]
+
+
+def test_it_leases_messages_of_one_handler(searched: str):
+    enqueue("mail", {})
+    wanted = [enqueue("report", {}).id for _ in range(3)]
+    found = dequeue_matching(limit=2, handler="report", worker="me")
+    assert ids(found) == wanted[:2]
+    assert (found[0].attempt, found[0].worker, found[0].handler) == (1, "me", "report")
+    complete(found)
+    assert ids(dequeue_matching(limit=5, handler="report")) == wanted[2:]
+    assert dequeue_matching(limit=5, handler="report") == []
+    assert [delivery.handler for delivery in dequeue(limit=5)] == ["mail"]
+
+
+def test_it_leases_messages_by_their_payload(searched: str):
+    for n in range(20):
+        enqueue("h", {"region": "eu" if n % 5 == 0 else "us", "n": n})
+    found = dequeue_matching(limit=10, payload={"region": "eu"})
+    assert [delivery.payload["n"] for delivery in found] == [0, 5, 10, 15]
+    assert len(dequeue(limit=50)) == 16
+
+
+def test_handler_and_payload_must_both_fit(searched: str):
+    enqueue("a", {"n": 1})
+    enqueue("b", {"n": 2})
+    wanted = enqueue("b", {"n": 1})
+    assert ids(dequeue_matching(limit=9, handler="b", payload={"n": 1})) == [wanted.id]
+
+
+def test_in_a_channel_the_order_is_as_ever(searched: str):
+    last, first = enqueue("h", {"k": 1}), enqueue("h", {"k": 1}, priority=5)
+    enqueue("h", {"k": 2}, priority=9)
+    assert ids(dequeue_matching(limit=2, payload={"k": 1})) == [first.id, last.id]
+
+
+def test_channels_share_the_limit(searched: str):
+    for name in "abc":
+        channel_set(channel=name)
+        for n in range(4):
+            enqueue("h", {"k": 1, "n": n}, channel=name)
+    found = dequeue_matching(limit=6, payload={"k": 1})
+    assert sorted(delivery.channel for delivery in found) == list("aabbcc")
+    assert len(dequeue_matching(limit=20, payload={"k": 1})) == 6
+
+
+def test_one_at_a_time_goes_round(searched: str):
+    for name in "abc":
+        channel_set(channel=name)
+        for _ in range(2):
+            enqueue("h", {"k": 1}, channel=name)
+    served = [dequeue_matching(payload={"k": 1})[0].channel for _ in range(6)]
+    assert sorted(served[:3]) == list("abc")
+    assert sorted(served[3:]) == list("abc")
+
+
+def test_max_concurrency_holds(searched: str):
+    channel_set(channel="default", max_concurrency=2)
+    for _ in range(6):
+        enqueue("h", {"k": 1})
+    [plain] = dequeue()
+    [one] = dequeue_matching(limit=9, payload={"k": 1})
+    assert dequeue_matching(limit=9, payload={"k": 1}) == []
+    assert dequeue(limit=9) == []
+    complete([plain, one])
+    assert len(dequeue_matching(limit=9, payload={"k": 1})) == 2
+
+
+def test_a_rate_holds(searched: str):
+    channel_set(channel="default", release_interval=timedelta(minutes=1), release_burst=2)
+    for _ in range(6):
+        enqueue("h", {"k": 1})
+    assert len(dequeue_matching(limit=9, payload={"k": 1})) == 2
+    assert dequeue_matching(limit=9, payload={"k": 1}) == []
+    assert dequeue(limit=9) == []
+    pass_time(minutes=1)
+    assert len(dequeue_matching(limit=9, payload={"k": 1})) == 1
+
+
+def test_a_pause_holds(searched: str):
+    enqueue("h", {"k": 1})
+    channel_pause(channel="default")
+    assert dequeue_matching(payload={"k": 1}) == []
+    channel_resume(channel="default")
+    queue_pause("default")
+    assert dequeue_matching(payload={"k": 1}) == []
+
+
+def test_it_keeps_to_its_queue(searched: str):
+    channel_set(channel="default", queue="other")
+    enqueue("h", {"k": 1}, queue="other")
+    assert dequeue_matching(payload={"k": 1}) == []
+    assert len(dequeue_matching("other", payload={"k": 1})) == 1
+
+
+def test_what_expired_or_is_due_comes_back(searched: str):
+    lost = enqueue("h", {"k": 1}, backoff=timedelta(0))
+    expire(*dequeue())
+    assert ids(dequeue_matching(payload={"k": 1})) == [lost.id]
+    due = enqueue("h", {"k": 1}, delay=timedelta(hours=1))
+    pass_time(hours=1)
+    assert due.id in ids(dequeue_matching(limit=5, payload={"k": 1}))
+
+
+def test_without_the_index_it_looks_at_so_many():
+    for _ in range(5):
+        enqueue("other", {})
+    wanted = enqueue("h", {})
+    assert dequeue_matching(handler="h", look=5) == []
+    assert ids(dequeue_matching(handler="h", look=6)) == [wanted.id]
+
+
+def test_with_the_index_only_matches_count():
+    sql("CREATE INDEX pgqueue_message_payload ON pgqueue_message USING gin (payload jsonb_path_ops)")
+    for _ in range(5):
+        enqueue("other", {})
+    wanted = enqueue("h", {"k": 1})
+    assert ids(dequeue_matching(payload={"k": 1}, look=1)) == [wanted.id]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_waits_for_nobody(connect):
+    for _ in range(2):
+        enqueue("h", {"k": 1})
+    other = connect()
+    [(first,)] = other.execute("SELECT id FROM pgqueue_dequeue_matching(p_handler => 'h')").fetchall()
+    [second] = dequeue_matching(handler="h")
+    assert second.id != first
+    channel_set(channel="few", max_concurrency=1)
+    for _ in range(2):
+        enqueue("few", {}, channel="few")
+    query = "SELECT id FROM pgqueue_dequeue_matching(p_limit => 5, p_handler => 'few')"
+    assert len(other.execute(query).fetchall()) == 1
+    assert dequeue_matching(limit=5, handler="few") == []
+    other.commit()
+    assert dequeue_matching(limit=5, handler="few") == []
+    assert value("SELECT count(*) FROM pgqueue_message WHERE status = 2 AND handler = 'few'") == 1
+
+
+@pytest.mark.parametrize("wrong", [{}, {"handler": "h", "look": 0}, {"handler": 1}, {"handler": "h", "limit": 0}])
+def test_nonsense_is_refused(wrong):
+    with refused(InvalidMessage):
+        dequeue_matching(**wrong)
