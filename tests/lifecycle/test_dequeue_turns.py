@@ -11,6 +11,7 @@ from django_pgqueue import (
     dequeue,
     enqueue,
 )
+from tests.lifecycle.conftest import sql
 from tests.lifecycle.test_dequeue import fill
 
 pytestmark = pytest.mark.django_db
@@ -82,3 +83,17 @@ def test_queues_do_not_mix():
     assert [delivery.queue for delivery in dequeue(limit=10)] == ["default"]
     assert [delivery.queue for delivery in dequeue("emails", 10)] == ["emails"]
     assert dequeue("nowhere") == []
+
+
+def test_the_floor_of_a_lane_stays_behind_by_a_few_messages_at_most():
+    sent = [enqueue("h").id for _ in range(30)]
+    dequeue(limit=3)
+    behind = []
+    for place in range(3, 29):
+        assert [delivery.id for delivery in dequeue()] == [sent[place]]
+        [(floor,)] = sql("SELECT floor_id FROM pgqueue_lane")
+        behind.append(place + 1 - sent.index(floor))
+    assert max(behind) == 7
+    assert behind.count(0) == 4
+    dequeue()
+    assert sql("SELECT count(*) FROM pgqueue_lane") == [(0,)]

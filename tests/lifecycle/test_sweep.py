@@ -210,6 +210,18 @@ def test_a_message_that_is_not_picked_up_is_in_the_server_log(server_log: list[s
     assert f"message {sent.id} " in warning
 
 
+def test_it_is_said_also_when_the_floor_of_the_lane_is_behind(server_log: list[str]):
+    sent = [enqueue("h") for _ in range(4)]
+    # In three calls: the first looks for what is left, the others go by that.
+    for _ in range(3):
+        dequeue()
+    assert sql("SELECT floor_id < %s FROM pgqueue_lane", sent[-1].id) == [(True,)]
+    pass_time(minutes=2)
+    assert sweep().not_picked_up == 1
+    [warning] = [line for line in server_log if "not picked up" in line]
+    assert f"message {sent[-1].id} " in warning
+
+
 def test_every_queue_that_is_not_served_is_counted_and_named(server_log: list[str]):
     for queue in ("default", "emails", "reports"):
         channel_set(channel="default", queue=queue)

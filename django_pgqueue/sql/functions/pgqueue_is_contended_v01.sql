@@ -1,9 +1,10 @@
 -- Whether something stands in the line of one of these queues, or waits to be folded into it. After an empty answer of pgqueue_dequeue this is
 -- what another transaction holds at this moment, or what came since: nobody notifies when it is given back, so ask again soon.
+-- In plpgsql, which keeps its plan from call to call: a function of SQL that cannot become a part of its statement is planned at each call.
 -- Caller: a worker whose dequeue found nothing, before it sleeps; pgqueue_take. Paused queues do not count. Locks: none.
 CREATE FUNCTION pgqueue_is_contended(p_queues text[])
 RETURNS boolean
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -11,25 +12,28 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET enable_bitmapscan = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
-SELECT EXISTS (
-    SELECT
-    FROM unnest(p_queues) AS q (name)
-    CROSS JOIN pgqueue_floor_now() AS f
-    WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL)
-        -- Each in the order of its index, as in pgqueue_take.
-        AND coalesce(
-            (
-                SELECT true FROM pgqueue_lane AS l
-                WHERE l.queue = q.name AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
-            ),
-            (
-                SELECT true FROM pgqueue_arrival AS a
-                WHERE a.queue = q.name AND NOT a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
-            ),
-            (
-                SELECT true FROM pgqueue_arrival AS a
-                WHERE a.queue = q.name AND a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
-            ),
-            false));
+BEGIN
+    RETURN EXISTS (
+        SELECT
+        FROM unnest(p_queues) AS q (name)
+        CROSS JOIN pgqueue_floor_now() AS f
+        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL)
+            -- Each in the order of its index, as in pgqueue_take.
+            AND coalesce(
+                (
+                    SELECT true FROM pgqueue_lane AS l
+                    WHERE l.queue = q.name AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
+                ),
+                (
+                    SELECT true FROM pgqueue_arrival AS a
+                    WHERE a.queue = q.name AND NOT a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
+                ),
+                (
+                    SELECT true FROM pgqueue_arrival AS a
+                    WHERE a.queue = q.name AND a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
+                ),
+                false));
+END;
 $$;

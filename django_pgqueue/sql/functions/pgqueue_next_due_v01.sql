@@ -2,21 +2,25 @@
 -- Caller: a worker before it sleeps. '0' or less: look again now. Paused queues do not count. Locks: none.
 CREATE FUNCTION pgqueue_next_due(p_queues text[])
 RETURNS interval
-LANGUAGE sql
+LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
-SELECT min(n.parked_until) - clock_timestamp()
-FROM (SELECT f.parked_from FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS o
-CROSS JOIN unnest(p_queues) AS q (name)
-CROSS JOIN LATERAL (
-    SELECT l.parked_until FROM pgqueue_lane AS l
-    WHERE l.queue = q.name AND l.parked_until >= o.parked_from AND l.parked_until < 'infinity'
-    ORDER BY l.parked_until
-    LIMIT 1
-) AS n
-WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL);
+BEGIN
+    RETURN (
+        SELECT min(n.parked_until) - clock_timestamp()
+        FROM (SELECT f.parked_from FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS o
+        CROSS JOIN unnest(p_queues) AS q (name)
+        CROSS JOIN LATERAL (
+            SELECT l.parked_until FROM pgqueue_lane AS l
+            WHERE l.queue = q.name AND l.parked_until >= o.parked_from AND l.parked_until < 'infinity'
+            ORDER BY l.parked_until
+            LIMIT 1
+        ) AS n
+        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL));
+END;
 $$;

@@ -37,14 +37,19 @@ BEGIN
     WHILE v_queue IS NOT NULL LOOP
         -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_leave_limited).
         PERFORM pgqueue_unpark(v_queue, v_now - interval '1 minute', v_now + interval '5 seconds', 1000);
-        -- By their keys; the cast is as in pgqueue_announce.
+        -- The first message at or behind the floor, which may stay behind by some that are gone.
         SELECT l.channel_id, m.id, v_now - pgqueue_clamp_time(m.dequeue_at) AS waited INTO v_late
         FROM (
             SELECT h.* FROM pgqueue_lane AS h
             WHERE h.queue = v_queue AND h.parked_until IS NULL AND h.seq >= v_lane_seq
             ORDER BY h.seq LIMIT 100
         ) AS l
-        JOIN pgqueue_message AS m ON m.id = l.floor_id AND m.status::integer = 1
+        CROSS JOIN LATERAL (
+            SELECT n.id, n.dequeue_at FROM pgqueue_message AS n
+            WHERE n.channel_id = l.channel_id AND n.status = 1
+                AND (-n.priority, n.dequeue_at, n.id) >= (l.floor_rank, l.floor_at, l.floor_id)
+            ORDER BY -n.priority, n.dequeue_at, n.id LIMIT 1
+        ) AS m
         WHERE m.dequeue_at < v_now - p_waiting
         ORDER BY m.dequeue_at LIMIT 1;
         IF FOUND AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = v_queue AND q.paused_at IS NOT NULL) THEN

@@ -116,7 +116,7 @@ BEGIN
     ELSIF v_held THEN
         -- Its new floor is the first message that is left, as seen after the lane was locked.
         UPDATE pgqueue_lane AS l
-        SET seq = nextval('pgqueue_lane_seq'), served = 0, floor_rank = n.rank, floor_at = n.dequeue_at, floor_id = n.id
+        SET seq = nextval('pgqueue_lane_seq'), served = 0, ahead = 0, floor_rank = n.rank, floor_at = n.dequeue_at, floor_id = n.id
         FROM (
             SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_channel.id AND m.status = 1

@@ -123,6 +123,7 @@ BEGIN
         UPDATE pgqueue_lane AS l
         SET seq = coalesce(n.tail, l.seq),
             served = CASE WHEN n.tail IS NULL THEN l.served + n.count ELSE 0 END,
+            ahead = 0,
             floor_rank = n.rank,
             floor_at = n.dequeue_at,
             floor_id = n.id

@@ -7,7 +7,6 @@ CREATE FUNCTION pgqueue_take(p_queue text, p_limit integer, OUT ids bigint[], OU
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_next record;
     v_floor record;
     v_turns record;
     v_head bigint;
@@ -19,14 +18,6 @@ BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
     contended := false;
-    IF p_limit = 1 THEN
-        v_next := pgqueue_take_next(p_queue, taken_at);
-        ids := v_next.ids;
-        v_fold := v_next.fold;
-        IF ids <> '{}' AND NOT v_next.fold THEN
-            RETURN;
-        END IF;
-    END IF;
     -- Where to look, and what cannot wait, in one statement.
     SELECT n.*,
         EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) AS paused,
@@ -58,44 +49,42 @@ BEGIN
     -- goes for the first of the news: what becomes visible below it while this call goes on is for the next one.
     v_head := coalesce(v_floor.head, v_floor.lane_seq);
 
-    IF ids = '{}' THEN
-        IF v_floor.paused OR v_floor.nothing THEN
+    IF v_floor.paused OR v_floor.nothing THEN
+        RETURN;
+    END IF;
+    IF v_floor.late_xids <> '{}' THEN
+        v_late := pgqueue_restamp(p_queue, v_floor.late_xids);
+        v_floor.news := least(v_floor.news, v_late);
+    END IF;
+    IF v_floor.head IS NULL AND v_floor.news IS NOT NULL AND v_late IS NULL THEN
+        ids := pgqueue_take_arrived(
+            p_queue, p_limit, v_floor.news, v_floor.arrival_xid, v_floor.lane_seq, v_floor.parked_from, taken_at);
+        IF ids IS NOT NULL THEN
             RETURN;
         END IF;
-        IF v_floor.late_xids <> '{}' THEN
-            v_late := pgqueue_restamp(p_queue, v_floor.late_xids);
-            v_floor.news := least(v_floor.news, v_late);
-        END IF;
-        IF v_floor.head IS NULL AND v_floor.news IS NOT NULL AND v_late IS NULL THEN
-            ids := pgqueue_take_arrived(
-                p_queue, p_limit, v_floor.news, v_floor.arrival_xid, v_floor.lane_seq, v_floor.parked_from, taken_at);
-            IF ids IS NOT NULL THEN
-                RETURN;
-            END IF;
-        END IF;
-        IF v_floor.news IS NOT NULL THEN
-            contended := pgqueue_absorb(p_queue, v_floor.news, v_floor.lane_seq, false);
-        END IF;
-        IF v_floor.head IS NULL THEN
-            contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true) OR contended;
-            PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, taken_at, p_limit);
-        END IF;
-        v_from := v_head;
-        FOR v_round IN 1..greatest(1000 / p_limit, 1) LOOP
-            v_turns := pgqueue_take_turns(p_queue, v_from, p_limit, taken_at);
-            ids := v_turns.ids;
-            contended := contended OR v_turns.asleep;
-            v_fold := v_turns.fold;
-            EXIT WHEN ids <> '{}' OR v_turns.last_seq IS NULL OR v_turns.last_seq > v_tail;
-            -- Lanes that have just come to a limit, or were paused, hide nobody behind them. Those that went to the tail are seen once
-            -- more.
-            v_tail := coalesce(v_tail, (SELECT s.last_value FROM pgqueue_lane_seq AS s));
-            v_from := v_turns.last_seq + 1;
-        END LOOP;
-        IF cardinality(ids) < p_limit THEN
-            ids := ids || pgqueue_take_shared(
-                p_queue, p_limit - cardinality(ids), v_head, v_floor.lane_seq, v_floor.news, ids);
-        END IF;
+    END IF;
+    IF v_floor.news IS NOT NULL THEN
+        contended := pgqueue_absorb(p_queue, v_floor.news, v_floor.lane_seq, false);
+    END IF;
+    IF v_floor.head IS NULL THEN
+        contended := pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true) OR contended;
+        PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, taken_at, p_limit);
+    END IF;
+    v_from := v_head;
+    FOR v_round IN 1..greatest(1000 / p_limit, 1) LOOP
+        v_turns := pgqueue_take_turns(p_queue, v_from, p_limit, taken_at);
+        ids := v_turns.ids;
+        contended := contended OR v_turns.asleep;
+        v_fold := v_turns.fold;
+        EXIT WHEN ids <> '{}' OR v_turns.last_seq IS NULL OR v_turns.last_seq > v_tail;
+        -- Lanes that have just come to a limit, or were paused, hide nobody behind them. Those that went to the tail are seen once
+        -- more.
+        v_tail := coalesce(v_tail, (SELECT s.last_value FROM pgqueue_lane_seq AS s));
+        v_from := v_turns.last_seq + 1;
+    END LOOP;
+    IF cardinality(ids) < p_limit THEN
+        ids := ids || pgqueue_take_shared(
+            p_queue, p_limit - cardinality(ids), v_head, v_floor.lane_seq, v_floor.news, ids);
     END IF;
     -- What can wait is looked at once in eight turns, so that even without a ticker nobody waits for long, and when work is short: news
     -- of channels in the line, and lanes whose time has come.

@@ -6,6 +6,7 @@
 -- parked_until set: out of the line until then ('infinity': until something happens to the channel)
 -- floor_*      no ready message of the channel sorts before this key
 -- served       messages taken in the present turn (a channel of weight w takes w messages a turn)
+-- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then nobody looks again
 -- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
 -- lease_floor  no live lease of the channel is older than this
 CREATE SEQUENCE pgqueue_lane_seq;
@@ -18,6 +19,7 @@ CREATE TABLE pgqueue_lane (
     floor_at timestamptz NOT NULL,
     floor_id bigint NOT NULL,
     served integer NOT NULL DEFAULT 0,
+    ahead integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT '-infinity',
     lease_floor timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
