@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 
 from tests.database import django_db_modify_db_settings  # noqa: F401  (a fixture)
+from tests.sessions import django_db_setup, sessions_of_a_module  # noqa: F401  (fixtures)
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -26,7 +27,7 @@ AUTO_EXPLAIN = {
 
 
 @pytest.fixture(scope="session")
-def pg_url(django_db_setup: None) -> str:
+def pg_url(django_db_setup: None) -> str:  # noqa: F811  (the fixture)
     """The test database, for psycopg or as DATABASE_URL."""
     settings = connection.settings_dict
     credentials = ":".join(quote(settings[key], safe="") for key in ("USER", "PASSWORD") if settings[key])
