@@ -271,8 +271,8 @@ class AsyncRunner:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=1)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(sync_to_async(connections.close_all)(), 1)
+        # Without a timeout, which would cancel it: a handler may keep that thread, and its connection would stay.
+        await sync_to_async(connections.close_all)()
 
 
 def quiet() -> None:

@@ -172,9 +172,10 @@ class Process:
         if self.popen.poll() is None:
             self.signal(signal.SIGKILL)
             self.wait()
-            for child in self.children:
-                with suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)
+        # Where a test has killed the supervisor: they would go on for most of a lease.
+        for child in self.children:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
         print(self.log[-5000:])
         self.output.close()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,7 +17,7 @@ from django.db import connection
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry, handlers
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.models import DeadLetter as DeadMessage
-from tests.worker.conftest import eventually, script, scripts, sql, where
+from tests.worker.conftest import PATIENCE, eventually, script, scripts, sql, where
 
 Drain = Callable[..., dict[str, int]]
 Register = Callable[..., None]
@@ -237,6 +239,29 @@ def test_a_stopping_worker_waits_for_what_runs_and_gives_the_rest_back(start: St
     worker.join()
     assert worker.clean
     assert sorted(where(message) for message in messages) == ["completed"] * 2 + ["live: ready"] * 3
+
+
+def test_the_connection_of_the_orm_is_closed_however_late_its_thread_is(start: Start, register: Register) -> None:
+    backends: list[int] = []
+    go = threading.Event()
+
+    def keep_the_thread() -> None:
+        backends.append(sql("SELECT pg_backend_pid()")[0][0])
+        go.wait(PATIENCE)
+
+    async def handle(delivery: Delivery) -> None:
+        await sync_to_async(keep_the_thread)()
+
+    register("late", handle)
+    script(handler="late")
+    worker = start(shutdown_timeout=timedelta(seconds=0.1))
+    eventually(lambda: backends)
+    worker.stop()
+    worker.join()
+    # Longer than the loop waits for its tasks.
+    time.sleep(2.5)
+    go.set()
+    eventually(lambda: not sql("SELECT 1 FROM pg_stat_activity WHERE pid = %s", *backends), timeout=30)
 
 
 def test_an_async_handler_cannot_be_atomic() -> None:

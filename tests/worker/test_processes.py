@@ -131,7 +131,7 @@ def test_it_ends_with_its_worker(spawn: Spawn) -> None:
         eventually(lambda: sql("SELECT to_regclass('scripted_pid')")[0][0])
         worker.signal(signal.SIGKILL)
         worker.wait()
-        backend = "SELECT FROM pg_stat_activity WHERE pid IN (SELECT pid FROM scripted_pid)"
+        backend = "SELECT 1 FROM pg_stat_activity WHERE pid IN (SELECT pid FROM scripted_pid)"
         eventually(lambda: not sql(backend))
     finally:
         sql("DROP TABLE IF EXISTS scripted_pid")
