@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,10 +10,9 @@ import pytest
 from tests.chaos.sabotage.defects import DEFECTS, Defect
 from tests.chaos.sabotage.run import catch
 from tests.chaos.server import REPOSITORY, Server
+from tests.suite.parts import chosen_today
 
-TODAY = datetime.now(UTC).date().toordinal()
-A_DAY = 2
-CHOSEN = DEFECTS if os.environ.get("PGQUEUE_SABOTAGE") == "all" else random.Random(TODAY).sample(DEFECTS, A_DAY)
+CHOSEN = DEFECTS if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(DEFECTS, 2)
 
 
 @pytest.mark.timeout(180)

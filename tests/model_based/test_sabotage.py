@@ -1,23 +1,26 @@
-"""Defects that are put into the model's database are noticed."""
+"""Defects that are put into the model's database are noticed: some each day; all with PGQUEUE_SABOTAGE=all."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.sabotage.defects import DEFECTS, Defect
+from tests.suite.parts import chosen_today
 
 from .sabotage import ARCHIVE, BROUGHT_BACK, FULL, NOTICED, OPERATORS, REFUSALS, notice
 from .sql import Queue
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "model.md"
 DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)}
+CHOSEN = NOTICED if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(NOTICED, 14)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", NOTICED)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_a_defect_is_noticed(queue: Queue, name: str) -> None:
     assert notice(queue, DEFECT_OF[name])
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from threading import Timer
 
-from tests.suite.parts import MAIN, PARTS, QUICK, REST, part_of_the_day, pytest
+from tests.suite.parts import DAY, MAIN, PARTS, QUICK, REST, part_of_the_day, pytest
 from tests.suite.plugin import CUT_OFF, UNTIL
 
 BOX = 600  # seconds
@@ -80,15 +80,16 @@ def run_today(day: date) -> Result:
     """Run the part of that day in its time box. A part that is cut off is no failure, and the last lines say so."""
     part = part_of_the_day(day)
     print(f"The part of {day}: {part.name}, {part.about}; at most {BOX} s", flush=True)
-    return run(part.name, commands(part.name), box=BOX)
+    return run(part.name, commands(part.name), box=BOX, day=day)
 
 
-def run(name: str, lines: tuple[tuple[str, ...], ...], *, box: float | None = None) -> Result:
+def run(name: str, lines: tuple[tuple[str, ...], ...], *, box: float | None = None, day: date | None = None) -> Result:
     """Run the commands of a part, all of them.
 
     name    of the part
     lines   commands, each without `python -m`
     box     seconds after which no test begins; one that has begun gets GRACE seconds more
+    day     decides what a part tries that does not try all of its list each time
 
     Returns what became of it.
     """
@@ -96,6 +97,8 @@ def run(name: str, lines: tuple[tuple[str, ...], ...], *, box: float | None = No
     environment = dict(os.environ)
     if box is not None:
         environment[UNTIL] = str(time.time() + box)
+    if day is not None:
+        environment[DAY] = day.isoformat()
     for line in lines:
         left = None if box is None else max(began + box + GRACE - time.monotonic(), 1)
         status, interrupted, said = follow([sys.executable, "-m", *line], environment, left)

@@ -7,10 +7,12 @@ A name is a folder, a file, or a test with or without its parameters. The part `
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import TypeVar
 
+T = TypeVar("T")
 MAIN, SLOW = "test", "slow"
 # The tests whose coverage is counted, and held against the floor in pyproject.toml.
 COUNTED = (
@@ -27,6 +29,8 @@ QUICK = (
 )  # fmt: skip
 # The tests that another version of PostgreSQL may answer in another way.
 SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
+# The day that decides what a part tries this time, as in 2026-11-23; without it, today.
+DAY = "PGQUEUE_TEST_DAY"
 # These files take longest: they begin first, so that no process ends long after the others.
 LONGEST = ("tests/spark",)
 
@@ -164,3 +168,11 @@ def part_of(nodeid: str, *, slow: bool = False) -> str:
 def part_of_the_day(day: date) -> Part:
     """Return the part of the rest whose turn it is."""
     return REST[day.toordinal() % len(REST)]
+
+
+def chosen_today(items: Sequence[T], count: int) -> Sequence[T]:
+    """Return about so many of the items: others at each turn of a part, until all have had theirs."""
+    turns = -(-len(items) // count)
+    today = os.environ.get(DAY)
+    day = date.fromisoformat(today) if today else date.today()  # noqa: DTZ011
+    return items[day.toordinal() // len(REST) % turns :: turns]

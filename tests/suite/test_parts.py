@@ -14,7 +14,20 @@ from pathlib import Path
 import pytest
 
 from tests.suite import __main__ as runner
-from tests.suite.parts import COUNTED, LONGEST, MAIN, PARTS, QUICK, REST, SQL, part_of, part_of_the_day, within
+from tests.suite.parts import (
+    COUNTED,
+    DAY,
+    LONGEST,
+    MAIN,
+    PARTS,
+    QUICK,
+    REST,
+    SQL,
+    chosen_today,
+    part_of,
+    part_of_the_day,
+    within,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 NAMED = [name for part in REST for name in part.tests]
@@ -66,6 +79,16 @@ def test_the_longest_name_decides():
 def test_each_part_has_its_day():
     days = [date(2026, 11, 23) + timedelta(days=number) for number in range(len(REST))]
     assert {part_of_the_day(day).name for day in days} == {*PARTS}
+
+
+def test_what_is_chosen_by_the_day_is_all_of_it_after_some_turns(monkeypatch: pytest.MonkeyPatch):
+    chosen: list[str] = []
+    for turn in range(4):
+        monkeypatch.setenv(DAY, str(date(2026, 11, 23) + timedelta(days=turn * len(REST))))
+        some = chosen_today("abcdefghijk", 3)
+        assert 2 <= len(some) <= 3
+        chosen += some
+    assert sorted(chosen) == list("abcdefghijk")
 
 
 SUITE = """
