@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue.admin import pipeline
 from django_pgqueue.models import BacklogForecast, DeadLetter, QueueMetric
 
 MODELS = (
@@ -36,6 +37,12 @@ def _default_channel(db: None) -> Iterator[None]:
     if not connection.in_atomic_block:
         with connection.cursor() as cursor:
             cursor.execute(f"TRUNCATE {RUNTIME}")
+
+
+@pytest.fixture
+def with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark is installed, or seems to be: the admin asks the database for a lake only where it is not."""
+    monkeypatch.setattr(pipeline, "find_spec", lambda name: name)
 
 
 @pytest.fixture

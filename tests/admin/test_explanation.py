@@ -50,10 +50,14 @@ def queries(client: Client, model: str, pk: int) -> int:
     return len(captured)
 
 
+@pytest.mark.usefixtures("with_spark")
 @pytest.mark.parametrize("model", ["message", "channel"])
 def test_a_page_asks_no_more_when_there_is_more(admin_client: Client, model: str) -> None:
     enqueue("mail.send")
-    few = queries(admin_client, model, {"message": Message, "channel": Channel}[model].objects.earliest("pk").pk)
+    first = {"message": Message, "channel": Channel}[model].objects.earliest("pk").pk
+    # The first page of a process asks for content types, which are kept.
+    queries(admin_client, model, first)
+    few = queries(admin_client, model, first)
     for n in range(20):
         channel_set(channel=f"c{n}", max_concurrency=1)
     enqueue_many(NewMessage(handler="mail.send", channel=f"c{n % 20}") for n in range(400))

@@ -44,6 +44,7 @@ def test_the_dashboard_comes_first(shown: Any) -> None:
     assert names[1:] == sorted(names[1:])
 
 
+@pytest.mark.usefixtures("with_spark")
 def test_pages_of_the_pipeline_are_there_where_pyspark_is(shown: Any) -> None:
     assert set(PIPELINE) <= set(shown())
 

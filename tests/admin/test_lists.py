@@ -71,6 +71,7 @@ def queries_of(client: Client, model: str, **query: object) -> list[str]:
     return [entry["sql"] for entry in captured.captured_queries]
 
 
+@pytest.mark.usefixtures("with_spark")
 def test_no_list_asks_more_when_there_is_more(admin_client: Client) -> None:
     fill(100)
     few = {model: len(queries_of(admin_client, model)) for model in MODELS}
