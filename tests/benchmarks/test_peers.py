@@ -104,7 +104,9 @@ def test_we_complete_while_producers_enqueue(field: Field):
 def test_each_message_waits_for_a_time_that_is_measured(field: Field):
     peer = field.peers[0]
     figures = workloads.latency(field, peer, peer.settings["default"])
-    assert 0 < figures.value <= figures.remarks["p95"] <= figures.remarks["p99"]
+    assert figures.value <= figures.remarks["p95"] <= figures.remarks["p99"]
+    # Below zero where the producer lost the processor between the commit and its note of the time.
+    assert abs(figures.value) < 1e3 * (SMALL.seconds + SMALL.patience)
 
 
 def test_poison_ends_as_dead_letters(field: Field):

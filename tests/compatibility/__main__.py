@@ -2,6 +2,7 @@
 python -m tests.compatibility --whole        all tests that need only the queue and a server
 python -m tests.compatibility --others       all but the combination that this Python has: the suite itself runs on it
 python -m tests.compatibility --only 3.13 6.1
+python -m tests.compatibility --wheel        the wheel alone, in an empty environment
 
 What this machine has no Python for is skipped, loudly; `--strict` fails instead.
 """
@@ -38,10 +39,12 @@ def main() -> int:
     known = [one for one in combinations() if not (chosen.others and is_this(one))]
     wanted = [one for one in known if {one.python, one.django}.issuperset(chosen.only)]
     if not wanted:
-        print(f"no combination has {' and '.join(chosen.only)}")
-        return 2
+        print(f"no {'other ' * chosen.others}combination has {' and '.join(chosen.only)}")
+        return 0 if chosen.others else 2
     tests = chosen.tests or (WHOLE if chosen.whole else TELLING)
     jobs: dict[str, Callable[[], Result]] = {str(one): partial(attempt, one, tests) for one in wanted}
+    if chosen.wheel:
+        jobs.clear()
     if not chosen.only:
         jobs[PACKAGE] = try_package
     # Two at a time: a test waits for its server half of the time, and with more of them clocks would run out.
@@ -84,6 +87,8 @@ def attempt(combination: Combination, tests: Sequence[str]) -> Result:
                 "psycopg cannot be compiled here: a C compiler or the headers of libpq are missing",
                 str(problem),
             )
+    with installing:
+        environments.compiled(combination.python, environment, *folders)
     return run(combination, environment, folders, tests, str(server.folder))
 
 
@@ -123,6 +128,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--whole", action="store_true", help="all tests that need only the queue and a server")
     parser.add_argument("--others", action="store_true", help="not the combination that this Python has")
     parser.add_argument("--only", nargs="+", default=[], metavar="VERSION", help="of Python or Django, or of both")
+    parser.add_argument("--wheel", action="store_true", help="no combination, but the wheel alone")
     parser.add_argument("--tests", nargs="+", type=str, default=(), metavar="PATH", help="these tests")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--strict", action="store_true", help="fail where something must be skipped")

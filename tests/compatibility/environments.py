@@ -23,6 +23,7 @@ HOME = ROOT / ".pgqueue" / "matrix"
 TOOLS = ("pytest", "pytest-django", "pytest-timeout", "pytest-xdist", "hypothesis")
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 INSTALL = ("install", "--no-compile", "--upgrade")
+"""Compiled apart, see ``compiled``: a folder is for each Python that uses it."""
 
 
 class NotInstalled(Exception):
@@ -85,6 +86,16 @@ def psycopg_in_c(version: str, environment: Path) -> Path:
         pip(environment, *INSTALL, "--target", str(folder), *wanted, CFLAGS="-O0")
 
     return once(folder, wanted, install)
+
+
+def compiled(version: str, environment: Path, *folders: Path) -> None:
+    """Compile what is installed for this Python: the tests start hundreds of processes, which read it all."""
+    for folder in (environment, *folders):
+        receipt = folder / f".compiled-{version}"
+        if not receipt.exists():
+            # What is written for a later Python does not compile, and is not imported.
+            subprocess.run([environment / "bin" / "python", "-m", "compileall", "-qq", folder], check=False)
+            receipt.touch()
 
 
 def variables(combination: Combination, *folders: Path) -> dict[str, str]:

@@ -9,6 +9,7 @@ Whatever becomes of a part, the next one runs. The last lines say what became of
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import re
 import signal
@@ -19,11 +20,13 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from threading import Timer
 
 from tests.suite.parts import DAY, MAIN, PARTS, QUICK, REST, part_of_the_day, pytest
 from tests.suite.plugin import CUT_OFF, UNTIL
 
+ROOT = Path(__file__).parents[2]
 BOX = 600  # seconds
 # Seconds that a test which has begun in time gets to end, and that pytest gets to end after an interruption.
 GRACE = 120
@@ -49,6 +52,7 @@ def main() -> int:
         for part in REST:
             print(f"  {part.name:14} {part.about}")
         return 0
+    compile_what_is_started()
     names = [name for given in chosen.names for name in (PARTS if given == "rest" else [given])]
     results = [run_today(chosen.date) if name == "today" else run(name, commands(name)) for name in names]
     print("\nThe suite:")
@@ -59,6 +63,13 @@ def main() -> int:
     for line in [line for result in results for line in result.summaries]:
         print(line)
     return int(any(result.verdict == FAILED for result in results))
+
+
+def compile_what_is_started() -> None:
+    """Compile what the tests start in processes, some hundred times. Where PYTHONDONTWRITEBYTECODE is set, Python reads
+    what is compiled, and does not write it."""
+    for folder in ("django_pgqueue", "testproject", "tests/worker"):
+        compileall.compile_dir(ROOT / folder, quiet=2)
 
 
 def commands(name: str) -> tuple[tuple[str, ...], ...]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
 
+from tests.compatibility.plan import PYTHONS
+
 T = TypeVar("T")
 MAIN, SLOW = "test", "slow"
 # The tests whose coverage is counted, and held against the floor in pyproject.toml.
@@ -70,11 +72,15 @@ REST = (
         "the tests of the SQL on the other PostgreSQL of this machine",
         commands=(pytest("--pg=other", *SQL),),
     ),
-    Part(
-        "matrix",
-        "telling tests on the other Pythons, Djangos and psycopgs, and the wheel",
-        commands=(("tests.compatibility", "--others"),),
+    *(
+        Part(
+            f"matrix-{python}",
+            f"telling tests on Python {python} with each Django that it runs, but for the one of this environment",
+            commands=(("tests.compatibility", "--others", "--only", python),),
+        )
+        for python in PYTHONS
     ),
+    Part("wheel", "the wheel in an empty environment", commands=(("tests.compatibility", "--wheel"),)),
     Part(
         "coverage",
         "the tests of the queue itself, with the lines that they run counted",
@@ -99,7 +105,11 @@ REST = (
         ),
     ),
     Part("interleavings", "every ordered pair of calls: whether the second waits", tests=("tests/interleavings",)),
-    Part("formal", "the models in TLA+, as the queue is and without each guard", tests=("tests/formal",)),
+    Part(
+        "formal",
+        "the models in TLA+, as the queue is and without each guard, and beside recorded histories",
+        tests=("tests/formal", "tests/chaos/test_model.py"),
+    ),
     Part(
         "model",
         "the queue beside a model of it, hundreds of cases",
@@ -126,8 +136,51 @@ REST = (
             "tests/worker/test_network.py::test_a_connection_may_break_around_any_statement",
             "tests/worker/test_clock.py",
             "tests/worker/test_hostile.py",
+            "tests/worker/test_faults.py::test_a_database_that_restarts_under_load_loses_nothing[0]",
+            "tests/worker/test_stalls.py::test_a_process_without_file_descriptors_is_replaced",
+            "tests/worker/test_stalls.py::test_a_process_whose_completer_waits_for_a_leaked_lock_is_replaced",
+            "tests/worker/test_unsettled.py::test_its_neighbours_are_not_dead_lettered_in_its_place",
         ),
         parallel=True,
+    ),
+    Part(
+        "storage",
+        "full disks, crashes of the server, promotions, clocks of the server that jump",
+        tests=(
+            "tests/chaos/test_disk_full.py",
+            "tests/chaos/test_promotion.py",
+            "tests/chaos/test_server_clock.py::test_a_server_whose_clock_jumps_by_hours_loses_and_doubles_nothing",
+            "tests/chaos/test_unlogged.py",
+        ),
+    ),
+    Part(
+        "embedded",
+        "the embedded server: as root and not, from two programs at once, whose data it is",
+        tests=(
+            "tests/embedded/test_as_root.py",
+            "tests/embedded/test_concurrency.py",
+            "tests/embedded/test_embeddedpg.py",
+            "tests/embedded/test_ownership.py",
+            "tests/embedded/test_temporary.py",
+        ),
+        parallel=True,
+    ),
+    Part(
+        "projects",
+        "the demo once more, tests of a project in several processes, the source distribution",
+        tests=(
+            "tests/compatibility/test_package_files.py::test_a_wheel_can_be_built_from_the_source_distribution",
+            "tests/demo/test_demo.py::test_a_corrupted_statistic_is_a_mismatch",
+            "tests/demo/test_demo.py::test_a_run_after_a_killed_worker_is_not_held_up_by_its_leases",
+            "tests/demo/test_demo.py::test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone",
+            "tests/testing/test_project.py::test_pytest_with_several_processes_and_databases_that_are_kept_for_weeks",
+        ),
+    ),
+    Part("benchmarks", "whether the benchmarks run", tests=("tests/benchmarks",), parallel=True),
+    Part(
+        "contests",
+        "whether each group of benchmarks runs as a whole",
+        tests=("tests/benchmarks/test_growth.py::test_each_contest_runs",),
     ),
     Part(
         "spark",
@@ -137,6 +190,7 @@ REST = (
             "tests/spark/test_datasource_docs.py",
             "tests/spark/test_datasource_write.py::test_tasks_that_die_after_their_work_and_run_again_enqueue_once",
             "tests/spark/test_datasource_write.py::test_workers_need_no_django",
+            "tests/spark/test_export_command.py::test_the_password_of_the_source_is_nowhere",
             "tests/spark/test_forecast.py",
             "tests/spark/test_session.py",
         ),
@@ -144,9 +198,13 @@ REST = (
     Part(
         "kills",
         "Spark killed at any moment, and on a cluster",
-        tests=("tests/spark/test_export_kills.py", "tests/spark/test_cluster.py"),
+        tests=(
+            "tests/spark/test_cluster.py",
+            "tests/spark/test_export_kills.py",
+            "tests/spark/test_rollup.py::test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there",
+        ),
     ),
-    Part(SLOW, "what takes minutes each: storms of faults, full disks, promotions"),
+    Part(SLOW, "what takes minutes each and is nowhere else: storms of clients, upgrades under load, a driver killed"),
 )  # fmt: skip
 PARTS = {part.name: part for part in REST}
 

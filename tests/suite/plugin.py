@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.suite.parts import LONGEST, MAIN, PARTS, QUICK, part_of, within
 UNTIL = "PGQUEUE_TEST_UNTIL"
 CUT_OFF = "CUT OFF: the time of this run was over"
 ADDRESS = "The name of a test has an address in it, which is another one in each process; give its parameters ids"
+# Until the tests are collected, what is compiled is written, also where PYTHONDONTWRITEBYTECODE is set: half of the
+# time of the collection is pytest's work on the assertions. While tests run, modules come and go.
+WRITES_NOT, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 # One session of Spark for all of them: it starts slowly.
 TOGETHER = ("tests/spark",)
 
@@ -32,6 +36,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(others)]
         config.hook.pytest_deselected(items=others)
     items.sort(key=lambda item: within(item.nodeid, LONGEST) is None)
+
+
+def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = WRITES_NOT
 
 
 def is_in(part: str, item: pytest.Item) -> bool:
