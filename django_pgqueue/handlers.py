@@ -20,7 +20,7 @@ from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
 from django_pgqueue.outcomes import Archive, archive_choice
 from django_pgqueue.payloads import converting
-from django_pgqueue.signatures import check_name, check_options, examine, is_async, where_is
+from django_pgqueue.signatures import check_name, check_options, check_switches, examine, is_async, where_is
 
 # Of a delivery, or of a list of them: which of the two, the option `batch` says.
 Function = Callable[[Any], Any]
@@ -139,6 +139,7 @@ def handler(
     check_name(name)
     counts = {"max_attempts": max_attempts, "batch": batch, "concurrency": concurrency}
     check_options(name, counts, queue=queue, timeout=timeout)
+    check_switches(name, {"atomic": atomic, "process": process})
     archive_choice(archive)
     if process and (atomic or batch):
         raise ValueError(
@@ -147,6 +148,8 @@ def handler(
         )
     policy: Policy | None = None
     pauses: Pauses | None = None
+    if isinstance(backoff, timedelta) and backoff < timedelta(0):
+        raise ValueError(f"backoff of the handler {name!r} is {backoff}: it must not be negative.")
     if backoff is None or isinstance(backoff, timedelta | Constant | Exponential):
         policy = backoff
     elif callable(backoff):

@@ -15,6 +15,7 @@ from django_pgqueue.payloads import Convert, converter
 
 LISTS = (list, Sequence, Iterable)
 LONGEST_NAME = 200
+LONGEST_QUEUE = 100
 UNKNOWN = inspect.Parameter.empty
 
 
@@ -26,6 +27,8 @@ def check_name(name: Any) -> None:
         )
     if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
         raise ValueError(f"The name of a handler is a text of 1 to {LONGEST_NAME} characters, not {name!r}.")
+    if "\0" in name:
+        raise ValueError(f"The name of a handler contains the character \\0, which PostgreSQL cannot store: {name!r}.")
 
 
 def check_options(name: str, counts: Mapping[str, Any], *, queue: Any, timeout: Any) -> None:
@@ -36,12 +39,23 @@ def check_options(name: str, counts: Mapping[str, Any], *, queue: Any, timeout: 
             raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes a whole number.")
         if value < 1:
             raise ValueError(f"{option} of the handler {name!r} is {value}: it must be at least 1.")
-    if not isinstance(queue, str) or not queue:
+    if not isinstance(queue, str) or not queue or "\0" in queue:
         raise ValueError(f"queue of the handler {name!r} is {queue!r}: it takes the name of a queue.")
+    if len(queue) > LONGEST_QUEUE:
+        raise ValueError(
+            f"queue of the handler {name!r} has {len(queue)} characters: a name has {LONGEST_QUEUE} at most."
+        )
     if timeout is not None and not isinstance(timeout, timedelta):
         raise ValueError(f"timeout of the handler {name!r} is {timeout!r}: it takes a timedelta.")
     if timeout is not None and timeout <= timedelta(0):
         raise ValueError(f"timeout of the handler {name!r} is {timeout}: it must be longer than zero.")
+
+
+def check_switches(name: str, switches: Mapping[str, Any]) -> None:
+    """Raises ValueError for an option that is neither True nor False: a text like "no" would be true."""
+    for option, value in switches.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes True or False.")
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -72,6 +72,11 @@ def test_a_backoff_may_be_a_policy_or_a_function():
         ("max_attempts", 0, "at least 1"),
         ("batch", True, "batch of the handler 'tests.greet' is True: it takes a whole number"),
         ("concurrency", 1.5, "concurrency of the handler 'tests.greet' is 1.5: it takes a whole number"),
+        ("queue", "q" * 101, "queue of the handler 'tests.greet' has 101 characters"),
+        ("queue", "a\0b", "it takes the name of a queue"),
+        ("backoff", timedelta(seconds=-1), "backoff of the handler 'tests.greet' is -1 day, .*must not be negative"),
+        ("atomic", "no", "atomic of the handler 'tests.greet' is 'no': it takes True or False"),
+        ("process", 1, "process of the handler 'tests.greet' is 1: it takes True or False"),
         ("queue", None, "queue of the handler 'tests.greet' is None: it takes the name of a queue"),
     ],
 )
@@ -91,6 +96,11 @@ def test_a_decorator_without_parentheses_is_refused_and_the_error_shows_how_to_w
 def test_a_name_that_no_message_can_carry_is_refused(name: object):
     with pytest.raises(ValueError, match="1 to 200 characters"):
         handler(name)
+
+
+def test_a_name_that_postgresql_cannot_store_is_refused():
+    with pytest.raises(ValueError, match="which PostgreSQL cannot store"):
+        handler("tests\0greet")
 
 
 def takes_nothing(): ...

@@ -181,6 +181,8 @@ def announce(messages: list[NewMessage], enqueued: list[Enqueued], using: str) -
 def bind(message: NewMessage) -> tuple[Any, ...]:
     """The parameters of one message, in the order of the SQL function."""
     known = handlers.find(text(message.handler, "handler"))
+    if message.queue == "":
+        raise InvalidMessage("queue is empty", hint="Name a queue, or leave it out for the handler's.")
     queue = optional_text(message.queue, "queue") or (known.queue if known else "default")
     if message.headers is not None and not isinstance(message.headers, Mapping):
         raise InvalidMessage(f"headers are not a mapping but {type(message.headers).__name__}")

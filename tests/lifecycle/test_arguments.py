@@ -61,7 +61,7 @@ NO_DURATIONS: list[Any] = [5, "5", 1.5, True, TOO_LONG, timedelta.max, timedelta
 NEW: dict[str, list[Any]] = {
     "handler": NO_TEXTS,
     "channel": NO_TEXTS,
-    "queue": [5, b"b", True],
+    "queue": [5, b"b", True, ""],
     "priority": [*NO_NUMBERS, 32_768, -32_768],
     "max_attempts": [True, "3", 1.5, 0, -1, 2**31],
     "dequeue_at": NO_TIMES,
