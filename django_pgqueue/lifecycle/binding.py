@@ -62,7 +62,7 @@ def to_json(value: Any, what: str) -> str | None:
         text = json.dumps(value, cls=Encoder, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage(
-            f"JSON cannot hold the {what}: {error}", hint="Pass dicts, lists, strings, numbers, dates."
+            f"something in the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates."
         ) from error
     limit_size(len(text), what)
     if NUL_ESCAPE.search(text):
