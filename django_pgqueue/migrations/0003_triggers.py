@@ -2,6 +2,8 @@ import pgtrigger.compiler
 import pgtrigger.migrations
 from django.db import migrations
 
+from django_pgqueue.sql.operations import TakeTriggerFunctionsBack
+
 
 class Migration(migrations.Migration):
     """Triggers apart from the rest: creating one takes the strongest lock of its table, for an instant."""
@@ -11,6 +13,9 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        TakeTriggerFunctionsBack(
+            "pgtrigger_channel_changed_e4b0f", "pgtrigger_dead_letter_added_5bbc5", "pgtrigger_message_arrived_bae37"
+        ),
         pgtrigger.migrations.AddTrigger(
             model_name='channel',
             trigger=pgtrigger.compiler.Trigger(name='channel_changed', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_channel_changed()', func='RETURN NULL;', hash='a77dd46b0100ae01f9e02e811e9dc6636b3c7e16', level='STATEMENT', operation='UPDATE', pgid='pgtrigger_channel_changed_e4b0f', referencing='REFERENCING OLD TABLE AS old_channels  NEW TABLE AS new_channels ', table='pgqueue_channel', when='AFTER')),

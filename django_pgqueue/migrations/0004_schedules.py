@@ -6,7 +6,7 @@ import pgtrigger.compiler
 import pgtrigger.migrations
 from django.db import migrations, models
 
-from django_pgqueue.sql.operations import InstallFunction, InstallTables
+from django_pgqueue.sql.operations import InstallFunction, InstallTables, TakeTriggerFunctionsBack
 
 
 class Migration(migrations.Migration):
@@ -80,6 +80,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_schedule_fire", 1),
         InstallFunction("pgqueue_schedule_prune", 1),
         InstallFunction("pgqueue_schedule_run", 1),
+        TakeTriggerFunctionsBack("pgtrigger_schedule_changed_870d1"),
         pgtrigger.migrations.AddTrigger(
             model_name='schedule',
             trigger=pgtrigger.compiler.Trigger(name='schedule_changed', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."cron" IS DISTINCT FROM (NEW."cron") OR OLD."enabled" IS DISTINCT FROM (NEW."enabled") OR OLD."every" IS DISTINCT FROM (NEW."every") OR OLD."time_zone" IS DISTINCT FROM (NEW."time_zone"))', execute='pgqueue_schedule_changed()', func='RETURN NULL;', hash='62463766f111e5dec2b434e088ee712f70892f1e', operation='UPDATE OF "cron", "every", "time_zone", "enabled"', pgid='pgtrigger_schedule_changed_870d1', table='pgqueue_schedule', when='BEFORE')),

@@ -169,6 +169,44 @@ class InstallTables(Operation):
         return type(self).__name__, [self.name, self.version, self.drop], {}
 
 
+class TakeTriggerFunctionsBack(Operation):
+    """Reversed, drops the functions that django-pgtrigger made for triggers of these names; it leaves them behind.
+
+    First of the operations that add the triggers, so that going back it comes after they are gone.
+    """
+
+    reduces_to_sql = True
+    reversible = True
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Functions are not part of the models' state."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """django-pgtrigger makes them with its triggers."""
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, app_label):
+            for name in self.names:
+                schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}()", params=None)
+
+    def describe(self) -> str:
+        return f"Take back the functions of the triggers {', '.join(self.names)}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        return "trigger_functions"
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [*self.names], {}
+
+
 def allowed(schema_editor: BaseDatabaseSchemaEditor, app_label: str) -> bool:
     from django.db import router
 
