@@ -45,6 +45,7 @@ DECLARE
     v_token uuid;
     v_channel_id bigint;
     v_count integer := 0;
+    v_nothing boolean := false;
 BEGIN
     IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
         OR p_lease > '365000 days'
@@ -73,9 +74,13 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
+        v_nothing := v_taken.ids IS NULL;
     END IF;
     FOR v_try IN 0..4 LOOP
-        v_taken := pgqueue_take(p_queue, p_limit - v_count);
+        IF NOT v_nothing THEN
+            v_taken := pgqueue_take(p_queue, p_limit - v_count);
+        END IF;
+        v_nothing := false;
         -- Once more at once: what was folded last stands in the line only now.
         CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
         IF v_taken.ids <> '{}' THEN

@@ -1,8 +1,9 @@
 -- Takes one message from the first free lane of a queue, or of one that is held: the short way of a dequeue for a limit of one, while no
 -- news need folding. In short statements: for few rows, to begin a large one costs more than to run it.
--- Caller: pgqueue_dequeue. Returns ids: the message, locked, or none: then the long way decides (pgqueue_take); taken_at: when.
+-- Caller: pgqueue_dequeue. Returns ids: the message, locked, or none: then the long way decides (pgqueue_take); NULL: nothing is there at
+--   all, which the many dequeues of idle consumers find out here; taken_at: when; contended: as pgqueue_take, always false.
 -- Locks: a lane and its message; once in eight turns or messages also what can wait, as pgqueue_take. All SKIP LOCKED.
-CREATE FUNCTION pgqueue_take_next(p_queue text, OUT ids bigint[], OUT taken_at timestamptz)
+CREATE FUNCTION pgqueue_take_next(p_queue text, OUT ids bigint[], OUT taken_at timestamptz, OUT contended boolean)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -15,6 +16,7 @@ DECLARE
 BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
+    contended := false;
     -- News as in pgqueue_take, or a pause.
     SELECT f.*, EXISTS (SELECT FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid)
         OR f.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_late_news(p_queue, f.late_xids))
@@ -39,6 +41,14 @@ BEGIN
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_line.lane_seq ORDER BY l.seq LIMIT 1;
         IF FOUND THEN
             ids := pgqueue_take_shared(p_queue, 1, v_lane.seq, NULL, NULL, '{}');
+            RETURN;
+        END IF;
+        PERFORM FROM pgqueue_arrival AS a WHERE a.queue = p_queue AND a.lazy AND a.xid >= v_line.arrival_xid ORDER BY a.xid LIMIT 1;
+        IF NOT FOUND THEN
+            PERFORM FROM pgqueue_lane AS l
+            WHERE l.queue = p_queue AND l.parked_until >= v_line.parked_from AND l.parked_until <= taken_at
+            ORDER BY l.parked_until LIMIT 1;
+            ids := CASE WHEN FOUND THEN '{}'::bigint[] END;
         END IF;
         RETURN;
     END IF;
