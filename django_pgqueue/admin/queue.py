@@ -21,7 +21,7 @@ from django_pgqueue.lifecycle.queue_drop import QueueDropped, queue_drop
 from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_purge import queue_purge
 from django_pgqueue.lifecycle.queue_resume import queue_resume
-from django_pgqueue.models import Message, Queue
+from django_pgqueue.models import Channel, Message, Queue
 from django_pgqueue.sql.call import call
 
 if TYPE_CHECKING:
@@ -59,11 +59,13 @@ class QueueAdmin(PausableAdmin):
         return super().changelist_view(request, extra_context)
 
     def add_missing(self) -> None:
-        """A row for each queue that has channels: until something is set for one, only this page needs it."""
+        """A row for each queue that has channels, but for those that were dropped: until something is set for one, only this page needs it."""
         queues = Queue.objects.using(alias(None))
         known = set(queues.values_list("name", flat=True))
         found = [name for (name,) in call(alias(None), QUEUES, (MOST,))]
-        queues.bulk_create([Queue(name=name) for name in found if name not in known], ignore_conflicts=True)
+        channels = Channel.objects.using(alias(None)).filter(released_at=None)
+        missing = [name for name in found if name not in known and channels.filter(queue=name).exists()]
+        queues.bulk_create([Queue(name=name) for name in missing], ignore_conflicts=True)
 
     def save_model(self, request: HttpRequest, obj: Queue, form: forms.ModelForm, change: bool) -> None:
         # Only what was edited: somebody may have paused the queue since the form was opened.

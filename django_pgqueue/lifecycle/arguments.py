@@ -52,6 +52,13 @@ def whole(value: Any, what: str, *, least: int = -MAX_INTEGER, most: int = MAX_I
     return value
 
 
+def boolean(value: Any, what: str) -> bool:
+    """Return the bool. Raises InvalidMessage for anything else: text like "no" would count as true."""
+    if not isinstance(value, bool):
+        raise InvalidMessage(f"{what} is not a bool but {type(value).__name__}", hint="Give True or False.")
+    return value
+
+
 def text(value: Any, what: str) -> str:
     """Return the text. Raises InvalidMessage unless it is a str that PostgreSQL can store; it judges the length."""
     if not isinstance(value, str):

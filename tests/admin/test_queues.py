@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
-from django_pgqueue import channel_set, dequeue, enqueue, queue_pause
+from django_pgqueue import channel_set, dequeue, enqueue, queue_drop, queue_pause
 from django_pgqueue.models import ArchivedMessage, Channel, Message, Queue
 from tests.admin.conftest import act, address, logged, told
 
@@ -118,3 +118,11 @@ def test_what_a_queue_archives_is_chosen_and_shown(admin_client: Client) -> None
     assert "the outcome, no payload" in admin_client.get(address("queue")).content.decode()
     assert admin_client.post(address("queue", "default"), {"archive": "some"}).status_code == 200
     assert Queue.objects.get().archive == "outcome"
+
+
+def test_a_queue_that_was_dropped_does_not_come_back(admin_client: Client) -> None:
+    channel_set(channel="c", queue="q")
+    admin_client.get(address("queue"))
+    queue_drop(queue="q")
+    admin_client.get(address("queue"))
+    assert not Queue.objects.filter(name="q").exists()

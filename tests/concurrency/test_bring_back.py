@@ -190,3 +190,14 @@ def test_dead_leases_do_not_make_the_look_longer(
     session.execute("SET auto_explain.log_min_duration = 0")
     after = visits(session, plans)
     assert after <= 12 < before
+
+
+def test_a_pop_in_an_open_transaction_holds_nothing_of_other_queues(session: Session, business: Session) -> None:
+    for queue in "ab":
+        make_channel(session, "default", queue)
+    leased = enqueue(session, queue="b", backoff="0")
+    dequeue(session, queue="b", lease=EXPIRED)
+    message = enqueue(session, queue="b", delay="10 milliseconds")
+    session.execute("SELECT pg_sleep(0.02)")
+    assert business.execute("SELECT id FROM pgqueue_pop('a')").fetchall() == []
+    assert {got.id for got in dequeue(session, 10, queue="b")} == {message, leased}

@@ -256,3 +256,17 @@ def test_a_name_that_is_not_text_is_refused():
 def test_it_is_a_function_of_the_database_too():
     sql("SELECT pgqueue_channel_release('default', 'default')")
     assert Channel.objects.get().released_at
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("act", ["pgqueue_queue_drop('old')", "pgqueue_channel_release('old', 'c')"])
+def test_a_channel_is_not_removed_under_an_enqueue_that_began_while_it_was_released(connect: Connect, act: str):
+    channel_set(queue="old", channel="c")
+    dropper, slow = connect(), connect()
+    dropper.execute(f"SELECT {act}")
+    slow.execute("SELECT pgqueue_enqueue('late', p_queue => 'old', p_channel => 'c')")
+    dropper.commit()
+    sweep()
+    slow.commit()
+    assert Channel.objects.filter(queue="old").exists()
+    assert len(dequeue(queue="old")) == 1

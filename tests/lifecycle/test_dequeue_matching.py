@@ -175,3 +175,13 @@ def test_it_waits_for_nobody(connect):
 def test_nonsense_is_refused(wrong):
     with refused(InvalidMessage):
         dequeue_matching(**wrong)
+
+
+def test_matches_of_another_queue_do_not_hide_ours(searched: str):
+    for queue in ("a", "b"):
+        channel_set(queue=queue, channel="c")
+    for _ in range(5):
+        enqueue("h", {"region": "eu"}, queue="b", channel="c")
+    enqueue("h", {"region": "eu"}, queue="a", channel="c")
+    wanted = enqueue("h", {"region": "eu"}, queue="a", channel="c", priority=9)
+    assert ids(dequeue_matching(queue="a", payload={"region": "eu"}, look=5)) == [wanted.id]

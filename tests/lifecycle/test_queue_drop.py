@@ -12,13 +12,16 @@ from django_pgqueue import (
     dequeue,
     enqueue,
     enqueue_many,
+    pop,
     queue_drop,
+    queue_set,
     redrive,
     sweep,
 )
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage, QueueNotEmpty
 from django_pgqueue.lifecycle.queue_drop import QueueDropped
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule
+from tests.conftest import Connect
 from tests.lifecycle.conftest import places, refused, sql
 
 pytestmark = pytest.mark.django_db
@@ -143,3 +146,30 @@ def test_unknown_queues_and_limits_that_do_nothing_are_refused():
 def test_it_is_a_function_of_the_database_too():
     send()
     assert sql("SELECT * FROM pgqueue_queue_drop('mails', true)") == [(1, 3, 0, "dropped", None)]
+
+
+def test_a_drop_with_null_changes_nothing():
+    channel_set(queue="q", channel="c")
+    enqueue("h", queue="q", channel="c")
+    [(answer,)] = sql("SELECT outcome FROM pgqueue_queue_drop('q', NULL)")
+    assert answer == "invalid"
+    assert not Channel.objects.filter(queue="q").exclude(released_at=None).exists()
+
+
+def test_purge_takes_a_bool_only():
+    channel_set(queue="q", channel="c")
+    enqueue("h", queue="q", channel="c")
+    with refused(InvalidMessage, "not a bool"):
+        queue_drop(queue="q", purge="no")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_comes_late_to_a_dropped_queue_is_archived_as_the_queue_said(connect: Connect):
+    channel_set(queue="q", channel="c")
+    queue_set(queue="q", archive="none")
+    slow = connect()
+    slow.execute("SELECT pgqueue_enqueue('h', '{\"secret\": 1}', p_queue => 'q', p_channel => 'c')")
+    queue_drop(queue="q", purge=True)
+    slow.commit()
+    assert len(pop(queue="q")) == 1
+    assert not ArchivedMessage.objects.exists()

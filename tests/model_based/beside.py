@@ -107,7 +107,7 @@ class Beside(RuleBasedStateMachine):
             assert answer.code == "PGQ07"
             return 0
         assert not isinstance(answer, Refusal), answer
-        back = take.Back(*self.queue.brought_back(looked), self.next_at)
+        back = take.Back(queue, *self.queue.brought_back(looked), self.next_at)
         if verb == "pop":
             take.pop(self.model, queue, limit, answer, back)
         else:

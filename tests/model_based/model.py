@@ -80,15 +80,15 @@ class Model:
         """Those that may be taken, in the order of service."""
         return sorted((m for m in self.live(channel) if m.status == READY and self.free(m.id)), key=lambda m: m.place)
 
-    def due(self) -> list[int]:
-        """Scheduled messages whose time has come."""
+    def due(self, queue: str | None = None) -> list[int]:
+        """Scheduled messages whose time has come; of this queue alone."""
         scheduled = [m for m in self.messages.values() if m.status == SCHEDULED and self.free(m.id)]
-        return [m.id for m in scheduled if m.dequeue_at <= self.now]
+        return [m.id for m in scheduled if m.dequeue_at <= self.now and queue in (None, self.name_of(m)[0])]
 
-    def expired(self) -> list[int]:
-        """Leases whose time is over, and that nobody is settling."""
+    def expired(self, queue: str | None = None) -> list[int]:
+        """Leases whose time is over, and that nobody is settling; of this queue alone."""
         over = [m for m in leased(self) if m.expires_at is not None and m.expires_at <= self.now]
-        return [m.id for m in over if self.free(m.id)]
+        return [m.id for m in over if self.free(m.id) and queue in (None, self.name_of(m)[0])]
 
     def promote(self) -> int:
         due = self.due()

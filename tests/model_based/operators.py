@@ -65,8 +65,8 @@ class OperatorMachine(QueueMachine):
         """A part of a queue, or all of it."""
         queue, limit = "qqrx"[picks[0] % 4], 10_000 if len(picks) > 1 else picks[0]
         answer = self.queue.one("SELECT messages, refusal FROM pgqueue_queue_purge(%s, %s)", queue, limit)
-        rows = self.queue.rows("SELECT id FROM pgqueue_archived_message WHERE outcome = 'purged'")
-        gone = {number for (number,) in rows} - self.model.archive.keys()
+        # Not from the archive: a channel may have nothing archived.
+        gone = self.model.messages.keys() - {number for (number,) in self.queue.rows("SELECT id FROM pgqueue_message")}
         self.agree(answer, lambda: operate.queue_purge(self.model, queue, limit, gone))
 
     def overflow(self, picks: list[int]) -> None:

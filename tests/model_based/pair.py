@@ -61,7 +61,7 @@ class PairMachine(PairOperators):
     def take_once(self, n: int, limit: int) -> int:
         def expect(model: Model, answer: Any) -> Any:
             queue = self.sides[n].queue
-            back = take.Back(*queue.brought_back(queue.looked(model)), self.next_at(n))
+            back = take.Back("default", *queue.brought_back(queue.looked(model)), self.next_at(n))
             take.dequeue(model, "default", limit, 15 * SECOND, answer, back)
             return answer
 

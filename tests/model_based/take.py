@@ -101,32 +101,33 @@ def take(model: Model, queue: str, lease: int, answer: Sequence[Lease]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """What a call has brought back, as the tables tell. ``lost``: messages whose leases it has taken back; ``still``:
-    those that were due or expired, and are scheduled now."""
+    """What a call has brought back of its queue, as the tables tell. ``lost``: messages whose leases it has taken
+    back; ``still``: those that were due or expired, and are scheduled now."""
 
+    queue: str
     lost: frozenset[int]
     still: frozenset[int]
     next_at: Callable[[Message], int]
 
     def happened(self, model: Model) -> bool:
-        return bool(self.lost or set(model.due()) - self.still)
+        return bool(self.lost or set(model.due(self.queue)) - self.still)
 
     def complete(self, model: Model) -> bool:
         """Nothing is left, but what the floors hide after the clock has gone back."""
-        return model.doubt or not (model.due() or model.expired())
+        return model.doubt or not (model.due(self.queue) or model.expired(self.queue))
 
     def happen(self, model: Model, room: int, again: bool) -> None:
         """``again``: the call found nothing before, and may have looked a few times."""
-        most, expired = min(room, MOST_EXPIRED), model.expired()
+        most, expired = min(room, MOST_EXPIRED), model.expired(self.queue)
         assert self.lost <= set(expired), "a lease that lasts is not taken back"
         assert len(self.lost) <= most * (MOST_TURNS if again else 1)
         assert model.doubt or len(self.lost) >= min(most, len(expired)), "an expired lease is taken back"
         for number in sorted(self.lost):
             fail(model, model.messages[number], "poison", self.next_at, swept=True)
-        for number in model.due():
+        for number in model.due(self.queue):
             if number not in self.still:
                 model.messages[number] = replace(model.messages[number], status=READY)
-        assert model.doubt or not model.due(), "all that is due is promoted"
+        assert model.doubt or not model.due(self.queue), "all that is due is promoted"
 
 
 def serve(model: Model, channel: Channel, lease: int, answer: Sequence[Lease]) -> None:

@@ -1,10 +1,10 @@
--- Brings back a few of those that can be served again: messages whose lease has expired, at most 16 of them, and scheduled messages that
+-- Brings back a few of those of a queue that can be served again: messages whose lease has expired, at most 16 of them, and scheduled messages that
 -- are due, at most 100. So nothing depends on a sweep or a tick.
 -- Caller: what takes messages, when it found fewer than it may take, with its reading of the clock: the leases of the call itself, however
---   short, last longer. Of all queues: a consumer of one keeps house for the others, too.
+--   short, last longer. Of this queue alone: the caller's transaction may stay open, and what it holds nobody else can bring back.
 -- Returns how many; 0: looking again finds nothing new. Mostly there is none, and this is one statement: two look-ups, each from its floor.
 -- Locks: messages, SKIP LOCKED.
-CREATE FUNCTION pgqueue_bring_back(p_limit integer, p_now timestamptz)
+CREATE FUNCTION pgqueue_bring_back(p_queue text, p_limit integer, p_now timestamptz)
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
@@ -30,12 +30,12 @@ BEGIN
         FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
     ) AS f;
     IF v_look.expired_at IS NOT NULL THEN
-        v_back := pgqueue_reclaim(least(p_limit, 16), v_look.expiry_from, p_now);
+        v_back := pgqueue_reclaim(least(p_limit, 16), v_look.expiry_from, p_now, p_queue);
         v_count := v_back.retried + v_back.poisoned + v_back.cancelled;
     END IF;
     -- A message whose lease has expired is due at once when it has no back-off.
     IF v_look.due_at IS NOT NULL OR v_count > 0 THEN
-        v_count := v_count + pgqueue_promote(100, v_look.due_from);
+        v_count := v_count + pgqueue_promote(100, v_look.due_from, p_queue);
     END IF;
     RETURN v_count;
 END;

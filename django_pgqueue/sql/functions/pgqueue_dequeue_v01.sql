@@ -105,8 +105,8 @@ BEGIN
             LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
             ORDER BY array_position(v_taken.ids, l.id);
         END IF;
-        -- With something, once more at most; with nothing, a few times: what comes back may be of other queues.
-        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_try > 0) OR pgqueue_bring_back(p_limit - v_count, v_taken.taken_at) = 0;
+        -- With something, once more at most; with nothing, a few times: what comes back may be of channels at their limit.
+        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_try > 0) OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at) = 0;
     END LOOP;
 END;
 $$;

@@ -16,7 +16,7 @@ BEGIN
     IF p_payload IS NOT NULL AND EXISTS (
         SELECT FROM pg_index AS i WHERE i.indexrelid = to_regclass('pgqueue_message_payload') AND i.indisvalid)
     THEN
-        v_ids := pgqueue_match_payload(p_handler, p_payload, p_look);
+        v_ids := pgqueue_match_payload(p_queue, p_handler, p_payload, p_look);
         RETURN QUERY
         SELECT c.name::text, n.ids
         FROM (

@@ -1,7 +1,8 @@
--- Finds ready messages by their payload: those that contain p_payload, and have this handler if there is one; p_most of them, in no order.
--- Caller: pgqueue_find_matching, when the index of payloads is there. Returns ids, of all queues. Locks: none.
+-- Finds ready messages of a queue by their payload: those that contain p_payload, and have this handler if there is one; p_most of them, in
+-- no order.
+-- Caller: pgqueue_find_matching, when the index of payloads is there. Returns ids. Locks: none.
 -- Plans are pinned: of all indexes only that one is left, because a GIN index is read by a bitmap alone.
-CREATE FUNCTION pgqueue_match_payload(p_handler text, p_payload jsonb, p_most integer)
+CREATE FUNCTION pgqueue_match_payload(p_queue text, p_handler text, p_payload jsonb, p_most integer)
 RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -13,6 +14,7 @@ BEGIN
     RETURN ARRAY(
         SELECT m.id FROM pgqueue_message AS m
         WHERE m.payload @> p_payload AND (p_handler IS NULL OR m.handler = p_handler) AND m.status::integer = 1
+            AND (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = m.channel_id) = p_queue
         LIMIT p_most);
 END;
 $$;

@@ -1,7 +1,8 @@
 -- Makes scheduled messages ready whose time has come, at most p_limit of them, the longest due first.
--- Caller: pgqueue_bring_back with the floor that it has read, pgqueue_tick. Returns how many.
+-- Caller: pgqueue_tick; pgqueue_bring_back with the floor that it has read. p_queue: those of this queue among the first 1,000 that are due.
+-- Returns how many.
 -- Locks: messages, SKIP LOCKED.
-CREATE FUNCTION pgqueue_promote(p_limit integer, p_from timestamptz DEFAULT '-infinity')
+CREATE FUNCTION pgqueue_promote(p_limit integer, p_from timestamptz DEFAULT '-infinity', p_queue text DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
@@ -10,12 +11,29 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_ids bigint[];
 BEGIN
-    v_ids := ARRAY(
-        SELECT m.id FROM pgqueue_message AS m
-        WHERE m.status = 3 AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
-        ORDER BY m.dequeue_at
-        LIMIT p_limit
-        FOR UPDATE SKIP LOCKED);
+    IF p_queue IS NULL THEN
+        v_ids := ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.status = 3 AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
+            ORDER BY m.dequeue_at
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED);
+    ELSE
+        v_ids := ARRAY(
+            SELECT m.id
+            FROM (
+                SELECT m.id, m.channel_id, m.dequeue_at FROM pgqueue_message AS m
+                WHERE m.status = 3 AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
+                ORDER BY m.dequeue_at LIMIT 1000
+            ) AS d
+            CROSS JOIN LATERAL (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = d.channel_id OFFSET 0) AS c
+            -- By their keys; the cast is as in pgqueue_announce.
+            JOIN pgqueue_message AS m ON m.id = d.id AND m.status::integer = 3 AND m.dequeue_at <= v_now
+            WHERE c.queue = p_queue
+            ORDER BY d.dequeue_at
+            LIMIT p_limit
+            FOR UPDATE OF m SKIP LOCKED);
+    END IF;
     IF v_ids = '{}' THEN
         RETURN 0;
     END IF;

@@ -19,7 +19,9 @@ SECURITY DEFINER
 AS $$
 BEGIN
     refusal := CASE
-        WHEN p_limit < 1 THEN pgqueue_refusal('PGQ07', format('a drop takes a limit of 1 or more, not %s', p_limit))
+        WHEN p_limit IS NULL OR p_limit < 1 THEN
+            pgqueue_refusal('PGQ07', format('a drop takes a limit of 1 or more, not %s', coalesce(p_limit::text, 'NULL')))
+        WHEN p_purge IS NULL THEN pgqueue_refusal('PGQ07', 'a drop takes true or false for p_purge, not NULL')
         ELSE coalesce(pgqueue_missing_queue(p_queue), pgqueue_queue_holds(p_queue, p_purge))
     END;
     IF refusal IS NOT NULL THEN
@@ -27,8 +29,10 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pgqueue_queue_pause(p_queue, 'the queue is being dropped');
+    -- The channels keep what the queue's row said: a message may still come from an open transaction.
     UPDATE pgqueue_channel AS c
-    SET released_at = clock_timestamp()
+    SET released_at = clock_timestamp(),
+        archive = coalesce(c.archive, (SELECT q.archive FROM pgqueue_queue AS q WHERE q.name = p_queue))
     WHERE c.id = ANY (ARRAY(
         SELECT r.id FROM pgqueue_channel AS r
         WHERE r.queue = p_queue AND r.released_at IS NULL

@@ -1,8 +1,10 @@
 -- Removes released channels that have drained, as soon as no open transaction can still bring a message.
 -- Caller: pgqueue_sweep and pgqueue_prune; an operator after a release. Returns how many.
 -- Locks: the rows of the channels, SKIP LOCKED.
--- An open transaction may have enqueued before it could see the release. Such a transaction has an xid: without any other open one, or an
--- hour after the release, there is none. One that sees the past (REPEATABLE READ) fails in pgqueue_message_arrived.
+-- A transaction that could not see the release may have enqueued. Its trigger looked at the channel when it had an xid, so the xid is smaller
+-- than that of any call of this function that sees the release committed. A call notes its own xid with the channel; it, or a later
+-- one, removes the channel when all transactions before that xid have ended. (A snapshot does not list the youngest that run, so "none is
+-- running" cannot be asked for.) One that sees the past (REPEATABLE READ) fails in pgqueue_message_arrived.
 CREATE FUNCTION pgqueue_remove_released()
 RETURNS integer
 LANGUAGE plpgsql
@@ -12,14 +14,17 @@ DECLARE
     v_ids bigint[];
     v_removed integer;
 BEGIN
-    -- The release itself is committed: its xid is older than all that are open, this one's too.
+    -- The release itself is committed: its xid is older than all that are open.
+    UPDATE pgqueue_channel AS c
+    SET released_xid = pg_current_xact_id()
+    WHERE c.id = ANY (ARRAY(
+        SELECT r.id FROM pgqueue_channel AS r
+        WHERE r.released_at IS NOT NULL AND r.released_xid IS NULL
+            AND r.xmin::text::bigint < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)
+        FOR UPDATE SKIP LOCKED));
     v_ids := ARRAY(
         SELECT c.id FROM pgqueue_channel AS c
-        WHERE c.released_at IS NOT NULL
-            AND c.xmin::text::bigint < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)
-            AND (
-                c.released_at < clock_timestamp() - interval '1 hour'
-                OR NOT EXISTS (SELECT FROM pg_snapshot_xip(pg_current_snapshot())))
+        WHERE c.released_at IS NOT NULL AND c.released_xid <= pg_snapshot_xmin(pg_current_snapshot())
         FOR UPDATE SKIP LOCKED);
     IF v_ids = '{}' THEN
         RETURN 0;

@@ -14,6 +14,8 @@ ALTER TABLE pgqueue_message SET (
 ALTER TABLE pgqueue_message ALTER COLUMN payload SET DEFAULT '{}';
 ALTER TABLE pgqueue_worker SET (fillfactor = 50);
 ALTER TABLE pgqueue_dead_letter ADD COLUMN xid xid8 NOT NULL DEFAULT pg_current_xact_id();
+-- Of a released channel: whoever cannot see the release has a smaller xid (pgqueue_remove_released).
+ALTER TABLE pgqueue_channel ADD COLUMN released_xid xid8;
 
 -- These rules refuse values that no verb sets. Configuration is hardly ever written, so a CHECK costs nothing here; a trigger checks messages.
 -- Times are within the years that Python and Spark have in every time zone; NULL is none.
