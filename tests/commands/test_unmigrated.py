@@ -36,6 +36,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "queuepayloadindex": ["message"],
     "queueschedule": ["remove", "nightly"],
     "queuepurge": ["mails"],
+    "queueset": ["mails", "--archive", "none"],
     "queuestats": [],
     "redrivedeadletters": [],
     "runqueueworker": [],
