@@ -79,7 +79,7 @@ def test_an_operator_saves_every_form(client: Client, one_of_each: dict[str, int
     assert client.post(f"{address('channel')}add/", {**LIMITS, "queue": "default", "name": "acme"}).status_code == 302
     added = Channel.objects.get(name="acme")
     assert client.post(address("channel", added.pk), {**LIMITS, "name": "acme", "max_size": "7"}).status_code == 302
-    assert client.post(address("queue", "default"), {"events": "on"}).status_code == 302
+    assert client.post(address("queue", "default"), {"archive": "outcome", "events": "on"}).status_code == 302
     assert client.post(f"{address('schedule')}add/", {**FORM, "name": "added", "cron": "@daily"}).status_code == 302
     schedule = Schedule.objects.get(name="added")
     assert (
@@ -89,7 +89,9 @@ def test_an_operator_saves_every_form(client: Client, one_of_each: dict[str, int
     assert client.post(delete, {"post": "yes"}).status_code == 302
     lake = address("lake", one_of_each["lake"]).replace("/change/", "/delete/")
     assert client.post(lake, {"post": "yes"}).status_code == 302
-    assert (Channel.objects.get(name="acme").max_size, Queue.objects.get(name="default").events) == (7, True)
+    assert Channel.objects.get(name="acme").max_size == 7
+    queue = Queue.objects.get(name="default")
+    assert (queue.archive, queue.events) == ("outcome", True)
     assert not Lake.objects.exists()
     assert not Schedule.objects.filter(name="added").exists()
 
