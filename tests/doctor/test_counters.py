@@ -104,7 +104,7 @@ def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) ->
     channel_set(channel="tenant", max_concurrency=1)
     sql("UPDATE pgqueue_channel SET changed_at = NULL")
     fill("tenant")
-    held = dequeue()
+    held = dequeue(lease=timedelta(hours=1))
     pass_time(minutes=1)
     assert dequeue() == []
     assert found("counters") == {}
