@@ -54,7 +54,8 @@ def fill(session: Session, size: str) -> None:
             "INSERT INTO pgqueue_message (channel_id, handler, priority, status, dequeue_at)"
             " SELECT c.id, 'work', n %% 3, CASE n %% 10 WHEN 0 THEN 3 ELSE 1 END,"
             " clock_timestamp() + CASE n %% 10 WHEN 0 THEN interval '1 day' ELSE -interval '1 second' END"
-            " FROM pgqueue_channel AS c, generate_series(1, %s) AS n WHERE c.name LIKE 'channel%%'",
+            # In turn, as they come: neighbours by id are of other channels.
+            " FROM pgqueue_channel AS c, generate_series(1, %s) AS n WHERE c.name LIKE 'channel%%' ORDER BY n, c.id",
             [MESSAGES // CHANNELS],
         )
         for _ in range(CHANNELS):
@@ -98,6 +99,7 @@ INDEXES = {
     "dequeue of what is due": {"pgqueue_message_scheduled", "pgqueue_message_pkey"},
     "dequeue of a handler": {"pgqueue_message_ready", "pgqueue_lane_head"},
     "dequeue of a payload": {"pgqueue_message_payload"},
+    "purge": {"pgqueue_message_ready", "pgqueue_message_scheduled"},
     "sweep": {"pgqueue_message_expiry", "pgqueue_message_pkey"},
     "tick with messages that are due": {"pgqueue_message_scheduled", "pgqueue_message_pkey"},
     "enqueue with a dedupe key": {"pgqueue_message_dedupe"},

@@ -11,9 +11,13 @@ CREATE FUNCTION pgqueue_purge(
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
 AS $$
 DECLARE
     v_channel_id bigint;
+    v_ids bigint[];
 BEGIN
     SELECT c.id INTO v_channel_id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel;
     IF p_limit < 0 THEN
@@ -21,13 +25,20 @@ BEGIN
     ELSIF v_channel_id IS NULL THEN
         SELECT m.refusal INTO refusal FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
     ELSE
-        messages := pgqueue_archive(
-            ARRAY(
-                SELECT m.id FROM pgqueue_message AS m
-                WHERE m.channel_id = v_channel_id AND m.status IN (1, 3)
-                ORDER BY m.id LIMIT p_limit
-                FOR UPDATE SKIP LOCKED),
-            'purged');
+        -- Each by its index: no other finds what waits on one channel, and by their ids the messages of all channels are read.
+        v_ids := ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_channel_id AND m.status = 1
+            ORDER BY -m.priority, m.dequeue_at, m.id
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED);
+        v_ids := v_ids || ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_channel_id AND m.status = 3
+            ORDER BY m.dequeue_at
+            LIMIT p_limit - cardinality(v_ids)
+            FOR UPDATE SKIP LOCKED);
+        messages := pgqueue_archive(v_ids, 'purged');
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'purged');
 END;
