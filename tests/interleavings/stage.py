@@ -137,10 +137,12 @@ class Stage:
         )
         if state == READY:
             return Subject(number, absent.token, channel, key)
-        # By hand: a dequeue would take whichever message comes first.
+        # By hand: a dequeue would take whichever message comes first. The leases expire in the order of ids: what takes
+        # back one of them takes the same in each run.
         token = self.queue.one(
             "UPDATE pgqueue_message SET status = 2, attempts = 1, lease_token = gen_random_uuid(), leased_at = "
-            "fake_clock(), lease_expires_at = fake_clock() + interval '1 second' WHERE id = %s RETURNING lease_token",
+            "fake_clock(), lease_expires_at = fake_clock() + interval '1 second' + id * interval '1 us' WHERE id = %s "
+            "RETURNING lease_token",
             number,
         )
         if state == DEAD:
