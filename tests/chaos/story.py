@@ -73,14 +73,17 @@ class Story:
     def create(
         self, message: int, *, channel: int = 1, kind: str = "other", due: int | None = None, **row: Any
     ) -> None:
-        key, due = f"{kind}:{message}", self.now if due is None else due
+        # A redriven one has no key.
+        key = None if "redriven_from" in row.get("detail", {}) else f"{kind}:{message}"
+        due = self.now if due is None else due
         self._live[message] = {"channel": channel, "attempts": 0, "max_attempts": 2, "token": None, "dequeue_at": due}
         status = row.pop("status", READY)
         self.row(
             "created", message=message, channel=channel, key=key, status=status, attempts=0, max_attempts=2,
             dequeue_at=due, priority=0, **row,
         )  # fmt: skip
-        self.op("enqueue", keys=[key], channel=f"channel {channel}")
+        if key:
+            self.op("enqueue", keys=[key], channel=f"channel {channel}")
 
     def change(self, message: int, status: int, *, token: str | None, attempts: int, **row: Any) -> None:
         live = self._live[message]

@@ -130,6 +130,21 @@ def test_i12_an_attempt_that_is_given_back_although_its_handler_had_begun(kind: 
         assert only(story, "I12") == "lease a of message 1: its handler had begun, and its attempt was given back"
 
 
+@pytest.mark.parametrize("kind", ["plain", "defer"])
+def test_i12_a_redriven_message_is_of_the_kind_that_was_enqueued(kind: str) -> None:
+    story = Story()
+    story.create(1, kind=kind)
+    story.lease(1, "a")
+    story.bury(1)
+    story.create(2, detail={"redriven_from": 1})
+    story.lease(2, "b")
+    story.handle(2)
+    story.refund(2)
+    told = violated(story).get("I12", [])
+    given_back = "lease b of message 2: its handler had begun, and its attempt was given back"
+    assert told == ([] if kind == "defer" else [given_back])
+
+
 def test_i12_what_never_began_keeps_its_attempt() -> None:
     story = Story()
     story.create(1, kind="plain")

@@ -36,7 +36,7 @@ def i12_attempts_are_limited(history: History, lives: Lives) -> Findings:
         deliveries = sum(lease.how != "deferred" for lease in life.leases)
         limit = life.created.max_attempts or 0
         # Only its handler may defer what has begun. Who else gives the attempt back, forgets that it ran.
-        deferring = (life.created.key or "").startswith("defer:")
+        deferring = lives.key(life).startswith("defer:")
         for lease in life.leases:
             run = runs.get((life.message, lease.token or ""))
             if run is not None and not deferring and lease.how == "deferred" and lease.ended is not None:

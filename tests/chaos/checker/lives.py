@@ -56,6 +56,13 @@ class Lives(dict[int, Life]):
                 life.rows.append(row)
                 follow(life, row)
 
+    def key(self, life: Life) -> str:
+        """Of what was enqueued: a redriven message is a new life of the same."""
+        created = life.created
+        while created and created.key is None and (before := self.get((created.detail or {}).get("redriven_from", 0))):
+            created = before.created
+        return (created.key if created else None) or ""
+
     def leases(self) -> Iterator[Lease]:
         return (lease for life in self.values() for lease in life.leases)
 
