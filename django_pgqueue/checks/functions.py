@@ -53,7 +53,7 @@ def check(database: str) -> list[CheckMessage]:
                 messages.append(
                     Error(
                         f"Function {name} in database {database!r} is not version {version} of this release.",
-                        hint="Install the release's version: sed 's/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/' "
+                        hint="Install the release's version: sed 's/^CREATE /CREATE OR REPLACE /' "
                         f"{path} | manage.py dbshell --database {database}. Then check again.",
                         id="pgqueue.E012",
                     )
@@ -73,11 +73,11 @@ def check(database: str) -> list[CheckMessage]:
 
 
 def unsealed(name: str, version: int, rights: Rights, database: str) -> CheckMessage:
-    repair = f"REVOKE ALL ON FUNCTION {name} FROM PUBLIC"
+    repair = f"REVOKE ALL ON ROUTINE {name} FROM PUBLIC"
     if files.is_definer(name, version):
         repair += f"; ALTER FUNCTION {name} SECURITY DEFINER SET search_path = {rights.schema}, pg_temp"
     else:
-        repair += f"; ALTER FUNCTION {name} SECURITY INVOKER"
+        repair += f"; ALTER ROUTINE {name} SECURITY INVOKER"
     return Error(
         f"Function {name} in database {database!r} has not the rights of this release: everybody may run it, it runs "
         "with other rights, or with the search_path of its caller.",

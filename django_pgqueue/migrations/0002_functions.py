@@ -37,6 +37,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_defer_unknown", 1),
         InstallFunction("pgqueue_depart", 1),
         InstallFunction("pgqueue_dequeue", 1),
+        InstallFunction("pgqueue_dequeue_wait", 1),
         InstallFunction("pgqueue_discard", 1),
         InstallFunction("pgqueue_discard_dead", 1),
         InstallFunction("pgqueue_drop_surplus", 1),

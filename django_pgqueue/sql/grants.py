@@ -86,8 +86,8 @@ def revoke(kind: Kind, role: str, place: Place) -> Iterator[str]:
 
 
 def rights(kind: Kind, place: Place) -> Iterator[tuple[str, str]]:
-    """As `EXECUTE`, `ON FUNCTION a, b`; those of whole tables together, those of columns one table each."""
-    yield "EXECUTE", f"ON FUNCTION{listed(place.qualified(f'pgqueue_{verb}') for verb in kind.verbs)}"
+    """As `EXECUTE`, `ON ROUTINE a, b`; those of whole tables together, those of columns one table each."""
+    yield "EXECUTE", f"ON ROUTINE{listed(place.qualified(f'pgqueue_{verb}') for verb in kind.verbs)}"
     whole: dict[str, list[str]] = {}
     for right in kind.rights:
         if right.columns:

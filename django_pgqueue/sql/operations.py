@@ -29,13 +29,13 @@ BEGIN
     BEGIN
         EXECUTE v_text;
     EXCEPTION WHEN invalid_function_definition THEN
-        DROP FUNCTION {name};
+        DROP ROUTINE {name};
         EXECUTE v_text;
     END;
     -- Parameters of other types make another function of the same name.
     IF (SELECT count(*) FROM pg_proc WHERE proname = '{name}' AND pronamespace = current_schema()::regnamespace) > 1
     THEN
-        EXECUTE format('DROP FUNCTION %s', v_old);
+        EXECUTE format('DROP ROUTINE %s', v_old);
     END IF;
 END $install$
 """
@@ -46,9 +46,9 @@ DO $$ BEGIN
     IF (SELECT p.prosecdef FROM pg_proc AS p WHERE p.oid = '{name}'::regproc) THEN
         EXECUTE format('ALTER FUNCTION {name} SET search_path = %I, pg_temp', current_schema());
     END IF;
-    REVOKE ALL ON FUNCTION {name} FROM PUBLIC;
+    REVOKE ALL ON ROUTINE {name} FROM PUBLIC;
     IF current_setting('pgqueue.grantees') <> '' THEN
-        EXECUTE 'GRANT EXECUTE ON FUNCTION {name} TO ' || current_setting('pgqueue.grantees');
+        EXECUTE 'GRANT EXECUTE ON ROUTINE {name} TO ' || current_setting('pgqueue.grantees');
     END IF;
 END $$
 """
@@ -93,7 +93,10 @@ class LockTimeout(Operation):
 
 
 class InstallFunction(Operation):
-    """Installs ``sql/functions/<name>_vNN.sql``. Reversed, the version before comes back; version 1 is dropped."""
+    """Installs ``sql/functions/<name>_vNN.sql``, a function or a procedure.
+
+    Reversed, the version before comes back; version 1 is dropped.
+    """
 
     reduces_to_sql = True
     reversible = True
@@ -118,7 +121,7 @@ class InstallFunction(Operation):
             if self.version > 1:
                 install(schema_editor, self.name, self.version - 1)
             else:
-                schema_editor.execute(f"DROP FUNCTION IF EXISTS {self.name}", params=None)
+                schema_editor.execute(f"DROP ROUTINE IF EXISTS {self.name}", params=None)
 
     def describe(self) -> str:
         return f"Install function {self.name} version {self.version}"
@@ -218,7 +221,7 @@ def install(schema_editor: BaseDatabaseSchemaEditor, name: str, version: int) ->
 
     Who was granted the function before may still run it; nobody else may.
     """
-    text = files.read("functions", name, version).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
+    text = files.read("functions", name, version).replace("\nCREATE ", "\nCREATE OR REPLACE ", 1)
     schema_editor.execute("SET LOCAL check_function_bodies = off", params=None)
     schema_editor.execute(REMEMBER.format(name=name), params=None)
     schema_editor.execute(REPLACE.format(name=name, text=text), params=None)

@@ -62,7 +62,7 @@ PRODUCER = Kind(
 WORKER = Kind(
     "worker",
     (
-        *PRODUCER.verbs, "dequeue", "dequeue_matching", "pop",
+        *PRODUCER.verbs, "dequeue", "dequeue_matching", "dequeue_wait", "pop",
         "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter",
         "wait", "next_due", "is_contended", "tick", "sweep", "prune", "measure", "schedule_fire", "schedule_prune",
     ),

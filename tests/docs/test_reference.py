@@ -46,7 +46,7 @@ def in_one_line(text: str) -> str:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_there_with_its_signature(function: str) -> None:
     newest = sorted((PACKAGE / "sql" / "functions").glob(f"{function}_v??.sql"))[-1].read_text()
-    signature = re.search(r"^CREATE FUNCTION (.*?)^LANGUAGE", newest, re.MULTILINE | re.DOTALL)[1]
+    signature = re.search(r"^CREATE (?:FUNCTION|PROCEDURE) (.*?)^LANGUAGE", newest, re.MULTILINE | re.DOTALL)[1]
     path = DOCS / "reference" / "sql-functions.md"
     told = [in_one_line(block.text) for block in blocks(path) if "signature" in block.words]
 

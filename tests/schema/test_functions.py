@@ -93,7 +93,8 @@ def test_a_function_file_keeps_the_house_style(path: Path) -> None:
     if "RETURNS trigger" not in text:
         assert "Caller: " in top
     assert re.search(r"\bLocks: ", top), "the header names the locks, or says none"
-    assert re.findall(r"^CREATE FUNCTION (\w+)", text, re.MULTILINE) == [name], "one function a file, named as the file"
+    made = re.findall(r"^CREATE (?:FUNCTION|PROCEDURE) (\w+)", text, re.MULTILINE)
+    assert made == [name], "one function a file, named as the file"
     assert text.count("$$") == 2
     assert text.endswith("$$;\n")
     assert "\t" not in text
@@ -107,10 +108,10 @@ def test_parameters_and_variables_are_told_by_their_names(path: Path) -> None:
     text = uncommented(path.read_text(encoding="utf-8"))
     declaration, _, body = text.partition("AS $$")
     parameters = declaration[declaration.index("(") :].split("RETURNS")[0].split("LANGUAGE")[0]
-    for parameter in re.findall(r"^\(?\s*(OUT \w+|\w+) \w", parameters, re.MULTILINE) + re.findall(
-        r", (OUT \w+|\w+) \w", parameters
+    for parameter in re.findall(r"^\(?\s*((?:IN)?OUT \w+|\w+) \w", parameters, re.MULTILINE) + re.findall(
+        r", ((?:IN)?OUT \w+|\w+) \w", parameters
     ):
-        assert parameter.startswith(("p_", "OUT ")), parameter
+        assert parameter.startswith(("p_", "OUT ", "INOUT ")), parameter
     block = re.search(r"^DECLARE\n(.*?)^BEGIN", body, re.MULTILINE | re.DOTALL)
     for variable in re.findall(r"^\s+(\w+) ", block[1] if block else "", re.MULTILINE):
         assert variable.startswith("v_"), variable
@@ -128,8 +129,17 @@ def test_locks_are_taken_as_the_lock_order_says(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_function_sleeps(path: Path) -> None:
-    """It would hold its locks, its snapshot and a transaction id meanwhile: callers wait, outside of a transaction."""
-    assert "pg_sleep" not in path.read_text(encoding="utf-8")
+    """It would hold its locks, its snapshot and a transaction id meanwhile: callers wait, outside of a transaction.
+
+    One procedure waits for them. It commits before each sleep, which is short: tests/concurrency/test_dequeue_wait.py.
+    """
+    code = uncommented(path.read_text(encoding="utf-8"))
+    if path.stem.startswith("pgqueue_dequeue_wait_v"):
+        assert code.count("pg_sleep") == 1
+        assert re.search(r"\n        COMMIT;\n(?!.*pgqueue_).*pg_sleep", code, re.DOTALL)
+        assert not re.search(r"^(SECURITY DEFINER|SET )", code, re.MULTILINE), "it could not commit"
+    else:
+        assert "pg_sleep" not in code
 
 
 def test_who_waits_for_messages_takes_them_in_the_order_of_ids() -> None:

@@ -11,7 +11,7 @@ BEGIN
     FOR v_it IN
         SELECT p.proname, pg_get_function_identity_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
         FROM pg_proc AS p
-        WHERE p.prorettype <> ALL ('{trigger,internal}'::regtype[]) AND 'internal'::regtype <> ALL (p.proargtypes)
+        WHERE p.prokind <> 'p' AND p.prorettype <> ALL ('{trigger,internal}'::regtype[]) AND 'internal'::regtype <> ALL (p.proargtypes)
             AND '"any"'::regtype <> ALL (p.proargtypes)
             AND p.oid NOT IN (SELECT aggfnoid FROM pg_aggregate WHERE aggkind <> 'n')
             AND (p.proname LIKE 'pgqueue%' OR p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY (current_setting('evil.used')::text[]))

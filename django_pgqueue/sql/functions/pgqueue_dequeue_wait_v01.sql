@@ -1,0 +1,47 @@
+-- Dequeues, and with nothing there looks again until there is something, for up to p_wait.
+-- Caller: a client in any language, by CALL in autocommit. A procedure with the rights and the search_path of its caller: what has either
+--   of its own may not commit, and one transaction for the whole wait would keep an old snapshot, so that VACUUM could clean up nothing.
+-- Returns messages: the rows of pgqueue_dequeue in the order of service, as an array of objects; empty: nothing came.
+-- Locks: as pgqueue_dequeue; none while it sleeps, when it has no transaction id either, and a snapshot not older than its last pause.
+-- Errors: PGQ07 invalid argument, or not in autocommit.
+CREATE PROCEDURE pgqueue_dequeue_wait(
+    p_queue text DEFAULT 'default',
+    p_limit integer DEFAULT 1,
+    p_lease interval DEFAULT '15 seconds',
+    p_worker text DEFAULT NULL,
+    p_wait interval DEFAULT '10 seconds',
+    INOUT messages jsonb DEFAULT NULL
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    -- The clock by its full name: in tests another one may stand still, and then the wait would not end.
+    v_deadline timestamptz := pg_catalog.clock_timestamp() + least(p_wait, '300 seconds');
+    v_left double precision;
+    v_pause double precision := 0.01;
+BEGIN
+    IF p_wait IS NULL OR p_wait NOT BETWEEN '0' AND '300 seconds' THEN
+        RAISE EXCEPTION 'dequeue_wait waits for 0 to 300 seconds (%)', coalesce(p_wait::text, 'NULL')
+            USING ERRCODE = 'PGQ07', HINT = 'To wait longer, call it again, or run a worker.';
+    END IF;
+    BEGIN
+        -- It never succeeds here, but the message says whether it could elsewhere. In another language than English this finds out nothing,
+        -- and the COMMIT below raises PostgreSQL's own error.
+        COMMIT;
+    EXCEPTION WHEN invalid_transaction_termination THEN
+        IF SQLERRM = 'invalid transaction termination' THEN
+            RAISE EXCEPTION 'dequeue_wait cannot run in a transaction block or a function: it commits'
+                USING ERRCODE = 'PGQ07', HINT = 'CALL it as a statement of its own, in autocommit. In a transaction use pgqueue_dequeue.';
+        END IF;
+    END;
+    LOOP
+        SELECT coalesce(jsonb_agg(to_jsonb(d) - 'ordinality' ORDER BY d.ordinality), '[]') INTO messages
+        FROM pgqueue_dequeue(p_queue, p_limit, p_lease, p_worker) WITH ORDINALITY AS d;
+        COMMIT;
+        v_left := extract(epoch FROM v_deadline - pg_catalog.clock_timestamp());
+        EXIT WHEN messages <> '[]' OR v_left <= 0;
+        PERFORM pg_sleep(least(v_pause, v_left));
+        v_pause := least(v_pause * 2, 0.1);
+    END LOOP;
+END;
+$$;
