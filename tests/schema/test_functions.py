@@ -209,16 +209,18 @@ def test_no_function_reaches_for_the_objects_of_others() -> None:
             assert not re.match(r"(auth|django|public)", table), (path.name, table)
 
 
-OIDS = "SELECT oid, prosrc FROM pg_proc WHERE proname = 'pgqueue_wake'"
+OIDS = "SELECT oid, prosrc, proacl FROM pg_proc WHERE proname = %s"
 
 
 @pytest.mark.django_db
-def test_a_function_that_is_installed_again_stays_the_same_for_calls_under_way() -> None:
+@pytest.mark.parametrize("name", ["pgqueue_wake", "pgqueue_dequeue_wait"])
+def test_a_function_that_is_installed_again_stays_the_same_for_calls_under_way(name: str) -> None:
     with connection.cursor() as cursor, connection.schema_editor() as editor:
-        cursor.execute(OIDS)
+        cursor.execute(f"GRANT EXECUTE ON ROUTINE {name} TO pg_monitor")
+        cursor.execute(OIDS, [name])
         before = cursor.fetchall()
-        install(editor, "pgqueue_wake", LATEST["pgqueue_wake"])
-        cursor.execute(OIDS)
+        install(editor, name, LATEST[name])
+        cursor.execute(OIDS, [name])
         assert cursor.fetchall() == before
 
 
@@ -229,6 +231,6 @@ def test_a_function_of_another_signature_is_replaced(signature: str) -> None:
         cursor.execute("DROP FUNCTION pgqueue_wake")
         cursor.execute(f"CREATE FUNCTION pgqueue_wake{signature} LANGUAGE plpgsql AS 'BEGIN END'")
         install(editor, "pgqueue_wake", LATEST["pgqueue_wake"])
-        cursor.execute(OIDS)
-        [(_, source)] = cursor.fetchall()
+        cursor.execute(OIDS, ["pgqueue_wake"])
+        [(_, source, _)] = cursor.fetchall()
     assert source == files.body("pgqueue_wake", LATEST["pgqueue_wake"])
