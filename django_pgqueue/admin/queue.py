@@ -59,7 +59,10 @@ class QueueAdmin(PausableAdmin):
         return super().changelist_view(request, extra_context)
 
     def add_missing(self) -> None:
-        """A row for each queue that has channels, but for those that were dropped: until something is set for one, only this page needs it."""
+        """A row for each queue that has channels, but for those that were dropped.
+
+        Until something is set for a queue, only this page needs its row.
+        """
         queues = Queue.objects.using(alias(None))
         known = set(queues.values_list("name", flat=True))
         found = [name for (name,) in call(alias(None), QUEUES, (MOST,))]
