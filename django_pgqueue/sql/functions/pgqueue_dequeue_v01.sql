@@ -46,6 +46,7 @@ DECLARE
     v_channel_id bigint;
     v_count integer := 0;
     v_nothing boolean := false;
+    v_looked boolean := false;
 BEGIN
     IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
         OR p_lease > '365000 days'
@@ -106,7 +107,8 @@ BEGIN
             ORDER BY array_position(v_taken.ids, l.id);
         END IF;
         -- With something, once more at most; with nothing, a few times: what comes back may be of channels at their limit.
-        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_try > 0) OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at) = 0;
+        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_looked) OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at) = 0;
+        v_looked := true;
     END LOOP;
 END;
 $$;
