@@ -14,6 +14,7 @@ from django_pgqueue import (
     complete,
     dequeue,
     enqueue,
+    heartbeat,
     pop,
     queue_pause,
 )
@@ -182,6 +183,20 @@ def test_what_comes_back_keeps_to_the_rate_of_its_channel():
     pass_time(minutes=1)
     assert len(dequeue(limit=10)) == 2
     assert dequeue(limit=10) == []
+
+
+def test_a_worker_gets_its_own_message_back_when_its_heartbeat_is_surely_gone():
+    """It may run the handler yet, and be late with the heartbeat only."""
+    enqueue("h", backoff=timedelta(0))
+    [lease] = dequeue(worker="worker 7")
+    expire(lease)
+    assert dequeue(worker="worker 7") == []
+    heartbeat([lease], lease=timedelta(seconds=1))
+    pass_time(seconds=2)
+    assert dequeue(worker="worker 7") == []
+    pass_time(seconds=4)
+    [again] = dequeue(worker="worker 7")
+    assert (again.id, again.attempt) == (lease.id, 2)
 
 
 def test_it_leaves_other_queues_alone():

@@ -46,8 +46,8 @@ BROUGHT_BACK = (
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
-        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n\n    IF p_dedupe_key",
-        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n    END IF;\n\n    IF p_dedupe_key",
+        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF dropped_ids IS",
+        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF dropped_ids IS",
     ),
     Defect(
         "a missing channel is raised", "enqueue",

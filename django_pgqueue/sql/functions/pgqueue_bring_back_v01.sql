@@ -4,7 +4,7 @@
 --   short, last longer. Of this queue alone: the caller's transaction may stay open, and what it holds nobody else can bring back.
 -- Returns how many; 0: looking again finds nothing new. Mostly there is none, and this is one statement: two look-ups, each from its floor.
 -- Locks: messages, SKIP LOCKED.
-CREATE FUNCTION pgqueue_bring_back(p_queue text, p_limit integer, p_now timestamptz)
+CREATE FUNCTION pgqueue_bring_back(p_queue text, p_limit integer, p_now timestamptz, p_worker text)
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
@@ -30,7 +30,7 @@ BEGIN
         FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
     ) AS f;
     IF v_look.expired_at IS NOT NULL THEN
-        v_back := pgqueue_reclaim(least(p_limit, 16), v_look.expiry_from, p_now, p_queue);
+        v_back := pgqueue_reclaim(least(p_limit, 16), v_look.expiry_from, p_now, p_queue, p_worker);
         v_count := v_back.retried + v_back.poisoned + v_back.cancelled;
     END IF;
     -- A message whose lease has expired is due at once when it has no back-off.

@@ -101,7 +101,7 @@ BEGIN
                 ORDER BY array_position(v_taken.ids, l.id);
             END LOOP;
         END LOOP;
-        EXIT WHEN v_count > 0 OR pgqueue_bring_back(p_queue, p_limit, clock_timestamp()) = 0;
+        EXIT WHEN v_count > 0 OR pgqueue_bring_back(p_queue, p_limit, clock_timestamp(), p_worker) = 0;
     END LOOP;
 END;
 $$;

@@ -107,7 +107,7 @@ BEGIN
             ORDER BY array_position(v_taken.ids, l.id);
         END IF;
         -- With something, once more at most; with nothing, a few times: what comes back may be of channels at their limit.
-        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_looked) OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at) = 0;
+        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_looked) OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at, p_worker) = 0;
         v_looked := true;
     END LOOP;
 END;

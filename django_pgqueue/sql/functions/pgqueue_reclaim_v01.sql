@@ -1,13 +1,15 @@
 -- Takes expired leases back, the longest expired first: each message goes through its retry policy, as after an exception, or becomes a
 -- dead letter with the reason poison when its attempts are used up, or goes to the archive when somebody wants it cancelled.
 -- Caller: pgqueue_sweep; pgqueue_bring_back with its floor and clock. At most p_limit leases that expired from p_from to p_now.
---   p_queue: those of this queue among the first 1,000.
+--   p_queue: those of this queue among the first 1,000. p_worker: not what this worker held less than 5 seconds ago: it may be late with
+--   a heartbeat only, and would be given a message whose handler it still runs.
 -- Returns how many of each. What was found is said in the server log. Locks: messages, SKIP LOCKED: a settlement under way wins.
 CREATE FUNCTION pgqueue_reclaim(
     p_limit integer,
     p_from timestamptz DEFAULT '-infinity',
     p_now timestamptz DEFAULT NULL,
     p_queue text DEFAULT NULL,
+    p_worker text DEFAULT NULL,
     OUT retried integer,
     OUT poisoned integer,
     OUT cancelled integer
@@ -36,7 +38,8 @@ BEGIN
             ORDER BY m.lease_expires_at LIMIT greatest(p_limit, 1000)
         ) AS x
         JOIN pgqueue_message AS m ON m.id = x.id AND m.lease_expires_at <= v_now
-        WHERE p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = x.channel_id)
+        WHERE (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = x.channel_id))
+            AND (p_worker IS NULL OR m.worker IS DISTINCT FROM p_worker OR m.lease_expires_at <= v_now - interval '5 seconds')
         ORDER BY x.lease_expires_at
         LIMIT p_limit
         FOR UPDATE OF m SKIP LOCKED
