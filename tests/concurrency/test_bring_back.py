@@ -201,3 +201,13 @@ def test_a_pop_in_an_open_transaction_holds_nothing_of_other_queues(session: Ses
     session.execute("SELECT pg_sleep(0.02)")
     assert business.execute("SELECT id FROM pgqueue_pop('a')").fetchall() == []
     assert {got.id for got in dequeue(session, 10, queue="b")} == {message, leased}
+
+
+def test_a_sweep_goes_on_behind_what_another_transaction_holds(session: Session, business: Session) -> None:
+    messages = enqueue_many(session, ["default"] * 1001)
+    assert len(dequeue(session, 1001, lease=EXPIRED)) == len(messages)
+    held = business.execute(
+        "SELECT id FROM pgqueue_message ORDER BY lease_expires_at, id LIMIT 1000 FOR UPDATE"
+    ).fetchall()
+    assert len(held) == 1000
+    assert one(session, "SELECT retried FROM pgqueue_sweep()") == 1

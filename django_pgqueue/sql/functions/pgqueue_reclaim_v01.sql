@@ -35,11 +35,12 @@ BEGIN
         FROM (
             SELECT m.id, m.channel_id, m.lease_expires_at FROM pgqueue_message AS m
             WHERE m.lease_expires_at >= p_from AND m.lease_expires_at <= v_now
-            ORDER BY m.lease_expires_at LIMIT greatest(p_limit, 1000)
+            -- A sweep goes on behind all that another transaction has locked; a dequeue looks at so many.
+            ORDER BY m.lease_expires_at LIMIT CASE WHEN p_queue IS NOT NULL THEN 1000 END
         ) AS x
         JOIN pgqueue_message AS m ON m.id = x.id AND m.lease_expires_at <= v_now
         WHERE (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = x.channel_id))
-            AND (p_worker IS NULL OR m.worker IS DISTINCT FROM p_worker OR m.lease_expires_at <= v_now - interval '5 seconds')
+            AND (p_worker IS NULL OR m.worker IS DISTINCT FROM p_worker OR v_now - interval '5 seconds' >= m.lease_expires_at)
         ORDER BY x.lease_expires_at
         LIMIT p_limit
         FOR UPDATE OF m SKIP LOCKED
