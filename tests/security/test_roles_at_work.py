@@ -132,6 +132,7 @@ def test_a_whole_worker_runs_as_a_role_that_owns_nothing(
     finally:
         worker.terminate()
         log, _ = worker.communicate(timeout=280)
+        print(log)  # shown when something above did not happen
     assert worker.returncode == 0, log
     assert "permission denied" not in log
     assert one(empty, "SELECT count(*) FROM pgqueue_worker") == 0, "it took its row away"
