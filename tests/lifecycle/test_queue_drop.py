@@ -61,7 +61,7 @@ def test_the_sweep_removes_the_rows_of_its_channels():
 
 def test_what_waits_is_refused_unless_it_is_to_be_purged():
     ids = [send("a"), send("b", delay=timedelta(hours=1))]
-    with refused(QueueNotEmpty, "wait"):
+    with refused(QueueNotEmpty, "wait.*purge=True.*--purge"):
         queue_drop(queue="mails")
     assert not Queue.objects.exists()
     assert Channel.objects.filter(queue="mails", released_at=None).count() == 3
@@ -88,7 +88,8 @@ def test_leases_are_reason_enough_whatever_is_said(purge: bool):
 
 def test_a_large_queue_goes_in_parts_and_nothing_is_delivered_meanwhile():
     enqueue_many(NewMessage(handler="h", channel=name, queue="mails") for name in "aabbc")
-    assert queue_drop(queue="mails", purge=True, limit=2) == QueueDropped(False, 2, 2, 0)
+    first = queue_drop(queue="mails", purge=True, limit=2)
+    assert (first, first.blocked) == (QueueDropped(False, 2, 2, 0), False)
     assert dequeue(queue="mails", limit=9) == []
     assert queue_drop(queue="mails", purge=True, limit=2) == QueueDropped(False, 2, 1, 0)
     assert queue_drop(queue="mails", purge=True, limit=2) == QueueDropped(True, 1, 0, 0)
@@ -126,6 +127,8 @@ def test_what_an_open_transaction_takes_or_brings_is_not_lost(connect):
     worker.execute("SELECT * FROM pgqueue_dequeue('mails')")
     [(brought,)] = producer.execute("SELECT id FROM pgqueue_enqueue('h', p_channel => 'b', p_queue => 'mails')")
     assert queue_drop(queue="mails", purge=True) == QueueDropped(False, 0, 3, 0)
+    again = queue_drop(queue="mails", purge=True)
+    assert (again, again.blocked) == (QueueDropped(False, 0, 0, 0), True)
     worker.commit()
     with refused(QueueNotEmpty, "leases"):
         queue_drop(queue="mails", purge=True)

@@ -46,7 +46,7 @@ class Command(ActingCommand):
         while True:
             step = queue_drop(queue=queue, purge=purge, limit=BATCH, using=using)
             add(counts, step)
-            if step.done or not (step.messages or step.channels or step.schedules):
+            if step.done or step.blocked:
                 return step
 
 
