@@ -48,7 +48,9 @@ def whole(value: Any, what: str, *, least: int = -MAX_INTEGER, most: int = MAX_I
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidMessage(f"{what} is not an integer but {type(value).__name__}", hint="Give an int.")
     if not least <= value <= most:
-        raise InvalidMessage(f"{what} is {value}: it is not between {least} and {most}")
+        raise InvalidMessage(
+            f"{what} is {value}: it is not between {least:,} and {most:,}", hint="Give a number of this range."
+        )
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
@@ -24,26 +25,31 @@ def dequeue_matching(
     queue: str = "default",
     limit: int = 1,
     *,
-    handler: str | None = None,
+    handler: str | handlers.Function | None = None,
     payload: Any = None,
     look: int = 1000,
     lease: timedelta | None = None,
     worker: str | None = None,
     using: str | None = None,
 ) -> list[Delivery]:
-    """Lease up to ``limit`` ready messages with this ``handler``, with a payload that contains ``payload`` (as
-    PostgreSQL's ``@>``), or both, for ``lease`` (setting LEASE). The limits of channels hold.
+    """Lease up to ``limit`` ready messages with this ``handler`` (a name, or the decorated function), with a payload that
+    contains ``payload`` (as PostgreSQL's ``@>``), or both, for ``lease`` (setting LEASE). The limits of channels hold.
 
     ``look``: at most so many messages are looked at, 1 to 100,000; with the index of payloads only those that match
     count. Call it outside of ``atomic()``, as :func:`dequeue`. Raises InvalidMessage, also without both.
     """
+    name = handlers.name_of(handler) if callable(handler) else handler
     text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), whole(look, "look", least=1, most=100_000)
-    optional_text(worker, "worker"), optional_text(handler, "handler")
+    optional_text(worker, "worker"), optional_text(name, "handler")
     lease = settings.LEASE if lease is None else duration(lease, "lease")
     if not lease or lease < timedelta(0):
         raise InvalidMessage(f"lease is {lease}: it is not positive")
+    if name is None and payload is None:
+        raise InvalidMessage(
+            "dequeue_matching has neither a handler nor a payload", hint="For messages of all kinds call dequeue()."
+        )
     database = alias(using)
-    asked = (queue, limit, lease, worker, handler, to_json(payload, "payload"), look)
+    asked = (queue, limit, lease, worker, name, to_json(payload, "payload"), look)
     deliveries, unreadable = to_deliveries(queue, call(database, SQL, asked), worker)
     if unreadable:
         refuse(unreadable, database)

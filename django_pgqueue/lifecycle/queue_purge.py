@@ -16,5 +16,5 @@ def queue_purge(*, queue: str, limit: int = 10_000, using: str | None = None) ->
     Raises ChannelNotFound for a queue without channels.
     """
     purged: int
-    [(purged,)] = ask(alias(using), SQL, (text(queue, "queue"), whole(limit, "limit")))
+    [(purged,)] = ask(alias(using), SQL, (text(queue, "queue"), whole(limit, "limit", least=0)))
     return purged

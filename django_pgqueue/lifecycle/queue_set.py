@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.arguments import text
+from django_pgqueue.lifecycle.arguments import boolean, text
 from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP, Archive, Keep
@@ -23,5 +23,7 @@ def queue_set(
     Raises ChannelNotFound for a queue without channels; InvalidMessage for a value that cannot be.
     """
     given = {"archive": archive, "events": events}
+    if events is not KEEP and events is not None:
+        boolean(events, "events")
     settings = {name: value for name, value in given.items() if value is not KEEP}
     ask(alias(using), SQL, (text(queue, "queue"), to_json(settings, "settings")))

@@ -24,8 +24,15 @@ def result_of(result_id: str) -> TaskResult:
     """Raises TaskResultDoesNotExist, also for one that has ended and whose result was not archived."""
     rows = lives_of(result_id)
     task = registry.find(rows[0].handler) if rows else None
+    if not rows:
+        raise TaskResultDoesNotExist(
+            f"{result_id}: there is no message with this id. Either it never existed, or nothing was kept of it when it "
+            "ended (archive = none), or retention has dropped it."
+        )
     if task is None:
-        raise TaskResultDoesNotExist(result_id)
+        raise TaskResultDoesNotExist(
+            f"{result_id}: its handler {rows[0].handler!r} is not a task of this process."
+        )
     row = rows[-1]
     if isinstance(row, ArchivedMessage) and row.payload is None:
         raise TaskResultDoesNotExist(

@@ -310,6 +310,11 @@ def test_what_is_no_choice_is_refused(archive: Any) -> None:
     assert places(sent) == ["live"]
 
 
+def test_events_take_a_bool_and_the_error_names_it() -> None:
+    with refused(InvalidMessage, "events is not a bool but str"):
+        queue_set(events="yes")  # type: ignore[arg-type]
+
+
 def test_a_queue_is_set_as_far_as_it_is_said() -> None:
     queue_set(archive="none")
     queue_set(events=True)

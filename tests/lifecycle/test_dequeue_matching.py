@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from django.db import DatabaseError, connection
 
 from django_pgqueue import (
     channel_pause,
@@ -15,6 +16,7 @@ from django_pgqueue import (
     dequeue,
     dequeue_matching,
     enqueue,
+    handlers,
     queue_pause,
 )
 from django_pgqueue.exceptions import InvalidMessage
@@ -175,6 +177,44 @@ def test_it_waits_for_nobody(connect):
 def test_nonsense_is_refused(wrong):
     with refused(InvalidMessage):
         dequeue_matching(**wrong)
+
+
+def test_a_decorated_function_stands_for_its_name():
+    @handlers.handler("test.matching")
+    def send(delivery): ...
+
+    try:
+        wanted = enqueue(send)
+        enqueue("other")
+        assert ids(dequeue_matching(limit=9, handler=send)) == [wanted.id]
+    finally:
+        handlers.unregister("test.matching")
+    with refused(InvalidMessage, "not registered"):
+        dequeue_matching(handler=lambda delivery: None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "hint"),
+    [
+        ("", "dequeue_matching needs a handler or a payload: both are NULL", "pgqueue_dequeue()"),
+        ("p_handler => 'h', p_look => 0", "dequeue_matching looks at 1 to 100000 messages, not at 0", "p_look"),
+        ("p_handler => 'h', p_limit => 0", "dequeue_matching needs a limit of 1 to 10000, not 0", "p_limit"),
+        ("p_handler => 'h', p_lease => '0'", "dequeue_matching needs a lease of more than 0", "interval"),
+        ("p_queue => NULL, p_handler => 'h'", "dequeue_matching needs a queue, not NULL", "name of the queue"),
+    ],
+)
+def test_a_refusal_says_the_one_thing_that_is_wrong(arguments: str, says: str, hint: str):
+    with refused(DatabaseError) as raised:
+        connection.cursor().execute(f"SELECT * FROM pgqueue_dequeue_matching({arguments})")
+    told = raised.value.__cause__.diag
+    assert told.message_primary.startswith(says)
+    assert hint in told.message_hint
+
+
+def test_neither_handler_nor_payload_names_the_function_of_python():
+    with refused(InvalidMessage, "neither a handler nor a payload") as raised:
+        dequeue_matching()
+    assert "call dequeue()" in raised.value.hint
 
 
 def test_matches_of_another_queue_do_not_hide_ours(searched: str):

@@ -71,6 +71,8 @@ def test_unknown_queues_and_negative_limits_are_refused():
         queue_purge(queue="nowhere")
     with refused(InvalidMessage):
         queue_purge(queue="mails", limit=-1)
+    with refused(InvalidMessage, "between 0 and 2,147,483,647"):
+        queue_purge(queue="mails", limit=10**12)
 
 
 def test_it_is_a_function_of_the_database_too():

@@ -223,6 +223,14 @@ def test_a_full_channel_is_named_with_its_queue_and_what_it_holds(crowd: None) -
         Message.objects.create(channel=Channel.objects.get(name="full"), handler="h")
 
 
+def test_an_error_without_a_hint_has_no_empty_one() -> None:
+    for given, hint in ("'PGQ07', 'no'", None), ("'PGQ07', 'no', 'Say yes.'", "Say yes."):
+        with pytest.raises(DatabaseError) as raised, transaction.atomic():
+            connection.cursor().execute(f"SELECT pgqueue_raise(pgqueue_refusal({given}))")
+        cause: Any = raised.value.__cause__
+        assert cause.diag.message_hint == hint
+
+
 def test_a_missing_channel_says_the_call_that_makes_it() -> None:
     with pytest.raises(ChannelNotFound) as raised:
         enqueue("h", channel="acme", queue="mails")

@@ -53,10 +53,13 @@ BEGIN
         OR p_lease > '365000 days'
         OR current_setting('transaction_isolation') <> 'read committed'
     THEN
-        PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
-    ELSIF p_handler IS NULL AND p_payload IS NULL OR coalesce(p_look, 0) NOT BETWEEN 1 AND 100000 THEN
-        RAISE EXCEPTION 'dequeue_matching needs a handler or a payload, and looks at 1 to 100000 messages (%)', p_look
-            USING ERRCODE = 'PGQ07', HINT = 'For messages of all kinds call pgqueue_dequeue.';
+        PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease, 'dequeue_matching');
+    ELSIF p_handler IS NULL AND p_payload IS NULL THEN
+        RAISE EXCEPTION 'dequeue_matching needs a handler or a payload: both are NULL'
+            USING ERRCODE = 'PGQ07', HINT = 'For messages of all kinds call pgqueue_dequeue().';
+    ELSIF coalesce(p_look, 0) NOT BETWEEN 1 AND 100000 THEN
+        RAISE EXCEPTION 'dequeue_matching looks at 1 to 100000 messages, not at %', coalesce(p_look::text, 'NULL')
+            USING ERRCODE = 'PGQ07', HINT = 'Give p_look a number of this range; the default is 1000.';
     END IF;
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) THEN
         RETURN;

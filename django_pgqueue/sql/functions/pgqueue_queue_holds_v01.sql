@@ -29,7 +29,7 @@ BEGIN
             WHERE m.status = 3)
     THEN
         RETURN pgqueue_refusal('PGQ10', format('messages wait in queue "%s"', p_queue),
-            'Let workers serve them, or say that they are to be purged.');
+            'Let workers serve them, or purge them: purge=True in Python, manage.py queuedrop --purge, p_purge in SQL.');
     END IF;
     RETURN NULL;
 END;

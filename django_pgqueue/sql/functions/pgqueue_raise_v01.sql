@@ -6,9 +6,11 @@ RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    IF p_refusal IS NOT NULL THEN
-        RAISE EXCEPTION USING
-            ERRCODE = p_refusal ->> 'sqlstate', MESSAGE = p_refusal ->> 'message', HINT = coalesce(p_refusal ->> 'hint', '');
+    -- An empty hint would be shown as an empty line, and NULL is not allowed there.
+    IF p_refusal ->> 'hint' <> '' THEN
+        RAISE EXCEPTION USING ERRCODE = p_refusal ->> 'sqlstate', MESSAGE = p_refusal ->> 'message', HINT = p_refusal ->> 'hint';
+    ELSIF p_refusal IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = p_refusal ->> 'sqlstate', MESSAGE = p_refusal ->> 'message';
     END IF;
 END;
 $$;

@@ -36,7 +36,7 @@ DECLARE
     v_try integer := 0;
 BEGIN
     IF coalesce(p_limit, -1) < 0 OR coalesce(p_lease, '0') <= '0' OR current_setting('transaction_isolation') <> 'read committed' THEN
-        PERFORM pgqueue_refuse_take(p_name, p_limit, p_lease);
+        PERFORM pgqueue_refuse_take(p_name, p_limit, p_lease, 'stream_claim');
     END IF;
     UPDATE pgqueue_stream AS s SET claimed_at = clock_timestamp()
     WHERE s.name = p_name AND s.owner = p_owner
