@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import channel_release, channel_set, complete, dead_letter, dequeue, enqueue, prune
+from django_pgqueue import channel_release, channel_set, complete, dead_letter, dequeue, enqueue, prune, queue_set
 from django_pgqueue.lifecycle.prune import PruneCounts
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Worker
 from tests.lifecycle.conftest import partition_of, pass_time, sql, value
@@ -136,3 +136,32 @@ def test_a_worker_that_has_been_silent_for_a_day_is_forgotten():
     sql("UPDATE pgqueue_worker SET heartbeat_at = now() - interval '25 hours' WHERE name = 'dead'")
     prune()
     assert [worker.name for worker in Worker.objects.all()] == ["alive"]
+
+
+def test_what_was_not_archived_counts_in_the_total_where_nobody_measures():
+    queue_set(archive="none")
+    for _ in range(3):
+        enqueue("h")
+    complete(dequeue(limit=2))
+    sql("UPDATE pgqueue_unarchived SET settled_at = settled_at - interval '61 minutes'")
+    complete(dequeue())
+    prune()
+    assert sql("SELECT queue, channel, messages FROM pgqueue_unarchived_total") == [("default", "default", 2)]
+    assert value("SELECT sum(cardinality(attempts)) FROM pgqueue_unarchived") == 1
+    sql("UPDATE pgqueue_unarchived SET settled_at = settled_at - interval '61 minutes'")
+    prune()
+    assert sql("SELECT messages FROM pgqueue_unarchived_total") == [(3,)]
+    assert value("SELECT count(*) FROM pgqueue_unarchived") == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_prune_does_not_wait_for_a_measurement(connect):
+    queue_set(archive="none")
+    enqueue("h")
+    complete(dequeue())
+    sql("UPDATE pgqueue_unarchived SET settled_at = settled_at - interval '61 minutes'")
+    other = connect()
+    other.execute("SELECT pgqueue_measure('0')")
+    prune()
+    other.commit()
+    assert sql("SELECT messages FROM pgqueue_unarchived_total") == [(1,)]

@@ -1,7 +1,8 @@
 -- Housekeeping: makes partitions ahead, drops archive partitions and dead letters past retention, removes drained released channels and
--- the rows of workers that have been silent for a day.
+-- the rows of workers that have been silent for a day. Adds to the total what was settled and not archived, when no measurement of the last
+-- hour has.
 -- Caller: the maintenance of a worker each few minutes; cron. NULL keeps for ever; p_keep_unexported keeps what a lake lacks. Returns counts.
--- Locks: pg_try_advisory_xact_lock (one pruner at a time); as pgqueue_drop_partitions.
+-- Locks: pg_try_advisory_xact_lock (one pruner at a time, and none beside a measurement); as pgqueue_drop_partitions.
 CREATE FUNCTION pgqueue_prune(
     p_archive_retention interval DEFAULT NULL,
     p_dead_letter_retention interval DEFAULT NULL,
@@ -51,6 +52,15 @@ BEGIN
         ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
     )
     SELECT coalesce(sum(c.messages), 0) INTO dead_letters_deleted FROM counted AS c;
+    -- As pgqueue_measure_tidy, where nobody measures; its lock, since both change the same totals.
+    IF pg_try_advisory_xact_lock(7205, 3) THEN
+        WITH late AS (
+            DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at < clock_timestamp() - interval '1 hour' RETURNING u.queue, u.channel, u.attempts
+        )
+        INSERT INTO pgqueue_unarchived_total AS t (queue, channel, messages)
+        SELECT l.queue, l.channel, sum(cardinality(l.attempts)) FROM late AS l GROUP BY l.queue, l.channel
+        ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages;
+    END IF;
     channels_removed := pgqueue_remove_released();
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
     DELETE FROM pgqueue_channel_size AS s WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);

@@ -32,7 +32,7 @@ CREATE TABLE pgqueue_archived_message (
 CREATE INDEX pgqueue_archived_message_at ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
 
 -- What was settled and is not archived (archive = none): a row a call and channel, one element of its arrays a message. pgqueue_measure adds
--- it to the figures of the dashboard and to the total below, and deletes it. waits, runs: seconds.
+-- it to the figures of the dashboard and to the total below, and deletes it; where nobody measures, pgqueue_prune adds it to the total. waits, runs: seconds.
 CREATE TABLE pgqueue_unarchived (
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,
