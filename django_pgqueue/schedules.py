@@ -11,6 +11,7 @@ from django.conf import settings as django_settings
 
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import InvalidSchedule
+from django_pgqueue.signatures import check_scheduled, where_is
 from django_pgqueue.timetable import Timetable
 
 Missed = Literal["skip", "once", "all"]
@@ -77,6 +78,10 @@ def schedule(
     Code decides all of this, each time a worker starts; ``enabled`` is only what it starts with. Raises
     InvalidSchedule.
     """
+    if callable(when):
+        raise InvalidSchedule(
+            f"@schedule on {where_is(when)} does not say when", hint='Write @schedule("0 3 * * *").', field="cron"
+        )
     timetable = table(when, time_zone)
     timetable.check()
     if missed not in ("skip", "once", "all"):
@@ -95,6 +100,11 @@ def schedule(
     }  # fmt: skip
 
     def declare(function: handlers.F) -> handlers.F:
+        if handler is None:
+            try:
+                check_scheduled(function)
+            except ValueError as error:
+                raise InvalidSchedule(str(error), field="handler") from None
         _declared.append(Declared(name, handler, function, function.__module__, values))
         return function
 

@@ -70,11 +70,32 @@ def examine(name: str, function: Any, batch: int | None) -> Convert | None:
     """
     if not callable(function) or isinstance(function, type):
         raise ValueError(f"@handler({name!r}) is on {function!r}: it belongs on a function of one delivery.")
+    signature = signature_of(f"handler {name!r}", function, batch)
+    if signature is None:
+        return None
+    first = next(iter(signature.parameters.values()))
+    if first.kind is inspect.Parameter.VAR_POSITIONAL:
+        # A decorator that passes on what it gets: what it gets, the function inside says.
+        first = next(iter(inspect.signature(function).parameters.values()), first)
+    return payload_of(name, function, first.annotation, batch)
+
+
+def check_scheduled(function: Any) -> None:
+    """Raises ValueError for a function that no decorator can make a handler, whatever its ``batch``."""
+    if not callable(function) or isinstance(function, type):
+        raise ValueError(f"@schedule is on {function!r}: it belongs on the function of a handler.")
+    signature_of(f"scheduled function {where_is(function)}", function, None)
+
+
+def signature_of(what: str, function: Callable[..., Any], batch: int | None) -> inspect.Signature | None:
+    """Return the signature; None for a function in C, which has none. Raises ValueError unless one argument is enough,
+    and the answer says something.
+    """
     where = where_is(function)
-    refuse_lost_answers(name, function, where)
+    refuse_lost_answers(what, function, where)
     try:
         signature = inspect.signature(function, follow_wrapped=False)
-    except ValueError:  # a function in C has none
+    except ValueError:
         return None
     try:
         signature.bind(None)
@@ -82,14 +103,10 @@ def examine(name: str, function: Any, batch: int | None) -> Convert | None:
         takes = "a list of deliveries" if batch else "one delivery"
         example = "deliveries: list[Delivery]" if batch else "delivery: Delivery"
         raise ValueError(
-            f"The handler {name!r} is called with {takes} and nothing else, which {where}{signature} does not take. "
+            f"The {what} is called with {takes} and nothing else, which {where}{signature} does not take. "
             f"Write def {where.rpartition('.')[2]}({example})."
         ) from None
-    first = next(iter(signature.parameters.values()))
-    if first.kind is inspect.Parameter.VAR_POSITIONAL:
-        # A decorator that passes on what it gets: what it gets, the function inside says.
-        first = next(iter(inspect.signature(function).parameters.values()), first)
-    return payload_of(name, function, first.annotation, batch)
+    return signature
 
 
 def where_is(function: Any) -> str:
@@ -98,17 +115,17 @@ def where_is(function: Any) -> str:
     return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
 
 
-def refuse_lost_answers(name: str, function: Any, where: str) -> None:
+def refuse_lost_answers(what: str, function: Any, where: str) -> None:
     if isgeneratorfunction(function) or isasyncgenfunction(function):
         raise ValueError(
-            f"The handler {name!r} has a yield: calling {where} would run nothing of it. Return an outcome; to go on "
+            f"The {what} has a yield: calling {where} would run nothing of it. Return an outcome; to go on "
             "later with the rest, return Defer(state=…)."
         )
     # Not any wrapper: async_to_sync and the like run what they wrap. That of a context manager cannot.
     around = getattr(function, "__globals__", {}).get("__name__")
     if around == "contextlib" and not iscoroutinefunction(function) and iscoroutinefunction(inspect.unwrap(function)):
         raise ValueError(
-            f"The handler {name!r} is async inside of a decorator that is not, for example transaction.atomic: nothing "
+            f"The {what} is async inside of a decorator that is not, for example transaction.atomic: nothing "
             f"would await {where}. Use the context manager inside of a plain function."
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -61,6 +62,37 @@ def test_decorators_come_in_any_order():
         ("first", "reports.b", "mail", timedelta(hours=2)),
         ("second", "reports.b", "mail", timedelta(hours=3)),
     }
+
+
+def nothing(): ...
+
+
+def two(delivery, more): ...
+
+
+def yields(delivery):
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (nothing, r"test_declared.nothing is called with one delivery .* Write def nothing\(delivery: Delivery\)"),
+        (two, "two is called with one delivery and nothing else"),
+        (yields, "yields has a yield"),
+        (5, "@schedule is on 5"),
+        (int, "@schedule is on <class 'int'>"),
+    ],
+)
+def test_a_function_that_cannot_be_a_handler_is_refused_at_import(function: Any, problem: str):
+    with pytest.raises(InvalidSchedule, match=problem):
+        schedule("@daily")(function)
+    assert schedules.collect().found == {}
+
+
+def test_a_schedule_without_a_time_says_so():
+    with pytest.raises(InvalidSchedule, match=r"test_declared.two does not say when .*@schedule\("):
+        schedule(two)  # type: ignore[arg-type]
 
 
 def test_code_decides_but_whether_it_is_enabled():
