@@ -22,6 +22,7 @@ from django_pgqueue.doctor import (
     housekeeping,
     indexes,
     notifications,
+    orphans,
     storage,
     vacuum,
     waiting,
@@ -37,7 +38,7 @@ Examination = Callable[[str, Limits], Iterable[Finding]]
 EXAMINATIONS: dict[str, Examination] = {
     module.__name__.rpartition(".")[2]: module.examine
     for module in (
-        drift, indexes, waiting, handlers, housekeeping, counters, horizon, storage, vacuum, archive, notifications,
+        drift, indexes, waiting, orphans, handlers, housekeeping, counters, horizon, storage, vacuum, archive, notifications,
         clock,
     )
 }  # fmt: skip
