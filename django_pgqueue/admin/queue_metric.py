@@ -74,7 +74,21 @@ class QueueMetricAdmin(PipelineAdmin):
     sortable_by = ["bucket_at"]
     fieldsets = [
         (None, {"fields": ["grain", "bucket_at", "queue_shown", "channel_shown", "handler_shown"]}),
-        (_("Messages"), {"fields": ["enqueued", "completed", "popped", "purged", "cancelled", "dead", "dead_reasons"]}),
+        (
+            _("Messages"),
+            {
+                "fields": [
+                    "enqueued",
+                    "completed",
+                    "popped",
+                    "purged",
+                    "dropped",
+                    "cancelled",
+                    "dead",
+                    "dead_reasons",
+                ]
+            },
+        ),
         (_("Attempts"), {"fields": ["attempts", "retries", "retries_reasons", "retry_time"]}),
         (_("Times (half of the messages, 95 %, 99 %)"), {"fields": ["wait", "run", "total", "run_time", "share"]}),
         (_("SLA"), {"fields": ["promise", "sla_breaches"]}),

@@ -55,6 +55,7 @@ class Migration(migrations.Migration):
                 ('completed', models.BigIntegerField()),
                 ('popped', models.BigIntegerField()),
                 ('purged', models.BigIntegerField()),
+                ('dropped', models.BigIntegerField()),
                 ('cancelled', models.BigIntegerField()),
                 ('dead', models.BigIntegerField()),
                 ('attempts', models.BigIntegerField()),

@@ -28,6 +28,7 @@ class QueueMetric(models.Model):
     completed = models.BigIntegerField()
     popped = models.BigIntegerField()
     purged = models.BigIntegerField()
+    dropped = models.BigIntegerField()
     cancelled = models.BigIntegerField()
     dead = models.BigIntegerField()
     attempts = models.BigIntegerField()

@@ -150,7 +150,7 @@ TABLES: dict[str, list[Column]] = {
         *(
             Column(name, BIG)
             for name in (
-                "enqueued", "completed", "popped", "purged", "cancelled", "dead", "attempts", "retries",
+                "enqueued", "completed", "popped", "purged", "dropped", "cancelled", "dead", "attempts", "retries",
             )
         ),
         *PERCENTILES,

@@ -125,7 +125,18 @@ def make_dead(count: int = 1, *, reason: str = "refused", details: Any = None, *
 
 def make_metric(**values: Any) -> QueueMetric:
     """The rollup of a queue, if no channel or handler is given."""
-    counts = ("enqueued", "completed", "popped", "purged", "cancelled", "dead", "attempts", "retries", "sla_breaches")
+    counts = (
+        "enqueued",
+        "completed",
+        "popped",
+        "purged",
+        "dropped",
+        "cancelled",
+        "dead",
+        "attempts",
+        "retries",
+        "sla_breaches",
+    )
     given = {"grain": "hour", "bucket_at": timezone.now(), "queue": "default", "run_seconds": 0, "retry_seconds": 0}
     return QueueMetric(**dict.fromkeys(counts, 0) | given | values)
 

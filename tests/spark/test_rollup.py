@@ -92,6 +92,9 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
     fill_archive(
         database, 1, **same, leased_at="NULL", attempts="0", archived_at=f"{hour} + interval '1 h'", outcome="'purged'"
     )
+    fill_archive(
+        database, 2, **same, leased_at="NULL", attempts="0", archived_at=f"{hour} + interval '1 h'", outcome="'dropped'"
+    )
     # Another tenant, from a time that has no hour.
     fill_archive(
         database, 1, channel="'other'", handler="'h'", created_at="timestamptz '-infinity'", dequeue_at=hour,
@@ -104,7 +107,7 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
     ten, eleven = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (10, 11))
     row = rows[ten, "default", "default", "h"]
     assert row == {
-        "enqueued": 4, "completed": 1, "popped": 1, "purged": 0, "cancelled": 0, "dead": 1,
+        "enqueued": 6, "completed": 1, "popped": 1, "purged": 0, "dropped": 0, "cancelled": 0, "dead": 1,
         "attempts": 3 + 1 + 5, "retries": 4,
         "wait_p50_seconds": 1.0, "wait_p95_seconds": 1.0, "wait_p99_seconds": 1.0,
         "run_p50_seconds": 3.0, "run_p95_seconds": 10.0, "run_p99_seconds": 10.0,
@@ -118,6 +121,7 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
     whole = rows[ten, "default", None, None]
     assert (whole["capacity_share"], whole["cancelled"], whole["run_p50_seconds"]) == (1.0, 1, 3.0)
     late = rows[eleven, "default", "default", "h"]
+    assert late["dropped"] == 2
     assert (late["purged"], late["enqueued"], late["attempts"], late["sla_breaches"]) == (1, 0, 0, 0)
     assert (late["wait_p50_seconds"], late["run_seconds"], late["capacity_share"]) == (None, 0.0, None)
 

@@ -36,6 +36,7 @@ counted AS (
         count(*) FILTER (WHERE outcome = 'completed') AS completed,
         count(*) FILTER (WHERE outcome = 'popped') AS popped,
         count(*) FILTER (WHERE outcome = 'purged') AS purged,
+        count(*) FILTER (WHERE outcome = 'dropped') AS dropped,
         count(*) FILTER (WHERE outcome = 'cancelled') AS cancelled,
         count(*) FILTER (WHERE outcome = 'dead') AS dead,
         sum(attempts) AS attempts,
@@ -75,7 +76,7 @@ keys AS (
     SELECT grain, bucket_at, queue, channel, handler FROM created
 )
 SELECT k.grain, k.bucket_at, k.queue, k.channel, k.handler, coalesce(e.enqueued, 0), coalesce(completed, 0), coalesce(popped, 0),
-    coalesce(purged, 0), coalesce(cancelled, 0), coalesce(dead, 0), coalesce(attempts, 0), coalesce(retries, 0),
+    coalesce(purged, 0), coalesce(dropped, 0), coalesce(cancelled, 0), coalesce(dead, 0), coalesce(attempts, 0), coalesce(retries, 0),
     wait[1], wait[2], wait[3], run[1], run[2], run[3], total[1], total[2], total[3],
     coalesce(busy, 0)::float8,
     (coalesce(busy, 0) / nullif(max(busy) FILTER (WHERE k.channel IS NULL) OVER (PARTITION BY k.grain, k.bucket_at, k.queue), 0))::float8,

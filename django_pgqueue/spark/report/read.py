@@ -27,7 +27,9 @@ EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 # Channels are compared with each other by hour, of so many days at most.
 HOURS_COMPARED = 31
 
-COUNTS = ("enqueued", "completed", "popped", "purged", "cancelled", "dead", "attempts", "retries", "sla_breaches")
+COUNTS = (
+    "enqueued", "completed", "popped", "purged", "dropped", "cancelled", "dead", "attempts", "retries", "sla_breaches",
+)  # fmt: skip
 TIMES = tuple(f"{what}_{part}_seconds" for what in ("wait", "run", "total") for part in ("p50", "p95", "p99"))
 SPENT = ("run_seconds", "retry_seconds")
 REASONS = ("retries_by_reason", "dead_by_reason")

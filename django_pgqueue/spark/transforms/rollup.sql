@@ -20,6 +20,7 @@ counted AS (
         count_if(e.outcome = 'completed') AS completed,
         count_if(e.outcome = 'popped') AS popped,
         count_if(e.outcome = 'purged') AS purged,
+        count_if(e.outcome = 'dropped') AS dropped,
         count_if(e.outcome = 'cancelled') AS cancelled,
         count_if(e.outcome = 'dead') AS dead,
         coalesce(sum(e.attempts), 0) AS attempts,
@@ -66,8 +67,8 @@ reasons_gathered AS (
     FROM reasons_counted AS c
     GROUP BY c.grain, c.bucket_at, c.queue, c.channel, c.handler
 )
-SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.completed, c.popped, c.purged, c.cancelled, c.dead, c.attempts,
-    c.retries,
+SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.completed, c.popped, c.purged, c.dropped, c.cancelled, c.dead,
+    c.attempts, c.retries,
     c.wait[0] / 1e6D AS wait_p50_seconds, c.wait[1] / 1e6D AS wait_p95_seconds, c.wait[2] / 1e6D AS wait_p99_seconds,
     c.run[0] / 1e6D AS run_p50_seconds, c.run[1] / 1e6D AS run_p95_seconds, c.run[2] / 1e6D AS run_p99_seconds,
     c.total[0] / 1e6D AS total_p50_seconds, c.total[1] / 1e6D AS total_p95_seconds, c.total[2] / 1e6D AS total_p99_seconds,

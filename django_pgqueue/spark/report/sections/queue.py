@@ -17,6 +17,7 @@ OUTCOMES = {
     "popped": "pgq-2",
     "cancelled": "pgq-3",
     "purged": "pgq-rest",
+    "dropped": "pgq-4",
     "dead": "pgq-bad",
 }
 WAITS = [
