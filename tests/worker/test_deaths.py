@@ -35,6 +35,9 @@ def test_a_killed_child_is_replaced_and_its_messages_are_redelivered_at_once(spa
     assert error["type"] == "WorkerDied"
     assert "SIGKILL" in error["message"]
     assert "died: SIGKILL" in spawned.log
+    assert "The 1 message(s) that it had begun count an attempt" in spawned.log
+    assert f"retried: scripted #{running} on default/default (attempt 1 of 5), WorkerDied: " in spawned.log
+    assert "It is delivered again after its back-off." in spawned.log
     eventually(lambda: pids() not in ([], [child]))
 
 

@@ -124,7 +124,10 @@ class Crew:
         if status == 0 or child.stop_reason or child.condemned:
             logger.info("process %d ended: %s", child.pid, end_of(status), extra={"event": "child_ended", **extra})
         else:
-            logger.error("process %d died: %s", child.pid, end_of(status), extra={"event": "child_died", **extra})
+            logger.error(
+                "process %d died: %s. The %d message(s) that it had begun count an attempt; what it had not started is "
+                "given back", child.pid, end_of(status), len(begun), extra={"event": "child_died", **extra},
+            )  # fmt: skip
         self._on_end(child, status, begun)
         if self.stopping:
             self.clean &= status == 0

@@ -28,6 +28,24 @@ ROLE = "undertaker"
 LOOK_AGAIN = 1.0
 
 
+# What happens to the message after each event.
+NEXT = {
+    "retried": "It is delivered again after its back-off.",
+    "retried at once": "It is delivered again at once.",
+    "dead_lettered": "Its attempts are used up: it is a dead letter.",
+}
+
+
+class Place(NamedTuple):
+    """What a log line says of a message beside its id."""
+
+    queue: str
+    channel: str
+    handler: str
+    attempts: int
+    max_attempts: int
+
+
 class Failure(NamedTuple):
     """How an attempt ended that a process did not survive: type and text of the error; ``reason``: of the dead letter
     when the attempts are used up; ``at_once``: retried without the back-off, for it was not the message's fault.
@@ -138,10 +156,23 @@ class Undertaker:
     def _run(self) -> None:
         dedicate(self._using)
         while (estate := self._next()) is not None:
-            settled = self._outage.patiently(ROLE, partial(self.run_once, estate), sleep=self._gave_up.wait)
+            known: dict[int, Place] = {}
+            settle = partial(self._settle, estate, known)
+            settled = self._outage.patiently(ROLE, settle, sleep=self._gave_up.wait)
             if settled:
-                self._report(estate, settled)
+                self._report(estate, settled, known)
                 self._on_settled()
+
+    def _settle(self, estate: Estate, known: dict[int, Place]) -> dict[int, str]:
+        known.update(self._places(estate))
+        return self.run_once(estate)
+
+    def _places(self, estate: Estate) -> dict[int, Place]:
+        if not estate.failed:
+            return {}
+        failed = Message.objects.using(self._using).filter(pk__in=list(estate.failed))
+        columns = ("channel__queue", "channel__name", "handler", "attempts", "max_attempts")
+        return {row[0]: Place(*row[1:]) for row in failed.values_list("id", *columns)}
 
     def _next(self) -> Estate | None:
         """The next estate, or one whose time has come to be looked at again; None at the end."""
@@ -162,16 +193,33 @@ class Undertaker:
                     self._again.append((time.monotonic() + LOOK_AGAIN, estate))
                 return estate
 
-    def _report(self, estate: Estate, settled: dict[int, str]) -> None:
+    def _report(self, estate: Estate, settled: dict[int, str], known: Mapping[int, Place]) -> None:
         for message in sorted(estate.failed.keys() & settled.keys()):
-            event, failure = settled[message], estate.failed[message]
+            event, failure, place = settled[message], estate.failed[message], known.get(message)
             if event in ("retried", "dead_lettered"):
                 logger.log(
                     logging.ERROR if event == "dead_lettered" else logging.WARNING,
-                    "%s: #%d, %s: %s", event, message, failure.kind, failure.text,
-                    extra={"event": event, "message_id": message, "worker": estate.worker},
+                    "%s: %s, %s: %s %s", event, shown(message, place), failure.kind, failure.text,
+                    NEXT["retried at once" if event == "retried" and failure.at_once else event],
+                    extra={
+                        "event": event, "message_id": message, "worker": estate.worker,
+                        **({} if place is None else {
+                            "queue": place.queue, "channel": place.channel, "handler": place.handler,
+                        }),
+                    },
                 )  # fmt: skip
         given_back = sum(event == "given_back" for event in settled.values())
         if given_back:
             extra = {"event": "given_back", "worker": estate.worker}
-            logger.info("gave %d message(s) back that were not started", given_back, extra=extra)
+            logger.info(
+                "gave %d message(s) back that the worker %s had not started: they are ready again, and their attempt "
+                "does not count", given_back, estate.worker, extra=extra,
+            )  # fmt: skip
+
+
+def shown(message: int, place: Place | None) -> str:
+    """``shop.confirm #7 on default/acme (attempt 1 of 5)``"""
+    if place is None:
+        return f"#{message}"
+    attempt = f"attempt {place.attempts} of {place.max_attempts}"
+    return f"{place.handler} #{message} on {place.queue}/{place.channel} ({attempt})"
