@@ -32,8 +32,9 @@ def dequeue_matching(
     worker: str | None = None,
     using: str | None = None,
 ) -> list[Delivery]:
-    """Lease up to ``limit`` ready messages with this ``handler`` (a name, or the decorated function), with a payload that
-    contains ``payload`` (as PostgreSQL's ``@>``), or both, for ``lease`` (setting LEASE). The limits of channels hold.
+    """Lease up to ``limit`` ready messages with this ``handler`` (a name, or the decorated function), with a payload
+    that contains ``payload`` (as PostgreSQL's ``@>``), or both, for ``lease`` (setting LEASE). The limits of channels
+    hold.
 
     ``look``: at most so many messages are looked at, 1 to 100,000; with the index of payloads only those that match
     count. Call it outside of ``atomic()``, as :func:`dequeue`. Raises InvalidMessage, also without both.

@@ -26,13 +26,11 @@ def result_of(result_id: str) -> TaskResult:
     task = registry.find(rows[0].handler) if rows else None
     if not rows:
         raise TaskResultDoesNotExist(
-            f"{result_id}: there is no message with this id. Either it never existed, or nothing was kept of it when it "
-            "ended (archive = none), or retention has dropped it."
+            f"{result_id}: there is no message with this id. Either it never existed, or nothing was kept of it when "
+            "it ended (archive = none), or retention has dropped it."
         )
     if task is None:
-        raise TaskResultDoesNotExist(
-            f"{result_id}: its handler {rows[0].handler!r} is not a task of this process."
-        )
+        raise TaskResultDoesNotExist(f"{result_id}: its handler {rows[0].handler!r} is not a task of this process.")
     row = rows[-1]
     if isinstance(row, ArchivedMessage) and row.payload is None:
         raise TaskResultDoesNotExist(

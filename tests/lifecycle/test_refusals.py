@@ -224,9 +224,9 @@ def test_a_full_channel_is_named_with_its_queue_and_what_it_holds(crowd: None) -
 
 
 def test_an_error_without_a_hint_has_no_empty_one() -> None:
-    for given, hint in ("'PGQ07', 'no'", None), ("'PGQ07', 'no', 'Say yes.'", "Say yes."):
+    for arguments, hint in ("'PGQ07', 'no'", None), ("'PGQ07', 'no', 'Say yes.'", "Say yes."):
         with pytest.raises(DatabaseError) as raised, transaction.atomic():
-            connection.cursor().execute(f"SELECT pgqueue_raise(pgqueue_refusal({given}))")
+            connection.cursor().execute(f"SELECT pgqueue_raise(pgqueue_refusal({arguments}))")
         cause: Any = raised.value.__cause__
         assert cause.diag.message_hint == hint
 

@@ -237,7 +237,10 @@ def test_a_result_that_was_not_archived_does_not_exist_when_the_task_has_ended(
     assert refreshed(result).status == TaskResultStatus.READY
     drain()
     for ended in (result, tried):
-        with pytest.raises(TaskResultDoesNotExist, match="no more than that" if archive == "outcome" else f"{ended.id}: .*archive = none"):
+        with pytest.raises(
+            TaskResultDoesNotExist,
+            match="no more than that" if archive == "outcome" else f"{ended.id}: .*archive = none",
+        ):
             ended.refresh()
     told = {task_result.id: task_result for name, task_result, _ in heard if name == "finished"}
     assert told[result.id].return_value == 2, "whoever hears of it at once has it"
