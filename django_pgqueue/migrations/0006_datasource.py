@@ -31,7 +31,6 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_stream_parts", 1),
         InstallFunction("pgqueue_stream_release", 1),
         InstallFunction("pgqueue_stream_settle", 1),
-        InstallFunction("pgqueue_take_channel", 1),
         InstallFunction("pgqueue_match_payload", 1),
         InstallFunction("pgqueue_find_matching", 1),
         InstallFunction("pgqueue_dequeue_matching", 1),

@@ -129,13 +129,13 @@ def test_a_few_single_messages_of_one_channel_delay_no_other(session: Session, l
     assert (calls, before) <= (2 if limit == 1 else 1, limit)
 
 
-def test_a_batch_that_takes_all_arrivals_takes_the_channels_in_turn(session: Session) -> None:
+def test_a_batch_takes_the_share_of_one_channel_after_the_other(session: Session) -> None:
     for name in ("a", "b"):
         make_channel(session, name)
     first, second, third = (enqueue(session, "a", priority=priority) for priority in (1, 3, 2))
     other = enqueue(session, "b")
 
-    assert [lease.id for lease in dequeue(session, 10)] == [second, other, third, first]
+    assert [lease.id for lease in dequeue(session, 10)] == [second, third, first, other]
 
 
 def test_a_backlog_in_another_queue_delays_nobody(session: Session) -> None:
@@ -168,7 +168,7 @@ def test_a_message_that_was_enqueued_while_its_channel_still_stood_in_line(
     assert before <= 8 + weight
 
 
-@pytest.mark.parametrize("limit", [1, 10, 100])
+@pytest.mark.parametrize("limit", [1, 10])
 def test_a_hundred_channels_are_served_in_rotation(session: Session, limit: int) -> None:
     names = [f"channel{place:03}" for place in range(100)]
     for name in names:
@@ -180,6 +180,20 @@ def test_a_hundred_channels_are_served_in_rotation(session: Session, limit: int)
     assert len(order) == 500
     for start in range(0, 500, 100):
         assert set(order[start : start + 100]) == set(names)
+
+
+def test_a_large_call_serves_sixteen_lanes_or_so(session: Session) -> None:
+    """A longer turn makes a large call cheap. Nobody has a second one before all have had theirs."""
+    names = [f"channel{place:03}" for place in range(100)]
+    for name in names:
+        make_channel(session, name)
+    enqueue_many(session, names * 20)
+    tick(session, 3)
+    calls = [[lease.channel for lease in dequeue(session, 100)] for _ in range(7)]
+
+    assert all(max(Counter(call).values()) == 7 and len(set(call)) == 15 for call in calls)
+    order = [name for call in calls for name in dict.fromkeys(call)]
+    assert len(set(order[:100])) >= 99  # the last lane of a call may have had a part of its turn
 
 
 @pytest.mark.parametrize("limited", [False, True])

@@ -170,14 +170,14 @@ def test_a_channel_that_goes_on_has_one_place_in_the_line(session: Session, conn
     tick(session, 3)
     session.execute("SELECT pgqueue_channel_resume('default', 'a')")
     holder = connect()
-    held = column(holder, "SELECT kind FROM pgqueue_arrival FOR UPDATE")
+    held = column(holder, "SELECT floor_id FROM pgqueue_arrival FOR UPDATE")
     newest = enqueue(session, "a")
 
     first = dequeue(session)
     holder.rollback()
     rest = drain(session, 1)
 
-    assert 0 in held
+    assert None in held
     assert [lease.id for lease in [*first, *rest]] == [*waiting, newest]
 
 

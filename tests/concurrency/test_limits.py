@@ -16,6 +16,7 @@ from tests.concurrency.helpers import (
     dequeue,
     drain,
     enqueue,
+    enqueue_many,
     fill,
     make_channel,
     one,
@@ -111,6 +112,17 @@ def test_max_concurrency_is_never_exceeded(session: Session, connect: Callable[.
     # Reached, too: a limit that lets nobody through would hold as well.
     assert crew.peak["one"] == 1
     assert crew.peak["three"] == 3
+
+
+def test_a_large_call_gives_a_limited_channel_one_turn(session: Session) -> None:
+    """What it took is not leased yet, and would not be counted at a second one."""
+    make_channel(session, "a", max_concurrency=4)
+    enqueue_many(session, ["a"] * 10)
+    for name in ("b", "c"):
+        make_channel(session, name)
+        enqueue(session, name)
+    assert sorted(lease.channel for lease in dequeue(session, 9)) == ["a", "a", "a", "b", "c"]
+    assert [lease.channel for lease in dequeue(session, 9)] == ["a"]
 
 
 @pytest.mark.parametrize("seed", seeds(2))

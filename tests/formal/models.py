@@ -23,7 +23,7 @@ LOCKS: dict[str, Any] = {
 }  # fmt: skip
 LINE: dict[str, Any] = {
     "Messages": "{1, 2}", "Dequeues": "{d, e}", "MaxReturns": 0, "AlwaysTells": True, "ReturnsTell": True,
-    "HeldNewsStay": True, "OneAtTheDoor": True, "FreshFloor": True, "FloorSeesLocked": True,
+    "EmptyReturns": True, "HeldNewsStay": True, "OneAtTheDoor": True, "FreshFloor": True, "FloorSeesLocked": True,
 }  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
@@ -111,6 +111,7 @@ MODELS = (
     holds("the line: every message is served", "Line", lasting="Served", Messages="{1}", MaxReturns=1),
     holds("the line: every message of two is served", "Line", lasting="Served", slow=True),
     without("who enqueues always leaves an arrival", "Line", "Found", AlwaysTells=False),
+    without("an arrival brings an empty lane back", "Line", "Found", EmptyReturns=False),
     without("what comes back leaves an arrival", "Line", "Found", ReturnsTell=False, MaxReturns=1),
     without("news of a lane that is held stay", "Line", "Found", HeldNewsStay=False),
     without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),

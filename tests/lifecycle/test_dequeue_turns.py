@@ -94,6 +94,6 @@ def test_the_floor_of_a_lane_stays_behind_by_a_few_messages_at_most():
         [(floor,)] = sql("SELECT floor_id FROM pgqueue_lane")
         behind.append(place + 1 - sent.index(floor))
     assert max(behind) == 7
-    assert behind.count(0) == 4
+    assert behind.count(0) == 3
     dequeue()
-    assert sql("SELECT count(*) FROM pgqueue_lane") == [(0,)]
+    assert sql("SELECT parked_until = 'infinity' AND floor_at = 'infinity' FROM pgqueue_lane") == [(True,)]

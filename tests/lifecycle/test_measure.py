@@ -253,9 +253,11 @@ def test_histograms_add_up() -> None:
 
 def test_the_times_of_a_message_are_those_of_its_last_delivery() -> None:
     enqueue("h")
-    sql("UPDATE pgqueue_message SET dequeue_at = dequeue_at - interval '100 seconds'")
     taken = dequeue()
-    sql("UPDATE pgqueue_message SET leased_at = leased_at - interval '10 seconds'")
+    sql(
+        "UPDATE pgqueue_message SET dequeue_at = dequeue_at - interval '100 seconds', "
+        "leased_at = leased_at - interval '10 seconds'"
+    )
     complete(taken)
     measure(AT_ONCE)
     row = Activity.objects.get(channel="default", minutes=60)

@@ -122,8 +122,8 @@ def test_they_arrive_in_one_statement_channel_by_channel_and_the_oldest_first():
     first, second = buried(2), buried(2, channel="another")
     sql("TRUNCATE pgqueue_arrival")
     lives = redrive([*reversed(first), *reversed(second)])
-    arrivals = sql("SELECT c.name, a.messages FROM pgqueue_arrival a JOIN pgqueue_channel c ON c.id = a.channel_id")
-    assert sorted(arrivals) == [("another", 2), ("default", 2)]
+    arrivals = sql("SELECT c.name FROM pgqueue_arrival a JOIN pgqueue_channel c ON c.id = a.channel_id")
+    assert sorted(arrivals) == [("another",), ("default",)]
     assert list(lives) == [*second, *first]
     assert list(lives.values()) == sorted(lives.values())
     served = [delivery.id for delivery in dequeue(limit=4) if delivery.channel == "default"]

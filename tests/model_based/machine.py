@@ -91,7 +91,9 @@ class QueueMachine(Beside):
         if not self.model.dead:
             self.dead_letter([(0, "current")], True)
         known = [*self.model.dead, 10_000]
-        ids = [known[pick % len(known)] for pick in picks]
+        self.redrive_letters([known[pick % len(known)] for pick in picks])
+
+    def redrive_letters(self, ids: list[int]) -> None:
         answer = self.queue.rows("SELECT old_id, new_id, refusal FROM pgqueue_redrive(%s)", ids)
         self.agree(answer, lambda: enqueues.redrive(self.model, ids, answer))
 
@@ -116,15 +118,33 @@ class QueueMachine(Beside):
 
     @rule(quiet=places, loud=places, draft=drafts)
     def trickle(self, quiet: tuple[str, str], loud: tuple[str, str], draft: dict[str, Any]) -> None:
-        """One channel's messages come as fast as they are taken, in a line that was empty; another has one message."""
-        for place in (quiet, loud):  # a channel with a limit goes the long way
+        """A channel always has two messages more than are taken; another one has a single message."""
+        for place in (quiet, loud):
             self.set_channel(place, {"max_concurrency": None, "max_size": None, "release_interval": None})
         self.take("pop", "q", 10, SECOND, 3)
         draft = {**draft, "key": None, "due": None, "max_attempts": 5}
+        self.enqueue({**draft, "place": loud}, "delay")
+        self.enqueue({**draft, "place": loud}, "delay")
         self.enqueue({**draft, "place": quiet, "priority": 0}, "delay")
         for _ in range(TRICKLE):
             self.enqueue({**draft, "place": loud}, "delay")
             self.take_once("pop", "q", 1, SECOND)
+
+    @rule(place=places, draft=drafts)
+    def crowd(self, place: tuple[str, str], draft: dict[str, Any]) -> None:
+        """A full channel refuses a message and a dead letter; then it has room."""
+        draft = {**draft, "place": place, "key": None, "due": None}
+        self.set_channel(place, {"max_concurrency": None, "max_size": None, "release_interval": None})
+        self.enqueue({**draft, "max_attempts": 5}, "delay")
+        self.take_once("dequeue", place[1], 10, 15 * SECOND)
+        self.dead_letter([(0, "current"), (1, "current")], True)
+        self.set_channel(place, {"max_size": 1, "full_policy": "error"})
+        self.enqueue(draft, "delay")
+        self.enqueue(draft, "delay")
+        letters = [*self.model.dead][-3:]
+        self.redrive_letters(letters)
+        self.set_channel(place, {"max_size": None})
+        self.redrive_letters(letters)
 
     # Settle.
 

@@ -109,11 +109,11 @@ NOTICED = (
     "promoted before it is due",
     "the newest first",
     "a lane does not go to the tail",
-    "arrivals are taken by their priority, whatever their channel",
+    "a fresh lane stays before the others",
     "a deferred message is not announced",
     "a promoted message is not announced",
     "a free place is not told",
-    "lanes that may have messages go",
+    "lanes that have messages are parked",
     "a full channel forgets what it drops",
     *(defect.name for defect in (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)),
 )

@@ -1,8 +1,7 @@
 """A queue in simulated time: the line, turns, weights, limits and rates as pgqueue_take keeps them.
 
 Pure: no clock, no database, no randomness. All times are whole microseconds, so that rates come out exactly. The
-functions whose rules these are: pgqueue_take, pgqueue_allowance, pgqueue_leave_limited, pgqueue_absorb,
-pgqueue_unpark.
+functions whose rules these are: pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_fold.
 """
 
 from __future__ import annotations
@@ -11,13 +10,15 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 
 from .limits import Limits
 from .pace import Pace
 
 ARRIVES, SETTLES, UNPARKS = range(3)
 NEVER = 1 << 63
+# A call is shared among so many lanes.
+AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ Ready = tuple[int, int, int, Message, int]
 
 
 class Lane:
-    """The place of a channel: in the line, or parked until something happens."""
+    """The place of a channel: in the line, or parked until something happens. ``place``: that of its last turn."""
 
-    __slots__ = ("in_line", "leased", "limits", "next_at", "parked_until", "ready", "served")
+    __slots__ = ("in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -55,6 +56,7 @@ class Lane:
         self.served = 0
         self.next_at = 0
         self.in_line = False
+        self.place = 0
         self.parked_until: int | None = None
 
 
@@ -79,6 +81,8 @@ class Simulation:
         self._record = record
         self._lanes: dict[str, Lane] = {}
         self._line: deque[Lane] = deque()
+        self._fresh: deque[Lane] = deque()
+        self._places = count(1)
         self._events: list[tuple[int, int, int, Lane, Message | None, int]] = []
         self._order = count()
         self._busy = 0
@@ -95,7 +99,7 @@ class Simulation:
                 message = next(coming, None)
             while self._events and self._events[0][0] <= now:
                 self._happen(*heapq.heappop(self._events))
-            while self._line and (room := self._pace.room(len(self._waiting), self._idle)):
+            while (self._fresh or self._line) and (room := self._pace.room(len(self._waiting), self._idle)):
                 self._turn(room, now)
                 self._start(now)
         return Result({name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now)
@@ -123,7 +127,7 @@ class Simulation:
         self._start(now)
         if attempt < len(message.pauses):
             self._at(now + message.pauses[attempt], ARRIVES, lane, message, attempt + 1)
-        if lane.limits.max_concurrency is not None:
+        if lane.limits.max_concurrency is not None and lane.ready:
             self._enter(lane)
 
     def _arrive(self, lane: Lane, message: Message, attempt: int, due_at: int) -> None:
@@ -134,30 +138,32 @@ class Simulation:
             self._enter(lane)
 
     def _enter(self, lane: Lane) -> None:
+        """Fresh if the head of the line has passed its last place: before the others for one turn."""
         if not lane.in_line:
             lane.in_line = True
             lane.parked_until = None
-            self._line.append(lane)
+            fresh = not self._line or lane.place < self._line[0].place
+            lane.place = next(self._places)
+            (self._fresh if fresh else self._line).append(lane)
 
     def _turn(self, limit: int, now: int) -> None:
-        """One dequeue: what is asked for is shared among the lanes at the head of the line, by weight."""
-        heads = [self._line.popleft() for _ in range(min(limit, len(self._line)))]
-        weights = sum(lane.limits.weight for lane in heads) if limit > 1 else 1
+        """One dequeue: fresh lanes first, then the line. What is asked for is shared by weight among the first 16."""
+        most = min(limit, AT_ONCE)
+        heads = [*islice(self._fresh, most), *islice(self._line, most)][:most]
+        weights = sum(lane.limits.weight for lane in heads)
         left = limit
-        stay: list[Lane] = []
-        tail: list[Lane] = []
-        for lane in heads:
+        while left and (self._fresh or self._line):
+            line = self._fresh or self._line
+            lane = line.popleft()
             weight = lane.limits.weight
-            quota = min(left, max(weight - lane.served, (limit * weight + weights - 1) // weights))
-            if quota < 1:
-                stay.append(lane)
+            share = (limit * weight + weights - 1) // weights if limit > 1 else 0
+            left -= self._serve(lane, min(left, max(weight - lane.served, share)), now)
+            if lane.in_line and lane.served:
+                line.appendleft(lane)
                 continue
-            got = self._serve(lane, quota, now)
-            left -= got
+            lane.place = next(self._places)
             if lane.in_line:
-                (stay if lane.served else tail).append(lane)
-        self._line.extendleft(reversed(stay))
-        self._line.extend(tail)
+                self._line.append(lane)
 
     def _serve(self, lane: Lane, quota: int, now: int) -> int:
         """Lease up to ``quota`` messages of the lane, and decide where it stands afterwards."""

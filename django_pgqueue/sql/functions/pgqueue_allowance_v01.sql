@@ -3,7 +3,8 @@
 --   read here, after the lane was locked: what changes later leaves an arrival that cannot be folded before the lane is free again.
 -- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token bucket kept as
 -- the theoretical arrival time of the next message (GCRA, ITU-T I.371).
--- Returns messages: at most p_quota; room: free places under max_concurrency (0 when paused, null without); next_at: the bucket's time;
+-- Returns messages: at most p_quota; room: free places under max_concurrency (0 when paused, null without); look_at: when to look again after
+--   they are used; next_at: the bucket's time; step, slack: how far a message moves it, and how far it may be ahead of the clock;
 --   lease_floor: no live lease of the channel is older. Locks: none.
 -- STABLE, so that it becomes a part of the statement that calls it, for one lane or for many.
 CREATE FUNCTION pgqueue_allowance(
@@ -13,11 +14,16 @@ CREATE FUNCTION pgqueue_allowance(
     p_next_at timestamptz,
     p_lease_floor timestamptz
 )
-RETURNS TABLE (messages integer, room integer, next_at timestamptz, lease_floor timestamptz)
+RETURNS TABLE (
+    messages integer, room integer, look_at timestamptz, next_at timestamptz, step interval, slack interval, lease_floor timestamptz
+)
 LANGUAGE sql
 STABLE
 AS $$
-    SELECT greatest(least(p_quota, r.room, b.free), 0)::integer, r.room, b.next_at,
+    SELECT greatest(least(p_quota, r.room, b.free), 0)::integer, r.room,
+        -- A settlement that did not see a new limit does not tell that it frees a place: look again by ourselves for a while.
+        CASE WHEN c.paused_at IS NULL AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds' ELSE 'infinity' END,
+        b.next_at, coalesce(r.interval, '0'), (c.release_burst - 1) * r.interval,
         -- While the limit is new, leases that were taken without it may be on their way to be committed.
         CASE
             WHEN r.room IS NOT NULL AND c.paused_at IS NULL AND coalesce(c.changed_at, '-infinity') < p_now - interval '10 minutes'

@@ -31,8 +31,8 @@ BEGIN
     IF v_changed = '{}' THEN
         RETURN NULL;
     END IF;
-    INSERT INTO pgqueue_arrival (queue, channel_id, kind)
-    SELECT c.queue, c.id, 0 FROM pgqueue_channel AS c WHERE c.id = ANY (v_changed);
+    INSERT INTO pgqueue_arrival (queue, channel_id)
+    SELECT c.queue, c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_changed);
     -- Transactions that still go by the old limits may be open: until they can be thought gone, the sweep looks at the channel again.
     UPDATE pgqueue_channel AS c SET changed_at = clock_timestamp(), released_xid = NULL WHERE c.id = ANY (v_changed);
     PERFORM pgqueue_wake(q.queue) FROM (SELECT DISTINCT n.queue FROM new_channels AS n WHERE n.id = ANY (v_changed)) AS q;

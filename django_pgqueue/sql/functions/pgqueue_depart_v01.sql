@@ -13,16 +13,11 @@ AS $$
 BEGIN
     WITH freed AS (
         -- A channel that stands in line is looked at anyway. It still has to be told: a dequeue that counts this instant may park it.
-        INSERT INTO pgqueue_arrival (queue, channel_id, kind, lazy)
+        INSERT INTO pgqueue_arrival (queue, channel_id, lazy)
         -- LIMIT: each lane is looked up by its channel; an EXISTS is hashed, which reads all lanes.
-        SELECT c.queue, c.id, 0,
+        SELECT c.queue, c.id,
             coalesce(
-                (
-                    SELECT l.parked_until IS NULL FROM pgqueue_lane AS l
-                    WHERE l.channel_id = c.id
-                        AND l.seq >= (SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1)
-                    ORDER BY l.seq DESC LIMIT 1
-                ), false)
+                (SELECT l.parked_until IS NULL FROM pgqueue_lane AS l WHERE l.channel_id = c.id ORDER BY l.seq DESC LIMIT 1), false)
         FROM pgqueue_channel AS c
         WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
     )

@@ -41,7 +41,6 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_floor record;
     v_found record;
     v_part record;
     v_taken record;
@@ -65,24 +64,19 @@ BEGIN
         RETURN;
     END IF;
     FOR v_try IN 0..1 LOOP
-        SELECT f.* INTO v_floor FROM pgqueue_floor_now() AS f;
-        IF v_floor.late_xids <> '{}' THEN
-            v_floor.arrival_xid := least(v_floor.arrival_xid, pgqueue_restamp(p_queue, v_floor.late_xids));
-        END IF;
-        PERFORM pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
-        PERFORM pgqueue_absorb(p_queue, v_floor.arrival_xid, v_floor.lane_seq, true);
-        PERFORM pgqueue_unpark(p_queue, v_floor.parked_from, clock_timestamp(), 1000);
-        SELECT array_agg(f.channel) AS channels, count(*) AS count, jsonb_agg(f.ids) AS ids INTO v_found
+        PERFORM pgqueue_fold(p_queue, false, clock_timestamp());
+        PERFORM pgqueue_fold(p_queue, true, clock_timestamp());
+        SELECT array_agg(f.channel_id) AS channels, count(*) AS count, jsonb_agg(f.ids) AS ids INTO v_found
         FROM pgqueue_find_matching(p_queue, p_handler, p_payload, p_look) AS f;
         -- Each channel its share, and then whoever has more.
         FOREACH v_quota IN ARRAY ARRAY[(p_limit - v_count + v_found.count - 1) / greatest(v_found.count, 1), p_limit] LOOP
             FOR v_part IN
-                SELECT u.name, ARRAY(SELECT e::bigint FROM jsonb_array_elements_text(v_found.ids -> (u.place - 1)::integer) AS e) AS ids
-                FROM unnest(v_found.channels) WITH ORDINALITY AS u (name, place)
+                SELECT u.channel_id, ARRAY(SELECT e::bigint FROM jsonb_array_elements_text(v_found.ids -> (u.place - 1)::integer) AS e) AS ids
+                FROM unnest(v_found.channels) WITH ORDINALITY AS u (channel_id, place)
                 ORDER BY u.place
             LOOP
                 EXIT WHEN v_count = p_limit;
-                v_taken := pgqueue_take_channel(p_queue, v_part.name, least(v_quota, p_limit - v_count), v_part.ids);
+                v_taken := pgqueue_take(p_queue, least(v_quota, p_limit - v_count), v_part.channel_id, v_part.ids);
                 CONTINUE WHEN v_taken.ids = '{}';
                 v_count := v_count + cardinality(v_taken.ids);
                 RETURN QUERY

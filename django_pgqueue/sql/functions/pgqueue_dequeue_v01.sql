@@ -45,7 +45,6 @@ DECLARE
     v_token uuid;
     v_channel_id bigint;
     v_count integer := 0;
-    v_nothing boolean := false;
     v_looked boolean := false;
 BEGIN
     IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
@@ -54,10 +53,13 @@ BEGIN
     THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    IF p_limit = 1 THEN
-        v_taken := pgqueue_take_next(p_queue);
-        IF v_taken.ids <> '{}' THEN
+    FOR v_try IN 0..4 LOOP
+        v_taken := pgqueue_take(p_queue, p_limit - v_count);
+        -- Once more at once: what was folded last stands in the line only now.
+        CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
+        IF cardinality(v_taken.ids) = 1 THEN
             -- For one message two short statements cost less than the long one.
+            v_count := v_count + 1;
             v_token := coalesce(v_token, gen_random_uuid());
             UPDATE pgqueue_message AS m
             SET status = 2,
@@ -73,18 +75,7 @@ BEGIN
                 dequeue_at, last_leased_at, v_channel_id;
             SELECT c.name, nullif(c.context, '{}') INTO channel, context FROM pgqueue_channel AS c WHERE c.id = v_channel_id;
             RETURN NEXT;
-            RETURN;
-        END IF;
-        v_nothing := v_taken.ids IS NULL;
-    END IF;
-    FOR v_try IN 0..4 LOOP
-        IF NOT v_nothing THEN
-            v_taken := pgqueue_take(p_queue, p_limit - v_count);
-        END IF;
-        v_nothing := false;
-        -- Once more at once: what was folded last stands in the line only now.
-        CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
-        IF v_taken.ids <> '{}' THEN
+        ELSIF v_taken.ids <> '{}' THEN
             v_count := v_count + cardinality(v_taken.ids);
             v_token := coalesce(v_token, gen_random_uuid());
             RETURN QUERY

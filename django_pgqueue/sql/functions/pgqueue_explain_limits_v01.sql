@@ -40,7 +40,7 @@ BEGIN
         ) AS g
         WHERE g.running >= p_channel.max_concurrency;
     END IF;
-    IF p_channel.release_interval IS NOT NULL AND v_lane.next_at IS NOT NULL THEN
+    IF p_channel.release_interval IS NOT NULL AND v_lane.next_at > v_now THEN
         v_next_at := least(v_lane.next_at, v_now + p_channel.release_burst * p_channel.release_interval)
             - (p_channel.release_burst - 1) * p_channel.release_interval;
         IF v_next_at > v_now THEN

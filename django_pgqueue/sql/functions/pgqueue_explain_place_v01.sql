@@ -9,7 +9,6 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_most CONSTANT integer := 1000;
-    v_from_seq bigint := coalesce((SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1), 0);
     v_lane record;
     v_until record;
     v_messages integer;
@@ -18,7 +17,7 @@ DECLARE
     v_place integer;
     v_some text;
 BEGIN
-    SELECT l.queue, l.seq, l.parked_until IS NULL AS in_line, l.floor_rank, l.floor_at, l.floor_id INTO v_lane
+    SELECT l.queue, l.seq, l.fresh, l.parked_until IS NULL AS in_line, l.floor_rank, l.floor_at, l.floor_id INTO v_lane
     FROM pgqueue_lane AS l
     WHERE l.channel_id = p_channel_id
     ORDER BY l.seq DESC LIMIT 1;
@@ -42,11 +41,16 @@ BEGIN
         ORDER BY -m.priority, m.dequeue_at, m.id
         LIMIT v_most
     ) AS n;
-    SELECT count(*) FILTER (WHERE n.seq < v_lane.seq), count(*) FILTER (WHERE n.seq <> v_lane.seq) INTO v_channels, v_others
-    FROM (
-        SELECT l.seq FROM pgqueue_lane AS l
-        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND l.seq >= v_from_seq
-        ORDER BY l.seq
+    -- Fresh lanes stand before all others.
+    SELECT count(*) FILTER (WHERE (NOT n.fresh, n.seq) < (NOT v_lane.fresh, v_lane.seq)), count(*) FILTER (WHERE n.seq <> v_lane.seq)
+    INTO v_channels, v_others
+    FROM pgqueue_line(v_lane.queue, NULL) AS o
+    CROSS JOIN LATERAL (
+        (SELECT l.seq, l.fresh FROM pgqueue_lane AS l
+        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= o.fresh_head ORDER BY l.seq LIMIT v_most)
+        UNION ALL
+        (SELECT l.seq, l.fresh FROM pgqueue_lane AS l
+        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= o.head ORDER BY l.seq LIMIT v_most)
         LIMIT v_most
     ) AS n;
     v_some := CASE WHEN v_messages = v_most THEN 'at least ' ELSE '' END || v_messages;

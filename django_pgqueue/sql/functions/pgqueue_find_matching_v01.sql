@@ -4,53 +4,41 @@
 -- Caller: pgqueue_dequeue_matching, after the news were folded in. Returns channels in the order of the line; limited ones that are
 --   parked are left out. Locks: none.
 CREATE FUNCTION pgqueue_find_matching(p_queue text, p_handler text, p_payload jsonb, p_look integer)
-RETURNS TABLE (channel text, ids bigint[])
+RETURNS TABLE (channel_id bigint, ids bigint[])
 LANGUAGE plpgsql
 AS $$
+#variable_conflict use_column
 DECLARE
     v_ids bigint[];
-    v_floor record;
+    v_line record;
     v_starts record;
 BEGIN
-    SELECT f.* INTO v_floor FROM pgqueue_floor_now() AS f;
+    SELECT coalesce(n.head, n.lane_seq) AS lane_seq, coalesce(n.fresh_head, n.fresh_seq) AS fresh_seq INTO v_line
+    FROM pgqueue_line(p_queue, NULL) AS n;
     IF p_payload IS NOT NULL AND EXISTS (
         SELECT FROM pg_index AS i WHERE i.indexrelid = to_regclass('pgqueue_message_payload') AND i.indisvalid)
     THEN
         v_ids := pgqueue_match_payload(p_queue, p_handler, p_payload, p_look);
         RETURN QUERY
-        SELECT c.name::text, n.ids
+        SELECT n.channel_id, n.ids
         FROM (
             SELECT m.channel_id, array_agg(m.id) AS ids FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) GROUP BY m.channel_id
         ) AS n
-        CROSS JOIN LATERAL (SELECT s.name, s.queue FROM pgqueue_channel AS s WHERE s.id = n.channel_id OFFSET 0) AS c
+        CROSS JOIN LATERAL (SELECT s.queue FROM pgqueue_channel AS s WHERE s.id = n.channel_id OFFSET 0) AS c
         LEFT JOIN LATERAL (
-            SELECT l.seq FROM pgqueue_lane AS l
-            WHERE l.channel_id = n.channel_id AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
-            ORDER BY l.seq DESC LIMIT 1
+            SELECT CASE WHEN l.parked_until IS NULL THEN l.seq END AS seq FROM pgqueue_lane AS l
+            WHERE l.channel_id = n.channel_id ORDER BY l.seq DESC LIMIT 1
         ) AS l ON true
         WHERE c.queue = p_queue
         ORDER BY l.seq, n.channel_id;
         RETURN;
     END IF;
-    -- Lanes, and channels whose news another transaction has folded and not committed; each from its lowest floor.
-    SELECT array_agg(s.channel_id) AS channels, array_agg(s.floor_rank) AS ranks, array_agg(s.floor_at) AS ats,
-        array_agg(s.floor_id) AS keys, array_agg(s.seq) AS seqs, p_look / greatest(count(*), 1) AS share
+    SELECT array_agg(s.channel_id) AS channels, array_agg(s.rank) AS ranks, array_agg(s.at) AS ats, array_agg(s.key) AS keys,
+        array_agg(s.seq) AS seqs, p_look / greatest(count(*), 1) AS share
     INTO v_starts
-    FROM (
-        SELECT DISTINCT ON (o.channel_id) o.channel_id, o.floor_rank, o.floor_at, o.floor_id, min(o.seq) OVER (PARTITION BY o.channel_id) AS seq
-        FROM (
-            (SELECT l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.seq >= v_floor.lane_seq
-            ORDER BY l.seq LIMIT 100)
-            UNION ALL
-            (SELECT a.channel_id, a.floor_rank, a.floor_at, a.floor_id, NULL FROM pgqueue_arrival AS a
-            WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= v_floor.arrival_xid AND a.kind = 1
-            ORDER BY a.xid LIMIT 200)
-        ) AS o
-        ORDER BY o.channel_id, o.floor_rank, o.floor_at, o.floor_id
-    ) AS s;
+    FROM pgqueue_starts(p_queue, v_line.lane_seq, v_line.fresh_seq, 100) AS s;
     RETURN QUERY
-    SELECT c.name::text, n.ids
+    SELECT n.channel_id, n.ids
     FROM (
         SELECT u.seq, u.channel_id, array_agg(m.id) AS ids
         FROM unnest(v_starts.channels, v_starts.ranks, v_starts.ats, v_starts.keys, v_starts.seqs) AS u (channel_id, rank, at, key, seq)
@@ -63,7 +51,6 @@ BEGIN
         WHERE (p_handler IS NULL OR m.handler = p_handler) AND (p_payload IS NULL OR m.payload @> p_payload)
         GROUP BY u.seq, u.channel_id
     ) AS n
-    CROSS JOIN LATERAL (SELECT s.name FROM pgqueue_channel AS s WHERE s.id = n.channel_id OFFSET 0) AS c
     ORDER BY n.seq, n.channel_id;
 END;
 $$;

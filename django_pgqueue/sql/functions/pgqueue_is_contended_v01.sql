@@ -16,24 +16,8 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     RETURN EXISTS (
-        SELECT
-        FROM unnest(p_queues) AS q (name)
-        CROSS JOIN pgqueue_floor_now() AS f
-        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL)
-            -- Each in the order of its index, as in pgqueue_take.
-            AND coalesce(
-                (
-                    SELECT true FROM pgqueue_lane AS l
-                    WHERE l.queue = q.name AND l.parked_until IS NULL AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
-                ),
-                (
-                    SELECT true FROM pgqueue_arrival AS a
-                    WHERE a.queue = q.name AND NOT a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
-                ),
-                (
-                    SELECT true FROM pgqueue_arrival AS a
-                    WHERE a.queue = q.name AND a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
-                ),
-                false));
+        SELECT FROM unnest(p_queues) AS q (name)
+        CROSS JOIN LATERAL pgqueue_line(q.name, NULL) AS n
+        WHERE NOT n.paused AND (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.news OR n.lazy));
 END;
 $$;

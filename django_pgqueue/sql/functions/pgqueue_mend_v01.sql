@@ -32,8 +32,8 @@ BEGIN
     INTO v_next_ids, v_stuck
     FROM pgqueue_misplaced(p_most) AS s;
     PERFORM pgqueue_announce(v_next_ids);
-    INSERT INTO pgqueue_arrival (queue, channel_id, kind)
-    SELECT c.queue, c.id, 0 FROM pgqueue_channel AS c WHERE c.id = ANY (v_stuck);
+    INSERT INTO pgqueue_arrival (queue, channel_id)
+    SELECT c.queue, c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_stuck);
     places := coalesce(cardinality(v_next_ids), 0) + coalesce(cardinality(v_stuck), 0);
 END;
 $$;

@@ -24,13 +24,14 @@ BEGIN
         PERFORM FROM pgqueue_channel AS c WHERE c.id = ANY (ARRAY(SELECT a.channel_id FROM arrived AS a)) FOR KEY SHARE;
     END IF;
     -- One ready message on a channel without max_size, the most frequent case by far, takes one statement.
-    INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, messages, lazy)
-    SELECT c.queue, c.id, n.rank, n.dequeue_at, n.id, 1,
-        c.max_concurrency IS NULL AND c.release_interval IS NULL AND EXISTS (
-            SELECT FROM pgqueue_lane AS l
-            WHERE l.channel_id = c.id AND l.seq >= (SELECT f.lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1)
-                AND coalesce(l.parked_until, '-infinity') = '-infinity'
-                AND (l.floor_rank, l.floor_at, l.floor_id) <= (n.rank, n.dequeue_at, n.id))
+    INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, lazy)
+    SELECT c.queue, c.id, n.rank, n.dequeue_at, n.id,
+        -- The lane that lives is the newest entry of its index.
+        coalesce(
+            (
+                SELECT (l.floor_rank, l.floor_at, l.floor_id) <= (n.rank, n.dequeue_at, n.id) FROM pgqueue_lane AS l
+                WHERE l.channel_id = c.id ORDER BY l.seq DESC LIMIT 1
+            ), false)
     FROM (
         SELECT min(a.channel_id) AS channel_id, min(-a.priority) AS rank, min(a.dequeue_at) AS dequeue_at, min(a.id) AS id
         FROM arrived AS a
@@ -104,8 +105,8 @@ BEGIN
             END IF;
         END IF;
         IF v_news.id IS NOT NULL THEN
-            INSERT INTO pgqueue_arrival (queue, channel_id, messages, floor_rank, floor_at, floor_id)
-            VALUES (v_news.queue, v_news.channel_id, v_news.messages, v_news.rank, v_news.dequeue_at, v_news.id);
+            INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id)
+            VALUES (v_news.queue, v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id);
             IF v_news.queue IS DISTINCT FROM v_queue THEN
                 v_queue := v_news.queue;
                 PERFORM pgqueue_wake(v_queue);

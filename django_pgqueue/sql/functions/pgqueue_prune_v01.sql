@@ -71,13 +71,13 @@ BEGIN
         SELECT o.name FROM pgqueue_worker AS o WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
     PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
     -- What no event would ever bring back, whatever the reason: lanes at a limit look again, lanes below a floor stand in line again.
-    INSERT INTO pgqueue_arrival (queue, channel_id, kind)
-    SELECT c.queue, c.id, 0 FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+    INSERT INTO pgqueue_arrival (queue, channel_id)
+    SELECT c.queue, c.id FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
     WHERE l.parked_until = 'infinity' AND l.floor_at < 'infinity' AND c.paused_at IS NULL;
-    UPDATE pgqueue_lane AS l SET seq = nextval('pgqueue_lane_seq'), parked_until = NULL
+    UPDATE pgqueue_lane AS l SET seq = nextval('pgqueue_lane_seq'), fresh = false, parked_until = NULL
     WHERE l.ctid = ANY (ARRAY(
         SELECT s.ctid FROM pgqueue_lane AS s, (SELECT f.* FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS f
-        WHERE s.parked_until IS NULL AND s.seq < f.lane_seq OR s.parked_until < f.parked_from
+        WHERE s.parked_until IS NULL AND s.seq < CASE WHEN s.fresh THEN f.fresh_seq ELSE f.lane_seq END OR s.parked_until < f.parked_from
         FOR UPDATE OF s SKIP LOCKED));
     RETURN NEXT;
 END;

@@ -16,6 +16,7 @@ DECLARE
     v_arrival xid8;
     v_xid xid8;
     v_seq bigint;
+    v_fresh bigint;
     v_next_seq bigint;
     v_bound xid8;
     v_parked timestamptz;
@@ -62,6 +63,7 @@ BEGIN
     END IF;
     -- It may fall: a sequence may go back (see pgqueue_floor), and new lanes stand below the old floor then.
     v_seq := CASE WHEN v_held THEN v_old.lane_seq ELSE v_old.next_lane_seq END;
+    v_fresh := CASE WHEN v_held THEN v_old.fresh_seq ELSE v_old.next_lane_seq END;
     -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
     v_parked := CASE WHEN v_held THEN v_old.parked_from ELSE v_old.ticked_at - interval '10 seconds' END;
     -- Each is looked for between the old floor and what it may rise to: all before is dead, and what comes behind does not matter.
@@ -77,7 +79,11 @@ BEGIN
         END LOOP;
         v_seq := least(v_seq, (
             SELECT l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.seq >= v_old.lane_seq AND l.seq < v_seq
+            WHERE l.queue = v_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_old.lane_seq AND l.seq < v_seq
+            ORDER BY l.seq LIMIT 1));
+        v_fresh := least(v_fresh, (
+            SELECT l.seq FROM pgqueue_lane AS l
+            WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_old.fresh_seq AND l.seq < v_fresh
             ORDER BY l.seq LIMIT 1));
         v_parked := least(v_parked, (
             SELECT l.parked_until FROM pgqueue_lane AS l
@@ -87,10 +93,11 @@ BEGIN
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     INSERT INTO pgqueue_floor (
-        id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq, expiry_from, due_from, watched_at, watched_xid)
+        id, ticked_at, arrival_xid, late_xids, lane_seq, fresh_seq, parked_from, next_xid, next_lane_seq, expiry_from, due_from, watched_at,
+        watched_xid)
     VALUES (
         v_old.id + 1, v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
-        greatest(v_parked, v_old.parked_from), v_bound, v_next_seq, v_old.expiry_from, v_old.due_from, v_old.watched_at,
+        v_fresh, greatest(v_parked, v_old.parked_from), v_bound, v_next_seq, v_old.expiry_from, v_old.due_from, v_old.watched_at,
         v_old.watched_xid);
     -- The lower bound keeps it away from those that were deleted before.
     DELETE FROM pgqueue_floor AS f WHERE f.id BETWEEN v_old.id - 50 AND v_old.id - 10;

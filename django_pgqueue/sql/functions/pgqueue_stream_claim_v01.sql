@@ -33,6 +33,7 @@ DECLARE
     v_stream pgqueue_stream;
     v_taken record;
     v_token uuid := gen_random_uuid();
+    v_channel_id bigint;
     v_try integer := 0;
 BEGIN
     IF coalesce(p_limit, -1) < 0 OR coalesce(p_lease, '0') <= '0' OR current_setting('transaction_isolation') <> 'read committed' THEN
@@ -57,14 +58,16 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    IF v_stream.channel IS NOT NULL THEN
+        SELECT c.id INTO v_channel_id FROM pgqueue_channel AS c WHERE c.queue = v_stream.queue AND c.name = v_stream.channel;
+        IF NOT FOUND THEN
+            PERFORM pgqueue_raise(m.refusal) FROM pgqueue_missing_channel(v_stream.queue, v_stream.channel, false) AS m;
+        END IF;
+    END IF;
     batch := p_after;
     messages := 0;
     WHILE messages < p_limit LOOP
-        IF v_stream.channel IS NULL THEN
-            v_taken := pgqueue_take(v_stream.queue, least(p_limit - messages, 10000));
-        ELSE
-            v_taken := pgqueue_take_channel(v_stream.queue, v_stream.channel, least(p_limit - messages, 10000));
-        END IF;
+        v_taken := pgqueue_take(v_stream.queue, least(p_limit - messages, 10000), v_channel_id);
         IF v_taken.ids <> '{}' THEN
             WITH leased AS (
                 UPDATE pgqueue_message AS m

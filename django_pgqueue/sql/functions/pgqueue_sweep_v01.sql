@@ -17,7 +17,7 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_queue text;
-    v_lane_seq bigint;
+    v_line record;
     v_late record;
     -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
     v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
@@ -33,21 +33,18 @@ BEGIN
 
     -- The head of each line tells how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
-    SELECT f.lane_seq INTO v_lane_seq FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
     WHILE v_queue IS NOT NULL LOOP
-        -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_leave_limited).
-        PERFORM pgqueue_unpark(v_queue, v_now - interval '1 minute', v_now + interval '5 seconds', 1000);
+        -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_allowance).
+        PERFORM pgqueue_fold(v_queue, true, v_now + interval '5 seconds');
         -- The first message at or behind the floor, which may stay behind by some that are gone.
+        SELECT coalesce(n.head, n.lane_seq) AS lane_seq, coalesce(n.fresh_head, n.fresh_seq) AS fresh_seq INTO v_line
+        FROM pgqueue_line(v_queue, v_now) AS n;
         SELECT l.channel_id, m.id, v_now - pgqueue_clamp_time(m.dequeue_at) AS waited INTO v_late
-        FROM (
-            SELECT h.* FROM pgqueue_lane AS h
-            WHERE h.queue = v_queue AND h.parked_until IS NULL AND h.seq >= v_lane_seq
-            ORDER BY h.seq LIMIT 100
-        ) AS l
+        FROM pgqueue_starts(v_queue, v_line.lane_seq, v_line.fresh_seq, 100) AS l
         CROSS JOIN LATERAL (
             SELECT n.id, n.dequeue_at FROM pgqueue_message AS n
             WHERE n.channel_id = l.channel_id AND n.status = 1
-                AND (-n.priority, n.dequeue_at, n.id) >= (l.floor_rank, l.floor_at, l.floor_id)
+                AND (-n.priority, n.dequeue_at, n.id) >= (l.rank, l.at, l.key)
             ORDER BY -n.priority, n.dequeue_at, n.id LIMIT 1
         ) AS m
         WHERE m.dequeue_at < v_now - p_waiting

@@ -13,7 +13,6 @@ SET enable_bitmapscan = off
 SET jit = off
 AS $$
 DECLARE
-    v_floor record;
     v_queue text;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(7205, 1) THEN
@@ -22,15 +21,10 @@ BEGIN
     IF pg_current_xact_id_if_assigned() IS NULL AND current_setting('transaction_isolation') = 'read committed' THEN
         PERFORM pgqueue_raise_floors();
     END IF;
-    SELECT f.* INTO v_floor FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
-        IF v_floor.late_xids <> '{}' THEN
-            PERFORM pgqueue_restamp(v_queue, v_floor.late_xids);
-        END IF;
-        PERFORM pgqueue_absorb(v_queue, v_floor.arrival_xid, v_floor.lane_seq, false);
-        PERFORM pgqueue_absorb(v_queue, v_floor.arrival_xid, v_floor.lane_seq, true);
-        PERFORM pgqueue_unpark(v_queue, v_floor.parked_from, clock_timestamp(), p_limit);
+        PERFORM pgqueue_fold(v_queue, false, clock_timestamp());
+        PERFORM pgqueue_fold(v_queue, true, clock_timestamp());
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     RETURN pgqueue_promote(p_limit);

@@ -1,43 +1,43 @@
 -- The tables behind the line: written by the functions alone, many times per second.
 -- They have no foreign keys and no surplus index, because every dequeue pays for each of them.
 
--- The place of an active channel in its queue's line.
--- seq          position; the lane with the smallest seq is served next, a served lane goes to the tail (seq = nextval)
+-- The place of a channel in its queue's line. A channel gets its lane with its first message, and keeps it.
+-- seq          position; the lane with the smallest seq is served next, and goes to the tail then (seq = nextval)
+-- fresh        it has come back after its last place had passed: it is served before the others that are not, for one turn
 -- parked_until set: out of the line until then ('infinity': until something happens to the channel)
--- floor_*      no ready message of the channel sorts before this key
+-- floor_*      no ready message of the channel sorts before this key; infinite: it has none
 -- served       messages taken in the present turn (a channel of weight w takes w messages a turn)
 -- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then nobody looks again
 -- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
 -- lease_floor  no live lease of the channel is older than this
 CREATE SEQUENCE pgqueue_lane_seq;
 CREATE TABLE pgqueue_lane (
-    seq bigint NOT NULL DEFAULT nextval('pgqueue_lane_seq'),
+    seq bigint NOT NULL DEFAULT 0,
     channel_id bigint NOT NULL,
     queue varchar(100) COLLATE "C" NOT NULL,
-    parked_until timestamptz,
-    floor_rank smallint NOT NULL,
-    floor_at timestamptz NOT NULL,
-    floor_id bigint NOT NULL,
+    fresh boolean NOT NULL DEFAULT false,
+    parked_until timestamptz DEFAULT 'infinity',
+    floor_rank smallint NOT NULL DEFAULT 32767,
+    floor_at timestamptz NOT NULL DEFAULT 'infinity',
+    floor_id bigint NOT NULL DEFAULT 0,
     served integer NOT NULL DEFAULT 0,
     ahead integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT '-infinity',
     lease_floor timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX pgqueue_lane_head ON pgqueue_lane (queue, seq) WHERE parked_until IS NULL;
+CREATE INDEX pgqueue_lane_head ON pgqueue_lane (queue, fresh, seq) WHERE parked_until IS NULL;
 CREATE INDEX pgqueue_lane_parked ON pgqueue_lane (queue, parked_until) WHERE parked_until IS NOT NULL;
 CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq);
 
 -- Append-only news of a channel, folded into its lane by whoever dequeues next.
--- kind 1: messages became ready, the first of them at this key; kind 0: look at the channel again (limits changed, a place came free).
--- lazy: the writer saw the channel in the line, with a floor below this key, so nobody needs to hurry. It is still needed: the lane may
---   have gone before the message was committed.
+-- floor_*: messages became ready, the first of them at this key; null: look at the channel again (limits changed, a place came free).
+-- lazy: the writer saw the channel's lane with a floor at or below this key, so nobody needs to hurry. It is still needed: the lane may
+--   have been emptied before the message was committed.
 CREATE TABLE pgqueue_arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     queue varchar(100) COLLATE "C" NOT NULL,
     channel_id bigint NOT NULL,
-    kind smallint NOT NULL DEFAULT 1,
     lazy boolean NOT NULL DEFAULT false,
-    messages integer NOT NULL DEFAULT 0,
     floor_rank smallint,
     floor_at timestamptz,
     floor_id bigint
@@ -55,6 +55,7 @@ CREATE TABLE pgqueue_floor (
     arrival_xid xid8 NOT NULL,
     late_xids xid8[] NOT NULL,
     lane_seq bigint NOT NULL,
+    fresh_seq bigint NOT NULL DEFAULT 0,
     parked_from timestamptz NOT NULL,
     next_xid xid8 NOT NULL,
     next_lane_seq bigint NOT NULL,

@@ -11,17 +11,6 @@ EXPIRED = "m.lease_expires_at <= v_now"
 BURIED = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
 FENCE = " AND m.lease_token = p_tokens[array_position(p_ids, m.id)]"
 
-BY_TURN = "array_agg(n.floor_id ORDER BY n.turn, n.floor_id) AS ids"
-PRIORITY = "(SELECT -m.priority FROM pgqueue_message AS m WHERE m.id = n.floor_id)"
-ALL_THAT_ARRIVED = f"""    v_most integer := least(p_limit, 16);
-    v_news record;
-    v_places tid[];
-    v_got bigint[];
-BEGIN
-    SELECT count(*) AS count, coalesce(bool_and(n.short), true) AS short,
-        -- A channel's messages by their keys, one of each channel in turn.
-        {BY_TURN}"""
-
 
 @dataclass(frozen=True, slots=True)
 class Defect:
@@ -78,9 +67,9 @@ DEFECTS = (
         "taken_at := clock_timestamp()", "taken_at := now()", "I5", "I7", "I11",
     ),
     defect(
-        "leased messages are given away again", "take_turns",
-        "WHERE m.channel_id = u.channel_id AND m.status = 1 AND",
-        "WHERE m.channel_id = u.channel_id AND m.status IN (1, 2) AND",
+        "leased messages are given away again", "take_turn",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status = 1\n                AND (",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2)\n                AND (",
         "I5", "I4",
     ),
     defect(
@@ -130,14 +119,10 @@ DEFECTS = (
         "AND m.leased_at >= p_lease_floor", "AND m.leased_at >= p_lease_floor AND m.lease_expires_at > p_now", "I6",
         keeper_pause=0.5,
     ),
-    defect("lanes are not locked", "take_turns", "        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7"),
-    defect(
-        "the lane of a single message is not locked", "take_next", "    FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7",
-    ),
+    defect("lanes are not locked", "take_turn", "\n        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7"),
     defect("a paused channel goes on", "allowance", "IS NOT NULL THEN 0", "IS NOT NULL THEN 100", "I6"),
     defect(
-        "the rate is not charged", "leave_limited",
-        "u.next_at + u.count * coalesce(c.release_interval, '0')", "u.next_at", "I7",
+        "the rate is not charged", "take_turn", "v_may.next_at + v_count * v_may.step", "v_may.next_at", "I7",
     ),
     defect("one more than the burst", "allowance", "(c.release_burst - 1)", "c.release_burst", "I7"),
     defect(
@@ -162,37 +147,30 @@ DEFECTS = (
         "m.dequeue_at <= v_now", "m.dequeue_at <= v_now + interval '0.1 s'", "I11",
     ),
     defect(
-        "the newest first", "take_turns",
-        "            ORDER BY -m.priority, m.dequeue_at, m.id\n            LIMIT u.quota",
-        "            ORDER BY m.id DESC\n            LIMIT u.quota", "I9",
+        "the newest first", "take_turn",
+        "ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota", "ORDER BY m.id DESC LIMIT v_lane.quota", "I9",
     ),
     defect(
-        "a lane does not go to the tail", "take_turns",
-        # A call for one message turns the lane in another function, and would hide it.
-        "coalesce(n.tail, l.seq)", "l.seq", "I10", limits=[2],
+        "a lane does not go to the tail", "take_turn",
+        "CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
     ),
-    defect(
-        # Only while no lane stands in the line: the trickle before the storm.
-        "arrivals are taken by their priority, whatever their channel", "take_arrived", ALL_THAT_ARRIVED,
-        ALL_THAT_ARRIVED.replace("least(p_limit, 16)", "16").replace("count(*) AS", "least(count(*), p_limit) AS")
-        .replace(BY_TURN, f"(array_agg(n.floor_id ORDER BY {PRIORITY}, n.floor_id))[:p_limit] AS ids"), "I10",
-    ),
+    defect("a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10"),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
     defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),
     defect("a free place is not told", "depart", "c.max_concurrency IS NOT NULL\n    )", "false\n    )", "I13"),
     defect(
-        "news of a held lane are thrown away", "absorb",
-        "                    v_held := v_held || v_news.channel_id;\n                    CONTINUE;",
-        "                    v_places := v_places || v_news.places;\n                    CONTINUE;", "I13",
+        "news of a held lane are thrown away", "fold",
+        "v_held := v_held || v_news.channel_id;\n", "v_places := v_places || v_news.places;\n", "I13",
     ),
     defect(
-        "news of a parked lane are thrown away", "absorb",
-        "(v_news.recheck OR v_lane.floor_at = 'infinity')", "v_lane.floor_at = 'infinity'", "I13",
+        "news of a parked lane are thrown away", "fold", "ELSE v_news.again END", "ELSE false END", "I13",
     ),
+    defect("news that committed late are not found", "fold", "v_line.late_xids <> '{}'", "false", "I13"),
+    defect("a lane is changed by who has not locked it", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),
     defect(
-        "lanes that may have messages go", "take_next",
-        "AND m.id <> ids[1]", "AND m.id <> ids[1] AND v_lane.seq % 5 <> 0", "I13",
+        "lanes that have messages are parked", "take_turn",
+        "AND m.id <> ALL (ids)", "AND m.id <> ALL (ids) AND v_lane.seq % 5 <> 0", "I13",
     ),
     # Readers.
     defect("the archive is read by id", "", "", "", "I15", reader="by id"),

@@ -1,22 +1,26 @@
 -------------------------------- MODULE Line --------------------------------
 (***************************************************************************)
 (* Is a message that is ready always found? Arrivals and lanes: what       *)
-(* enqueue leaves behind and pgqueue_take folds (pgqueue_absorb), for one  *)
+(* enqueue leaves behind and pgqueue_take folds (pgqueue_fold), for one    *)
 (* channel without limits. Each step of a dequeue is one statement: it     *)
 (* sees what was committed before it, and locks with SKIP LOCKED.          *)
 (*                                                                         *)
 (* Each guard of the SQL is a constant: TRUE is what the SQL does.         *)
 (*                                                                         *)
-(* Abstracted: other channels and their turns, parked lanes, the floors of *)
-(* all lanes and arrivals (pgqueue_floor), the short way for few arrivals  *)
-(* (pgqueue_take_arrived). A message's number is its key.                  *)
+(* A channel keeps its lane. One with the floor NoFloor is empty: it is    *)
+(* parked, out of the line, until an arrival brings it back.               *)
+(*                                                                         *)
+(* Abstracted: other channels and their turns, lanes that are parked with  *)
+(* messages, the floors of all lanes and arrivals (pgqueue_floor). A       *)
+(* message's number is its key.                                            *)
 (***************************************************************************)
 EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS Messages, Dequeues, MaxReturns
 
 CONSTANTS
-    AlwaysTells,    \* FALSE: who enqueues behind a lane that it sees leaves no arrival
+    AlwaysTells,    \* FALSE: who enqueues behind the floor that it sees leaves no arrival
+    EmptyReturns,   \* FALSE: an arrival does not bring an empty lane back
     ReturnsTell,    \* FALSE: retry, defer and promote leave no arrival
     HeldNewsStay,   \* FALSE: arrivals of a lane that somebody holds are deleted all the same
     OneAtTheDoor,   \* FALSE: a lane is made without the advisory lock
@@ -33,7 +37,8 @@ VARIABLES
 vars == <<message, returns, arrivals, lanes, tx>>
 
 NoLane == [id |-> 0, floor |-> 0]
-Idle == [at |-> "idle", news |-> {}, eaten |-> FALSE, lane |-> NoLane, drop |-> FALSE, got |-> {}, door |-> FALSE, seen |-> {}]
+NoFloor == 1000
+Idle == [at |-> "idle", news |-> {}, eaten |-> FALSE, lane |-> NoLane, got |-> {}, door |-> FALSE, seen |-> {}]
 
 Init ==
     /\ message = [m \in Messages |-> "absent"]
@@ -47,6 +52,7 @@ Ready == {m \in Messages : message[m] = "ready"}
 Keys(news) == {news_[1] : news_ \in news}
 Others(d) == Dequeues \ {d}
 FreeLanes(d) == {lane \in lanes : \A e \in Others(d) : tx[e].lane.id # lane.id}
+InLine(some) == {lane \in some : lane.floor # NoFloor}
 FreeMessages(d) == {m \in Ready : \A e \in Dequeues : m \notin tx[e].got}
 
 -----------------------------------------------------------------------------
@@ -96,30 +102,27 @@ LeaveNews(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldNewsStay])
 FindLane(d) ==
     /\ tx[d].at = "lane"
     /\ CASE FreeLanes(d) # {} -> \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "fold"])
-         [] FreeLanes(d) = {} /\ (OneAtTheDoor => \A e \in Others(d) : ~tx[e].door) ->
+         [] lanes = {} /\ (OneAtTheDoor => \A e \in Others(d) : ~tx[e].door) ->
                 Go(d, [tx[d] EXCEPT !.door = TRUE, !.at = "make"])
          [] OTHER -> LeaveNews(d)
 
 Unused == Least((1..(Cardinality(Dequeues) + 1)) \ ({lane.id : lane \in lanes} \cup {tx[e].lane.id : e \in Dequeues}))
 
-\* A lane that somebody has deleted and not committed is still seen.
+\* It is made empty. Another transaction may have made it before this one had the advisory lock.
 MakeLane(d) ==
     /\ tx[d].at = "make"
-    /\ CASE lanes = {} ->
-                Go(d, [tx[d] EXCEPT !.lane = [id |-> Unused, floor |-> Least(Keys(tx[d].news))], !.eaten = TRUE, !.at = "line"])
-         [] lanes # {} /\ FreeLanes(d) # {} ->
-                \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "fold"])
-         [] OTHER -> LeaveNews(d)
+    /\ IF lanes = {} THEN Go(d, [tx[d] EXCEPT !.lane = [id |-> Unused, floor |-> NoFloor], !.at = "fold"]) ELSE LeaveNews(d)
 
 Fold(d) ==
     /\ tx[d].at = "fold"
-    /\ Go(d, [tx[d] EXCEPT !.lane.floor = Lower(@, Least(Keys(tx[d].news))), !.eaten = TRUE, !.at = "line"])
+    /\ Go(d, [tx[d] EXCEPT
+        !.lane.floor = IF @ = NoFloor /\ ~EmptyReturns THEN @ ELSE Lower(@, Least(Keys(tx[d].news))), !.eaten = TRUE, !.at = "line"])
 
 LockLane(d) ==
     /\ tx[d].at = "line"
-    /\ CASE tx[d].lane # NoLane -> Go(d, [tx[d] EXCEPT !.at = "take"])
-         [] tx[d].lane = NoLane /\ FreeLanes(d) # {} ->
-                \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "take"])
+    /\ CASE tx[d].lane # NoLane /\ tx[d].lane.floor # NoFloor -> Go(d, [tx[d] EXCEPT !.at = "take"])
+         [] tx[d].lane = NoLane /\ InLine(FreeLanes(d)) # {} ->
+                \E lane \in InLine(FreeLanes(d)) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "take"])
          [] OTHER -> Go(d, [tx[d] EXCEPT !.at = "shared"])
 
 First(messages) == IF messages = {} THEN {} ELSE {Least(messages)}
@@ -128,19 +131,19 @@ Take(d) ==
     /\ tx[d].at = "take"
     /\ Go(d, [tx[d] EXCEPT !.got = First({m \in FreeMessages(d) : m >= tx[d].lane.floor}), !.at = "floor"])
 
-\* The new floor is the first that is left; without any, the lane goes.
+\* The new floor is the first that is left; without any, the lane is parked.
 MoveFloor(d) ==
     LET seen == IF FreshFloor THEN Ready ELSE tx[d].seen
         left == {m \in seen : m >= tx[d].lane.floor /\ m \notin tx[d].got /\ (FloorSeesLocked \/ m \in FreeMessages(d))}
     IN
     /\ tx[d].at = "floor"
     /\ Go(d, [tx[d] EXCEPT
-        !.drop = left = {}, !.lane.floor = IF left = {} THEN @ ELSE Least(left),
+        !.lane.floor = IF left = {} THEN NoFloor ELSE Least(left),
         !.at = IF tx[d].got = {} THEN "shared" ELSE "end"])
 
 \* From lanes and arrivals that others hold: pgqueue_take_shared.
 Share(d) ==
-    LET floors == {lane.floor : lane \in lanes} \cup Keys(arrivals) IN
+    LET floors == {lane.floor : lane \in InLine(lanes)} \cup Keys(arrivals) IN
     /\ tx[d].at = "shared"
     /\ Go(d, [tx[d] EXCEPT !.got = First({m \in FreeMessages(d) : \E floor \in floors : m >= floor}), !.at = "end"])
 
@@ -151,7 +154,7 @@ Commit(d) ==
     /\ tx[d].at = "end"
     /\ message' = [m \in Messages |-> IF m \in tx[d].got THEN "taken" ELSE message[m]]
     /\ arrivals' = IF tx[d].eaten THEN arrivals \ tx[d].news ELSE arrivals
-    /\ lanes' = IF mine = NoLane THEN lanes ELSE IF tx[d].drop THEN rest ELSE rest \cup {mine}
+    /\ lanes' = IF mine = NoLane THEN lanes ELSE rest \cup {mine}
     /\ tx' = [tx EXCEPT ![d] = Idle]
     /\ UNCHANGED returns
 

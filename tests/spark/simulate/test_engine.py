@@ -45,10 +45,12 @@ def test_channels_take_turns():
     assert list(began) == [0, 9, 1, 2, 3, 4]
 
 
-def test_a_new_message_starts_within_one_round():
+def test_a_message_starts_before_the_others_once_in_a_round():
     backlog = [message(n, "a") for n in range(100)]
-    began, _ = serve([*backlog, message(900, "b", at=55)])
-    assert began[900] == 70  # one of a stood before it when it came
+    began, _ = serve([*backlog, message(900, "b", at=55), message(901, "b", at=62), message(902, "b", at=105)])
+    assert began[900] == 60  # it never had a place
+    assert began[901] == 80  # its place has not passed: one of a stands before it
+    assert began[902] == 110
 
 
 def test_turns_follow_the_weights():

@@ -1,0 +1,91 @@
+-- Folds arrivals into lanes: lowers the floor of a channel's lane, and brings one that was parked back into the line.
+-- Caller: what takes messages, pgqueue_dequeue_matching, pgqueue_tick, pgqueue_sweep. p_lazy: the arrivals that can wait, and the lanes whose time
+--   has come at p_now; else those that cannot wait, and those of transactions that committed late.
+-- Returns true when it had to leave a lane to another transaction. It folds up to 10,000 arrivals, and about 200 channels, a call.
+-- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
+-- No wake-up is missed: an arrival is deleted only under the lock of its lane, and what becomes visible later is an arrival of its own.
+-- A lane that comes back is fresh if the head of the line has passed the place that it drew at its last turn (FQ-CoDel, RFC 8290, section 4).
+CREATE FUNCTION pgqueue_fold(p_queue text, p_lazy boolean, p_now timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_line record;
+    v_news record;
+    v_lane record;
+    v_lower boolean;
+    v_back boolean;
+    v_held bigint[] := '{}';
+    v_places tid[];
+    v_seen integer;
+    v_channels integer := 0;
+BEGIN
+    SELECT n.arrival_xid, n.late_xids, n.parked_from, coalesce(n.head, 9223372036854775807) AS head INTO v_line
+    FROM pgqueue_line(p_queue, p_now) AS n;
+    IF v_line.late_xids <> '{}' AND NOT p_lazy THEN
+        -- With the xid of this transaction they stand where everybody looks. Rolled back, they are late again.
+        UPDATE pgqueue_arrival AS a SET xid = pg_current_xact_id(), lazy = false
+        WHERE a.ctid = ANY (ARRAY(
+            SELECT n.ctid FROM unnest(v_line.late_xids) AS x (xid) CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
+            CROSS JOIN LATERAL (
+                SELECT late.ctid FROM pgqueue_arrival AS late
+                WHERE late.queue = p_queue AND late.lazy = z.lazy AND late.xid = x.xid FOR UPDATE SKIP LOCKED
+            ) AS n
+            LIMIT 200));
+    END IF;
+    IF p_lazy THEN
+        UPDATE pgqueue_lane AS l
+        SET parked_until = NULL, fresh = l.seq < v_line.head, seq = nextval('pgqueue_lane_seq')
+        WHERE l.ctid = ANY (ARRAY(
+            SELECT p.ctid FROM pgqueue_lane AS p
+            WHERE p.queue = p_queue AND p.parked_until >= v_line.parked_from AND p.parked_until <= p_now
+            ORDER BY p.parked_until LIMIT 1000
+            FOR UPDATE SKIP LOCKED));
+    END IF;
+    FOR v_round IN 1..10 LOOP
+        v_seen := 0;
+        v_places := '{}';
+        FOR v_news IN
+            -- The first of a channel has its lowest key; without one, it only asks to look at the channel again.
+            SELECT n.channel_id, array_agg(n.place) AS places, bool_or(n.floor_id IS NULL) AS again,
+                (array_agg(n.floor_rank))[1] AS floor_rank, (array_agg(n.floor_at))[1] AS floor_at, (array_agg(n.floor_id))[1] AS floor_id
+            FROM (
+                SELECT a.* FROM (
+                    SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id FROM pgqueue_arrival AS a
+                    WHERE a.queue = p_queue AND a.lazy = p_lazy AND a.xid >= v_line.arrival_xid AND a.channel_id <> ALL (v_held)
+                    ORDER BY a.xid LIMIT 1000
+                    FOR UPDATE SKIP LOCKED
+                ) AS a
+                ORDER BY a.channel_id, a.floor_rank, a.floor_at, a.floor_id
+            ) AS n
+            GROUP BY n.channel_id
+        LOOP
+            v_seen := v_seen + cardinality(v_news.places);
+            v_channels := v_channels + 1;
+            v_lane := pgqueue_lock_lane(v_news.channel_id);
+            -- Without a lane and a channel, the channel has been removed.
+            IF v_lane.place IS NULL AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = v_news.channel_id) THEN
+                v_held := v_held || v_news.channel_id;
+                CONTINUE;
+            END IF;
+            v_lower := (v_news.floor_rank, v_news.floor_at, v_news.floor_id) < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);
+            -- A lane at its limit stays parked when more messages come; an empty one, with an infinite floor, stays when there are none.
+            v_back := v_lane.parked_until IS NOT NULL AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower ELSE v_news.again END;
+            IF v_lower OR v_back THEN
+                UPDATE pgqueue_lane AS l
+                SET floor_rank = CASE WHEN v_lower THEN v_news.floor_rank ELSE l.floor_rank END,
+                    floor_at = CASE WHEN v_lower THEN v_news.floor_at ELSE l.floor_at END,
+                    floor_id = CASE WHEN v_lower THEN v_news.floor_id ELSE l.floor_id END,
+                    parked_until = CASE WHEN NOT v_back THEN l.parked_until END,
+                    fresh = CASE WHEN v_back THEN l.seq < v_line.head ELSE l.fresh END,
+                    seq = CASE WHEN v_back THEN nextval('pgqueue_lane_seq') ELSE l.seq END
+                WHERE l.ctid = v_lane.place;
+            END IF;
+            v_places := v_places || v_news.places;
+        END LOOP;
+        DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
+        EXIT WHEN v_seen < 1000 OR v_channels >= 200;
+    END LOOP;
+    RETURN v_held <> '{}';
+END;
+$$;

@@ -1,0 +1,117 @@
+-- Gives one lane its turn: locks the first one that is free from p_from on, takes messages within its share and its limits, and moves it on.
+-- Caller: pgqueue_take, with its reading of the clock. p_fresh: among the fresh lanes; p_tail: behind this place only lanes without limits, as
+--   others have had their turn in this call, and what they gave is not leased yet; p_limit: how many it may take; p_share: a lane's part of
+--   the call for a weight of 1; p_channel_id, p_among: as of pgqueue_take.
+-- Returns seq: where the lane stood, null without a free one; ids: locked, in the order of service; contended: another transaction holds the
+--   channel's lane, or this call has been stopped since the clock was read, and its leases would not be counted: nothing is taken.
+-- Locks: a lane and its messages, SKIP LOCKED.
+-- In short statements: for few rows, to begin a large one costs more than to run it.
+CREATE FUNCTION pgqueue_take_turn(
+    p_queue text,
+    p_channel_id bigint,
+    p_fresh boolean,
+    p_from bigint,
+    p_tail bigint,
+    p_limit integer,
+    p_share numeric,
+    p_now timestamptz,
+    p_among bigint[],
+    OUT seq bigint,
+    OUT ids bigint[],
+    OUT contended boolean
+)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_lane record;
+    v_place tid;
+    v_may record;
+    v_count integer;
+    v_parked timestamptz;
+    v_done boolean;
+BEGIN
+    ids := '{}';
+    contended := false;
+    IF p_channel_id IS NULL THEN
+        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited,
+            least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight)))::integer AS quota
+        INTO v_lane
+        FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = p_fresh AND l.seq >= p_from
+            AND (l.seq <= p_tail IS NOT FALSE OR NOT pgqueue_is_limited(c))
+        ORDER BY l.seq LIMIT 1
+        FOR UPDATE OF l SKIP LOCKED;
+    ELSE
+        v_place := (pgqueue_lock_lane(p_channel_id)).place;
+        contended := v_place IS NULL;
+        SELECT v_place AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota INTO v_lane
+        FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+        WHERE l.ctid = v_place AND l.parked_until IS NULL;
+    END IF;
+    seq := v_lane.seq;
+    IF seq IS NULL THEN
+        RETURN;
+    END IF;
+    IF v_lane.limited THEN
+        IF p_now < v_lane.lease_floor THEN
+            -- Asleep since it read the clock, or the clock was set back: then all leases are counted.
+            contended := clock_timestamp() >= v_lane.lease_floor;
+            IF contended THEN
+                RETURN;
+            END IF;
+            v_lane.lease_floor := '-infinity';
+        END IF;
+        SELECT a.* INTO v_may FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at, v_lane.lease_floor) AS a;
+        v_lane.quota := v_may.messages;
+    END IF;
+    IF p_among IS NOT NULL THEN
+        -- By their keys; the cast is as in pgqueue_announce.
+        ids := ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.id = ANY (p_among) AND m.channel_id = p_channel_id AND m.status::integer = 1
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota
+            FOR UPDATE SKIP LOCKED);
+    ELSIF v_lane.quota > 0 THEN
+        ids := ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota
+            FOR UPDATE SKIP LOCKED);
+    END IF;
+    v_count := cardinality(ids);
+    -- More is there, as the last look has seen: the floor is a lower bound, and may stay behind by a few messages.
+    v_lane.ahead := v_lane.ahead - v_count;
+    IF v_lane.quota > 0 AND (v_count = 0 OR v_lane.ahead < 1) THEN
+        -- The first message that is left, locked by others or not, as seen after the lane was locked.
+        SELECT count(*), coalesce((array_agg(n.rank))[1], 32767), coalesce((array_agg(n.dequeue_at))[1], 'infinity'),
+            coalesce((array_agg(n.id))[1], 0)
+        INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
+        FROM (
+            SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (ids)
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 8
+        ) AS n;
+    END IF;
+    IF v_lane.floor_at = 'infinity' THEN
+        v_parked := 'infinity';
+    END IF;
+    IF v_lane.limited THEN
+        v_lane.lease_floor := v_may.lease_floor;
+        v_lane.next_at := v_may.next_at + v_count * v_may.step;
+        v_parked := coalesce(
+            v_parked, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
+            CASE WHEN v_lane.next_at - v_may.slack > p_now THEN v_lane.next_at - v_may.slack END);
+    END IF;
+    v_done := v_count = 0 OR v_lane.served + v_count >= v_lane.weight OR v_parked IS NOT NULL;
+    UPDATE pgqueue_lane AS l
+    SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+        fresh = l.fresh AND NOT v_done,
+        served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END,
+        ahead = v_lane.ahead, parked_until = v_parked, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at,
+        floor_id = v_lane.floor_id, next_at = v_lane.next_at, lease_floor = v_lane.lease_floor
+    WHERE l.ctid = v_lane.place;
+END;
+$$;
