@@ -196,6 +196,18 @@ def test_a_large_call_serves_sixteen_lanes_or_so(session: Session) -> None:
     assert len(set(order[:100])) >= 99  # the last lane of a call may have had a part of its turn
 
 
+def test_a_second_turn_in_one_call_does_not_find_what_the_first_one_took(session: Session) -> None:
+    """The lane counts on messages that were purged meanwhile: nobody has looked since, so it goes to the tail."""
+    for name in ("a", "b"):
+        make_channel(session, name)
+    fill(session, "a", 5)
+    dequeue(session)
+    session.execute("SELECT pgqueue_purge('default', 'a')")
+    expected = sorted([enqueue(session, "a"), *enqueue_many(session, ["b"] * 3)])
+
+    assert sorted(one(session, "SELECT ids FROM pgqueue_take('default', 10)")) == expected
+
+
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("limit", [1, 8])
 def test_shares_follow_the_weights(session: Session, limit: int, limited: bool) -> None:

@@ -1,7 +1,7 @@
 -- Gives one lane its turn: locks the first one that is free from p_from on, takes messages within its share and its limits, and moves it on.
 -- Caller: pgqueue_take, with its reading of the clock. p_fresh: among the fresh lanes; p_tail: behind this place only lanes without limits, as
 --   others have had their turn in this call, and what they gave is not leased yet; p_limit: how many it may take; p_share: a lane's part of
---   the call for a weight of 1; p_channel_id, p_among: as of pgqueue_take.
+--   the call for a weight of 1; p_channel_id, p_among: as of pgqueue_take; p_taken: what this call has taken, and would find again.
 -- Returns seq: where the lane stood, null without a free one; ids: locked, in the order of service; contended: another transaction holds the
 --   channel's lane, or this call has been stopped since the clock was read, and its leases would not be counted: nothing is taken.
 -- Locks: a lane and its messages, SKIP LOCKED.
@@ -16,6 +16,7 @@ CREATE FUNCTION pgqueue_take_turn(
     p_share numeric,
     p_now timestamptz,
     p_among bigint[],
+    p_taken bigint[],
     OUT seq bigint,
     OUT ids bigint[],
     OUT contended boolean
@@ -27,6 +28,7 @@ DECLARE
     v_lane record;
     v_place tid;
     v_may record;
+    v_again bigint[];
     v_count integer;
     v_parked timestamptz;
     v_done boolean;
@@ -53,6 +55,8 @@ BEGIN
     IF seq IS NULL THEN
         RETURN;
     END IF;
+    -- At a second turn in one call: the floor may stay behind what the first one took.
+    v_again := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
     IF v_lane.limited THEN
         IF p_now < v_lane.lease_floor THEN
             -- Asleep since it read the clock, or the clock was set back: then all leases are counted.
@@ -77,6 +81,7 @@ BEGIN
             SELECT m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                AND m.id <> ALL (v_again)
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota
             FOR UPDATE SKIP LOCKED);
     END IF;
@@ -90,7 +95,7 @@ BEGIN
         INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
         FROM (
             SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (ids)
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (ids) AND m.id <> ALL (v_again)
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 8
         ) AS n;

@@ -60,7 +60,7 @@ BEGIN
     END IF;
     v_from := CASE WHEN v_line.fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP
-        v_turn := pgqueue_take_turn(p_queue, p_channel_id, v_line.fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among);
+        v_turn := pgqueue_take_turn(p_queue, p_channel_id, v_line.fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids);
         ids := ids || v_turn.ids;
         contended := contended OR v_turn.contended;
         EXIT WHEN cardinality(ids) = p_limit OR p_channel_id IS NOT NULL;
