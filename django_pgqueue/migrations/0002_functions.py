@@ -63,6 +63,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_is_valid_time", 1),
         InstallFunction("pgqueue_lane_is_held", 1),
         InstallFunction("pgqueue_late_news", 1),
+        InstallFunction("pgqueue_lease", 1),
         InstallFunction("pgqueue_lease_lost", 1),
         InstallFunction("pgqueue_lease_release", 1),
         InstallFunction("pgqueue_line", 1),

@@ -161,7 +161,7 @@ def visits(session: Session, plans: list[dict[str, Any]]) -> int:
     """Pages that the look of an empty dequeue reads."""
     plans.clear()
     assert dequeue(session, 5) == []
-    [look] = [plan for plan in plans if "expired_at" in plan["Query Text"]]
+    [look] = [plan for plan in plans if "n.expired" in plan["Query Text"]]
     return int(look["Plan"]["Shared Hit Blocks"] + look["Plan"]["Shared Read Blocks"])
 
 

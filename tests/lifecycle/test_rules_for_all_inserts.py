@@ -172,9 +172,9 @@ def test_a_pause_that_no_time_can_have_is_capped_and_the_lease_ends(older_row: N
 
 def test_a_trigger_that_does_not_ask_is_noticed() -> None:
     """The comparison above would see it: the guard is taken out of the trigger's short way."""
-    guard = "a.backoff_longest, NULL) IS NULL)"
+    guard = "a.backoff_longest, NULL) IS NULL\n"
     source = value("SELECT pg_get_functiondef('pgqueue_message_arrived'::regproc)")
     assert guard in source
-    sql(source.replace(guard, guard.replace("IS NULL)", "IS NULL OR true)")))
+    sql(source.replace(guard, guard.replace("IS NULL\n", "IS NULL OR true\n")))
     row = PLAIN | {"max_attempts": 0}
     assert (answer(VERB, row), answer(INSERT, row)) == ("PGQ07", None)

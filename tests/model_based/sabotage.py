@@ -38,9 +38,11 @@ OPERATORS = (
 )  # fmt: skip
 """Of operators, who are not in the runs of `tests.chaos`."""
 BROUGHT_BACK = (
-    Defect("expired leases wait for a sweep", "bring_back", "v_look.expired_at IS NOT NULL", "false"),
-    Defect("what is due waits for a tick", "bring_back", "v_look.due_at IS NOT NULL OR v_count > 0", "false"),
-    Defect("what came back is taken beyond the limit of the call", "dequeue", "p_limit - v_count);", "p_limit);"),
+    Defect("expired leases wait for a sweep", "bring_back", "IF v_look.expired THEN", "IF false THEN"),
+    Defect("what is due waits for a tick", "bring_back", "v_look.scheduled OR v_count > 0", "false"),
+    Defect("an idle dequeue does not see expired leases", "dequeue", "n.expired OR ", ""),
+    Defect("an idle dequeue does not see due messages", "dequeue", " OR n.scheduled", ""),
+    Defect("what came back is taken beyond the limit of the call", "lease", "p_limit - v_count);", "p_limit);"),
 )
 """Of a dequeue that brings back: in the runs of `tests.chaos` somebody sweeps."""
 REFUSALS = (
@@ -75,6 +77,7 @@ FULL = (
 """Of channels that make room."""
 ARCHIVE = (
     Defect("complete archives all for every channel", "complete", "p_archive, c.archive,", "p_archive,"),
+    Defect("one message is archived in full for every channel", "complete", "c.archive IS NULL\n", "true\n"),
     Defect(
         "a purge keeps the payloads of every channel", "archive",
         "CASE WHEN n.archive = 'full' THEN n.payload END", "n.payload",
@@ -100,6 +103,7 @@ NOTICED = (
     "a redrive may be repeated",
     "enqueue_many leaves out a message",
     "leases are not counted",
+    "limits are not looked at for one message",
     "an expired lease frees its place before it is swept",
     "a paused channel goes on",
     "the rate is not charged",
@@ -122,13 +126,15 @@ NOTICED = (
 @contextmanager
 def installed(session: psycopg.Connection[Any], defect: Defect) -> Iterator[None]:
     """The queue with the defect, and then without it."""
-    query = "SELECT pg_get_functiondef(%s::regproc)"
-    (source,) = session.execute(query, (f"pgqueue_{defect.function}",)).fetchone() or ("",)
+    names = {f"pgqueue_{function}" for function in (defect.function, *(edit[0] for edit in defect.also))}
+    query = "SELECT pg_get_functiondef(f::regproc) FROM unnest(%s::text[]) AS f"
+    sources = session.execute(query, (list(names),)).fetchall()
     defect.install(session)
     try:
         yield
     finally:
-        session.execute(source)
+        for (source,) in sources:
+            session.execute(source)
 
 
 def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:

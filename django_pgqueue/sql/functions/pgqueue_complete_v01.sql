@@ -31,6 +31,8 @@ DECLARE
     v_unarchived jsonb;
     v_events boolean;
     v_archives jsonb;
+    v_one pgqueue_message;
+    v_channel record;
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids) THEN
@@ -40,6 +42,30 @@ BEGIN
     END IF;
     IF p_archive IS NOT NULL AND pgqueue_archive_problem(p_archive) IS NOT NULL THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_archive_problem(p_archive)));
+    END IF;
+    IF cardinality(p_ids) = 1 AND NOT p_cancelled AND p_archive IS NULL THEN
+        -- One message that is archived in full, the most frequent case: several short statements cost less than the large one.
+        SELECT c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited INTO v_channel
+        FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
+        WHERE m.id = p_ids[1] AND c.archive IS NULL
+            AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events OR q.archive <> 'full');
+        IF FOUND THEN
+            DELETE FROM pgqueue_message AS m WHERE m.id = p_ids[1] AND m.lease_token = p_tokens[1] RETURNING m.* INTO v_one;
+        END IF;
+        IF v_one.id IS NOT NULL THEN
+            INSERT INTO pgqueue_archived_message (
+                id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at, dequeue_at,
+                leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker, redriven_from)
+            VALUES (
+                v_one.id, v_channel.queue, v_channel.name, v_one.handler, v_one.payload, v_one.body, v_one.headers, v_one.priority,
+                v_one.attempts, v_one.max_attempts, v_one.created_at, v_one.dequeue_at, v_one.leased_at, v_one.lease_token, v_now,
+                v_outcome, p_results[1], v_one.state, v_one.errors, v_one.dedupe_key, v_one.worker, v_one.redriven_from);
+            IF v_channel.limited THEN
+                PERFORM pgqueue_depart(ARRAY[v_one.channel_id]);
+            END IF;
+            RETURN NEXT v_one.id;
+            RETURN;
+        END IF;
     END IF;
     -- Of most queues there is nothing to say: the index is empty.
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives

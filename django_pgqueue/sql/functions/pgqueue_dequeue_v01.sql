@@ -1,9 +1,11 @@
--- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now: a crash of the worker counts.
--- Caller: a worker, in a transaction of its own. The token fences heartbeat and settlement: it is random, because a counter can be
---   issued twice after a failover that lost commits.
--- With fewer than p_limit it looks for expired leases and for what is due (pgqueue_bring_back), and takes again.
--- Returns the messages in the order of service, and at once: what another transaction holds at this moment is left out. After an empty
---   answer pgqueue_is_contended says whether that is why; then ask again soon. Nothing here sleeps, because it would hold locks meanwhile.
+-- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now, so a crash of the worker counts.
+-- One message takes the short way here: few rows cost less in several short statements than in one large one. Everything
+--   else, and one message that the short way does not find, takes the long way (pgqueue_lease).
+-- Caller: a worker, in a transaction of its own; pgqueue_pop, pgqueue_dequeue_wait. The token fences heartbeat and settlement. It
+--   is random, because a counter can be issued twice after a failover that lost commits.
+-- Returns the messages in the order of service, and at once: a message that another transaction holds is left out. After an
+--   empty answer pgqueue_is_contended says whether that is why; then ask again soon. This function never sleeps, because it
+--   would hold locks meanwhile.
 -- Locks: lanes and messages, SKIP LOCKED. Errors: PGQ07 invalid argument.
 -- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.
 CREATE FUNCTION pgqueue_dequeue(
@@ -41,11 +43,11 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_taken record;
-    v_token uuid;
-    v_channel_id bigint;
-    v_count integer := 0;
-    v_looked boolean := false;
+    v_now timestamptz := clock_timestamp();
+    v_line record;
+    v_lane record;
+    v_fresh boolean;
+    v_id bigint;
 BEGIN
     IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
         OR p_lease > '365000 days'
@@ -53,53 +55,72 @@ BEGIN
     THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    FOR v_try IN 0..4 LOOP
-        v_taken := pgqueue_take(p_queue, p_limit - v_count);
-        -- Once more at once: what was folded last stands in the line only now.
-        CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
-        IF cardinality(v_taken.ids) = 1 THEN
-            -- For one message two short statements cost less than the long one.
-            v_count := v_count + 1;
-            v_token := coalesce(v_token, gen_random_uuid());
-            UPDATE pgqueue_message AS m
-            SET status = 2,
-                attempts = m.attempts + 1,
-                leased_at = v_taken.taken_at,
-                lease_expires_at = v_taken.taken_at + p_lease,
-                lease_token = v_token,
-                worker = p_worker
-            WHERE m.id = v_taken.ids[1]
-            RETURNING m.id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts, m.lease_token,
-                m.lease_expires_at, m.state, m.created_at, m.dequeue_at, m.last_leased_at, m.channel_id
-            INTO id, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, created_at,
-                dequeue_at, last_leased_at, v_channel_id;
-            SELECT c.name, nullif(c.context, '{}') INTO channel, context FROM pgqueue_channel AS c WHERE c.id = v_channel_id;
-            RETURN NEXT;
-        ELSIF v_taken.ids <> '{}' THEN
-            v_count := v_count + cardinality(v_taken.ids);
-            v_token := coalesce(v_token, gen_random_uuid());
-            RETURN QUERY
-            WITH leased AS (
-                UPDATE pgqueue_message AS m
-                SET status = 2,
-                    attempts = m.attempts + 1,
-                    leased_at = v_taken.taken_at,
-                    lease_expires_at = v_taken.taken_at + p_lease,
-                    lease_token = v_token,
-                    worker = p_worker
-                WHERE m.id = ANY (v_taken.ids)
-                RETURNING m.id, m.channel_id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
-                    m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, m.last_leased_at
-            )
-            SELECT l.id, c.name::text, l.handler::text, l.payload, l.body, l.headers, l.priority, l.attempts, l.max_attempts,
-                l.lease_token, l.lease_expires_at, l.state, l.created_at, l.dequeue_at, nullif(c.context, '{}'), l.last_leased_at
-            FROM leased AS l
-            LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
-            ORDER BY array_position(v_taken.ids, l.id);
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.news, n.paused INTO v_line FROM pgqueue_line(p_queue, v_now) AS n;
+    v_fresh := v_line.fresh_head IS NOT NULL OR v_line.news;
+    IF v_line.head IS NULL AND NOT v_fresh AND NOT v_line.paused THEN
+        -- The many dequeues of idle consumers end here.
+        PERFORM FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due OR n.expired OR n.scheduled;
+        IF NOT FOUND THEN
+            RETURN;
         END IF;
-        -- With something, once more at most; with nothing, a few times: what comes back may be of channels at their limit.
-        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_looked) OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at, p_worker) = 0;
-        v_looked := true;
+    END IF;
+    IF p_limit > 1 OR v_line.paused THEN
+        RETURN QUERY SELECT l.* FROM pgqueue_lease(p_queue, p_limit, p_lease, p_worker) AS l;
+        RETURN;
+    END IF;
+    IF v_line.news THEN
+        PERFORM pgqueue_fold(p_queue, false, v_now);
+        -- A short line waits for nothing: arrivals that could wait may be of the same channels, and come before these.
+        IF v_line.head IS NULL THEN
+            PERFORM pgqueue_fold(p_queue, true, v_now);
+        END IF;
+    END IF;
+    LOOP
+        SELECT l.ctid AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
+            pgqueue_is_limited(c) AS limited, l.served + 1 >= c.weight AS done, (l.seq + l.served) % 8 = 0 AS looks
+        INTO v_lane
+        FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE
+                WHEN v_fresh THEN coalesce(v_line.fresh_head, v_line.fresh_seq)
+                ELSE coalesce(v_line.head, v_line.lane_seq)
+            END
+        ORDER BY l.seq LIMIT 1
+        FOR UPDATE OF l SKIP LOCKED;
+        EXIT WHEN FOUND OR NOT v_fresh;
+        v_fresh := false;
     END LOOP;
+    IF v_lane.limited OR v_lane.ahead < 2 THEN
+        -- Its limits, or what is left behind this message, must be looked at.
+        v_id := (pgqueue_take_turn(p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
+    ELSIF v_lane.place IS NOT NULL THEN
+        SELECT m.id INTO v_id FROM pgqueue_message AS m
+        WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+            AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
+        FOR UPDATE SKIP LOCKED;
+        UPDATE pgqueue_lane AS l
+        SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, fresh = v_fresh AND NOT v_lane.done,
+            served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END, ahead = l.ahead - 1
+        WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
+    END IF;
+    UPDATE pgqueue_message AS m
+    SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease, lease_token = gen_random_uuid(),
+        worker = p_worker
+    WHERE m.id = v_id
+    RETURNING m.id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts, m.lease_token, m.lease_expires_at,
+        m.state, m.created_at, m.dequeue_at, m.last_leased_at
+    INTO id, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, created_at, dequeue_at,
+        last_leased_at;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT l.* FROM pgqueue_lease(p_queue, p_limit, p_lease, p_worker) AS l;
+        RETURN;
+    END IF;
+    channel := v_lane.name;
+    context := nullif(v_lane.context, '{}');
+    RETURN NEXT;
+    -- About once in eight messages, so that no arrival that can wait needs a ticker.
+    IF v_lane.looks THEN
+        PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
+    END IF;
 END;
 $$;

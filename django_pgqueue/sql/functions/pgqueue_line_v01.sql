@@ -1,22 +1,28 @@
--- Where the line of a queue begins: lower bounds from the newest row of pgqueue_floor, and what stands first.
--- A floor from the future comes from a dump that was restored in a younger cluster: it holds nothing. And what this transaction has
---   enqueued itself may stand below the floor, when it is old.
--- Caller: whatever looks at the line. STABLE, so that it becomes a part of the statement, which pays for the columns that it names.
--- Returns head, fresh_head: the places of the first lane and of the first fresh one, null without any; news: arrivals that cannot wait;
---   lazy: some that can; due: lanes whose time has come at p_now. Locks: none.
--- Each look has the order of its index and a LIMIT: as an EXISTS it could use another index, which looks as cheap while it is small.
+-- Returns where the line of a queue begins (lower bounds from the newest row of pgqueue_floor) and what stands there.
+-- A floor from the future comes from a dump that was restored in a younger cluster: it bounds nothing. Messages that this
+--   transaction has enqueued itself may stand below the floor, when it is old.
+-- Caller: pgqueue_dequeue, pgqueue_take, pgqueue_fold, pgqueue_bring_back, pgqueue_starts, pgqueue_find_matching, pgqueue_sweep,
+--   pgqueue_is_contended, pgqueue_explain_place.
+-- STABLE, so that it becomes a part of the statement, which pays for each mention of a column: name each one once.
+-- Returns head, fresh_head: the places of the first lane and of the first fresh one, null without any; news: arrivals that
+--   cannot wait; lazy: arrivals that can; due: lanes whose time has come at p_now; expired, scheduled: leases that are over,
+--   and scheduled messages that are due, of any queue; paused: the queue is. Locks: none.
+-- Each look has the order of its index and a LIMIT: as an EXISTS it could use another index, which looks as cheap while it
+--   is small.
 CREATE FUNCTION pgqueue_line(p_queue text, p_now timestamptz)
 RETURNS TABLE (
     arrival_xid xid8, late_xids xid8[], lane_seq bigint, fresh_seq bigint, parked_from timestamptz,
-    head bigint, fresh_head bigint, news boolean, lazy boolean, due boolean, paused boolean
+    expiry_from timestamptz, due_from timestamptz,
+    head bigint, fresh_head bigint, news boolean, lazy boolean, due boolean, expired boolean, scheduled boolean, paused boolean
 )
 LANGUAGE sql
 STABLE
 AS $$
-SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.fresh_seq, f.parked_from,
+SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.fresh_seq, f.parked_from, f.expiry_from, f.due_from,
     (
         SELECT l.seq FROM pgqueue_lane AS l
-        WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= f.lane_seq ORDER BY l.seq LIMIT 1
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= f.lane_seq
+        ORDER BY l.seq LIMIT 1
     ),
     (
         SELECT l.seq FROM pgqueue_lane AS l
@@ -32,15 +38,28 @@ SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.fresh_seq, f.parked_from,
     ) IS NOT NULL,
     (
         SELECT l.parked_until FROM pgqueue_lane AS l
-        WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= p_now ORDER BY l.parked_until LIMIT 1
+        WHERE l.queue = p_queue AND l.parked_until >= f.parked_from AND l.parked_until <= p_now
+        ORDER BY l.parked_until LIMIT 1
+    ) IS NOT NULL,
+    (
+        SELECT m.lease_expires_at FROM pgqueue_message AS m
+        WHERE m.lease_expires_at >= f.expiry_from AND m.lease_expires_at <= p_now ORDER BY m.lease_expires_at LIMIT 1
+    ) IS NOT NULL,
+    (
+        SELECT m.dequeue_at FROM pgqueue_message AS m
+        WHERE m.status = 3 AND m.dequeue_at >= f.due_from AND m.dequeue_at <= p_now ORDER BY m.dequeue_at LIMIT 1
     ) IS NOT NULL,
     EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL)
 FROM (
     SELECT CASE
-            WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
+            WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())
+                THEN least(o.arrival_xid, pg_current_xact_id_if_assigned())
             ELSE '0'
         END AS arrival_xid,
-        o.late_xids, o.lane_seq, o.fresh_seq, o.parked_from
+        o.late_xids, o.lane_seq, o.fresh_seq, o.parked_from,
+        -- A floor from the future: the clock was set back.
+        CASE WHEN o.watched_at <= p_now THEN o.expiry_from ELSE '-infinity' END AS expiry_from,
+        CASE WHEN o.watched_at <= p_now THEN o.due_from ELSE '-infinity' END AS due_from
     FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
 ) AS f;
 $$;

@@ -1,11 +1,12 @@
--- Gives one lane its turn: locks the first one that is free from p_from on, takes messages within its share and its limits, and moves it on.
--- Caller: pgqueue_take, with its reading of the clock. p_fresh: among the fresh lanes; p_tail: behind this place only lanes without limits, as
---   others have had their turn in this call, and what they gave is not leased yet; p_limit: how many it may take; p_share: a lane's part of
---   the call for a weight of 1; p_channel_id, p_among: as of pgqueue_take; p_taken: what this call has taken, and would find again.
--- Returns seq: where the lane stood, null without a free one; ids: locked, in the order of service; contended: another transaction holds the
---   channel's lane, or this call has been stopped since the clock was read, and its leases would not be counted: nothing is taken.
--- Locks: a lane and its messages, SKIP LOCKED.
--- In short statements: for few rows, to begin a large one costs more than to run it.
+-- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits, and moves
+-- the lane on.
+-- Caller: pgqueue_take, pgqueue_dequeue, with their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh:
+--   among the fresh lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this
+--   call, and what they gave is not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight
+--   of 1; p_channel_id, p_among: as of pgqueue_take; p_taken: the messages that this call has taken, and would find again.
+-- Returns seq: where the lane stood, null without a free one; ids: locked, in the order of service; contended: another
+--   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would not be
+--   counted: no message is taken. Locks: a lane and its messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_turn(
     p_queue text,
     p_channel_id bigint,
@@ -13,10 +14,11 @@ CREATE FUNCTION pgqueue_take_turn(
     p_from bigint,
     p_tail bigint,
     p_limit integer,
-    p_share numeric,
+    p_share double precision,
     p_now timestamptz,
     p_among bigint[],
     p_taken bigint[],
+    p_place tid,
     OUT seq bigint,
     OUT ids bigint[],
     OUT contended boolean
@@ -26,7 +28,6 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_lane record;
-    v_place tid;
     v_may record;
     v_again bigint[];
     v_count integer;
@@ -35,9 +36,9 @@ DECLARE
 BEGIN
     ids := '{}';
     contended := false;
-    IF p_channel_id IS NULL THEN
-        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited,
-            least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight)))::integer AS quota
+    IF p_channel_id IS NULL AND p_place IS NULL THEN
+        SELECT l.ctid AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead, l.next_at,
+            l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = p_fresh AND l.seq >= p_from
@@ -45,15 +46,22 @@ BEGIN
         ORDER BY l.seq LIMIT 1
         FOR UPDATE OF l SKIP LOCKED;
     ELSE
-        v_place := (pgqueue_lock_lane(p_channel_id)).place;
-        contended := v_place IS NULL;
-        SELECT v_place AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota INTO v_lane
+        IF p_place IS NULL THEN
+            p_place := (pgqueue_lock_lane(p_channel_id)).place;
+            contended := p_place IS NULL;
+        END IF;
+        SELECT p_place AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead, l.next_at,
+            l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
+        INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.ctid = v_place AND l.parked_until IS NULL;
+        WHERE l.ctid = p_place AND l.parked_until IS NULL;
     END IF;
     seq := v_lane.seq;
     IF seq IS NULL THEN
         RETURN;
+    END IF;
+    IF p_limit > 1 AND p_channel_id IS NULL THEN
+        v_lane.quota := least(p_limit, greatest(v_lane.weight - v_lane.served, ceil(p_share * v_lane.weight)));
     END IF;
     -- At a second turn in one call: the floor may stay behind what the first one took.
     v_again := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
@@ -66,7 +74,8 @@ BEGIN
             END IF;
             v_lane.lease_floor := '-infinity';
         END IF;
-        SELECT a.* INTO v_may FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at, v_lane.lease_floor) AS a;
+        SELECT a.* INTO v_may
+        FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at, v_lane.lease_floor) AS a;
         v_lane.quota := v_may.messages;
     END IF;
     IF p_among IS NOT NULL THEN
@@ -97,7 +106,7 @@ BEGIN
             SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (ids) AND m.id <> ALL (v_again)
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 8
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 32
         ) AS n;
     END IF;
     IF v_lane.floor_at = 'infinity' THEN

@@ -1,9 +1,9 @@
--- Takes up to p_limit ready messages of a queue: fresh lanes first, then round robin from the head of the line, by weight, within limits; none
--- while the queue is paused.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_matching, pgqueue_stream_claim, which lease them in the same transaction. p_channel_id: of this
---   channel only; p_among: and of these messages only.
--- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by; contended: nothing
---   was free, but another transaction holds what there is. Locks: arrivals, lanes and messages, all SKIP LOCKED. It never waits.
+-- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by weight,
+-- within limits. A paused queue gives none.
+-- Caller: pgqueue_lease, pgqueue_dequeue_matching, pgqueue_stream_claim, which lease them in the same transaction.
+--   p_channel_id: of this channel only; p_among: and of these messages only.
+-- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by; contended:
+--   no message was free, but another transaction holds some. Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take(
     p_queue text,
     p_limit integer,
@@ -18,59 +18,60 @@ AS $$
 DECLARE
     v_line record;
     v_turn record;
-    v_share numeric := 0;
+    v_share double precision := 0;
+    v_waits boolean;
+    v_fresh boolean;
     v_from bigint;
     v_tail bigint;
 BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
     contended := false;
-    -- What comes into the line from now on stands behind its head: no scan needs to walk the dead entries before it again.
-    SELECT coalesce(n.head, n.lane_seq) AS lane_seq, coalesce(n.fresh_head, n.fresh_seq) AS fresh_seq, n.news, n.paused,
-        n.head IS NULL AS short, n.fresh_head IS NOT NULL OR n.news OR n.head IS NULL AS fresh,
-        n.head IS NULL AND n.fresh_head IS NULL AND NOT n.news AS empty
-    INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.news, n.paused INTO v_line
     FROM pgqueue_line(p_queue, taken_at) AS n;
     IF v_line.paused THEN
         RETURN;
-    ELSIF v_line.empty THEN
-        -- The many dequeues of idle consumers end here.
-        PERFORM FROM pgqueue_line(p_queue, taken_at) AS n WHERE n.lazy OR n.due;
-        IF NOT FOUND THEN
-            RETURN;
-        END IF;
     END IF;
+    v_fresh := v_line.fresh_head IS NOT NULL OR v_line.news;
     IF v_line.news THEN
         contended := pgqueue_fold(p_queue, false, taken_at);
     END IF;
-    IF v_line.short OR p_channel_id IS NOT NULL THEN
+    IF v_line.head IS NULL OR p_channel_id IS NOT NULL THEN
         contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
     END IF;
+    -- A lane that comes into the line from now on stands behind its head: no scan walks the dead entries before it again.
+    v_fresh := v_fresh OR v_line.head IS NULL;
+    v_line.lane_seq := coalesce(v_line.head, v_line.lane_seq);
+    v_line.fresh_seq := coalesce(v_line.fresh_head, v_line.fresh_seq);
     IF p_limit > 1 AND p_channel_id IS NULL THEN
-        SELECT p_limit / coalesce(sum(c.weight), 1)::numeric, (SELECT s.last_value FROM pgqueue_lane_seq AS s) INTO v_share, v_tail
+        SELECT p_limit / coalesce(sum(c.weight), 1)::double precision, (SELECT s.last_value FROM pgqueue_lane_seq AS s)
+        INTO v_share, v_tail
         FROM (
             (SELECT l.channel_id FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_line.fresh_seq ORDER BY l.seq LIMIT 16)
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_line.fresh_seq
+            ORDER BY l.seq LIMIT 16)
             UNION ALL
             (SELECT l.channel_id FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_line.lane_seq ORDER BY l.seq LIMIT 16)
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_line.lane_seq
+            ORDER BY l.seq LIMIT 16)
             LIMIT least(p_limit, 16)
         ) AS n
         JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     END IF;
-    v_from := CASE WHEN v_line.fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
+    v_from := CASE WHEN v_fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP
-        v_turn := pgqueue_take_turn(p_queue, p_channel_id, v_line.fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids);
+        v_turn := pgqueue_take_turn(
+            p_queue, p_channel_id, v_fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids, NULL);
         ids := ids || v_turn.ids;
         contended := contended OR v_turn.contended;
         EXIT WHEN cardinality(ids) = p_limit OR p_channel_id IS NOT NULL;
-        IF v_turn.seq IS NOT NULL AND (v_line.fresh OR v_turn.ids <> '{}' OR v_turn.seq <= v_tail IS NOT FALSE) THEN
+        IF v_turn.seq IS NOT NULL AND (v_fresh OR v_turn.ids <> '{}' OR v_turn.seq <= v_tail IS NOT FALSE) THEN
             v_from := v_turn.seq + 1;
             v_tail := coalesce(v_tail, (SELECT s.last_value FROM pgqueue_lane_seq AS s));
         ELSE
             -- No lane is left, or one that went to the tail in this call has nothing again.
-            EXIT WHEN NOT v_line.fresh;
-            v_line.fresh := false;
+            EXIT WHEN NOT v_fresh;
+            v_fresh := false;
             v_from := v_line.lane_seq;
         END IF;
     END LOOP;
@@ -78,9 +79,12 @@ BEGIN
         ids := ids || pgqueue_take_shared(
             p_queue, p_limit - cardinality(ids), v_line.lane_seq, v_line.fresh_seq, ids, p_channel_id, p_among);
     END IF;
-    -- What can wait is looked at when work is short and about once in eight turns: even without a ticker nobody waits for long.
+    -- Arrivals that can wait are folded when work is short and about once in eight turns: so no ticker is needed.
     IF cardinality(ids) < p_limit OR p_limit >= 8 OR v_turn.seq % 8 < p_limit THEN
-        contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
+        SELECT n.lazy OR n.due INTO v_waits FROM pgqueue_line(p_queue, taken_at) AS n;
+        IF v_waits THEN
+            contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
+        END IF;
     END IF;
     IF ids = '{}' AND p_channel_id IS NULL THEN
         contended := contended OR pgqueue_is_contended(ARRAY[p_queue]);

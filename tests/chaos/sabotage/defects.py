@@ -9,6 +9,11 @@ import psycopg
 
 EXPIRED = "m.lease_expires_at <= v_now"
 BURIED = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
+ONE_IS_GONE = "        IF v_one.id IS NOT NULL THEN\n"
+ONE = "pgqueue_message AS m"
+GIVE_BACK = "SET status = 1, lease_token = NULL, lease_expires_at = NULL"
+FORGET = "        IF v_one.id % 50 = 0 THEN\n            RETURN NEXT v_one.id;\n            RETURN;\n        END IF;\n"
+FENCE_OF_ONE = " AND m.lease_token = p_tokens[1]"
 FENCE = " AND m.lease_token = p_tokens[array_position(p_ids, m.id)]"
 
 
@@ -16,7 +21,8 @@ FENCE = " AND m.lease_token = p_tokens[array_position(p_ids, m.id)]"
 class Defect:
     """In ``function``, each ``find`` becomes ``replace``. ``breaks``: the invariants of which one must be violated.
 
-    ``options`` of the run: for a defect that is in a reader and not in the queue, or that chance would hide.
+    ``also``     more edits, (function, find, replace): the same rule in the short way of one message
+    ``options``  of the run: for a defect that is in a reader and not in the queue, or that chance would hide
     """
 
     name: str
@@ -24,35 +30,48 @@ class Defect:
     find: str
     replace: str
     breaks: frozenset[str] = frozenset()
+    also: tuple[tuple[str, str, str], ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
     def install(self, session: psycopg.Connection[Any]) -> None:
         """Raises ValueError when the function does not contain the guard (any more)."""
         if not self.function:
             return
-        query = "SELECT pg_get_functiondef(%s::regproc)"
-        (source,) = session.execute(query, (f"pgqueue_{self.function}",)).fetchone() or ("",)
-        if self.find not in source:
-            raise ValueError(f"{self.name}: {self.function} has no {self.find!r}")
-        session.execute(source.replace(self.find, self.replace))
+        for function, find, replace in ((self.function, self.find, self.replace), *self.also):
+            query = "SELECT pg_get_functiondef(%s::regproc)"
+            (source,) = session.execute(query, (f"pgqueue_{function}",)).fetchone() or ("",)
+            if find not in source:
+                raise ValueError(f"{self.name}: {function} has no {find!r}")
+            session.execute(source.replace(find, replace))
 
 
-def defect(name: str, function: str, find: str, replace: str, *breaks: str, **options: Any) -> Defect:
-    return Defect(name, function, find, replace, frozenset(breaks), options)
+def defect(
+    name: str,
+    function: str,
+    find: str,
+    replace: str,
+    *breaks: str,
+    also: tuple[tuple[str, str, str], ...] = (),
+    **options: Any,
+) -> Defect:
+    return Defect(name, function, find, replace, frozenset(breaks), also, options)
 
 
 DEFECTS = (
     # Fencing.
-    defect("complete takes any token", "complete", FENCE, "", "I3", "I4", "I5"),
+    defect("complete takes any token", "complete", FENCE, "", "I3", "I4", "I5", also=(("complete", FENCE_OF_ONE, ""),)),
     defect("heartbeat takes any token", "heartbeat", FENCE, "", "I4"),
     defect("defer takes any token", "defer", FENCE, "", "I4", "I5"),
     defect("retry takes any token", "retry", FENCE, "", "I4", "I5"),
     defect("dead_letter takes any token", "dead_letter", FENCE, "", "I4", "I5"),
     defect(
-        "tokens are those of the worker, not of the lease", "dequeue",
-        "coalesce(v_token, gen_random_uuid())", "md5(p_worker)::uuid", "I4",
+        "tokens are those of the worker, not of the lease", "lease", "gen_random_uuid()", "md5(p_worker)::uuid", "I4",
+        also=(("dequeue", "gen_random_uuid()", "md5(p_worker)::uuid"),),
     ),
-    defect("an attempt is not counted at the dequeue", "dequeue", "m.attempts + 1", "m.attempts", "I4", "I12"),
+    defect(
+        "an attempt is not counted at the dequeue", "lease", "m.attempts + 1", "m.attempts", "I4", "I12",
+        also=(("dequeue", "m.attempts + 1", "m.attempts"),),
+    ),
     # Leases.
     defect("the sweep does not look at the clock", "reclaim", EXPIRED, "m.lease_expires_at IS NOT NULL", "I5"),
     defect(
@@ -65,12 +84,14 @@ DEFECTS = (
     defect(
         "leases begin with the transaction", "take",
         "taken_at := clock_timestamp()", "taken_at := now()", "I5", "I7", "I11",
+        also=(("dequeue", "v_now timestamptz := clock_timestamp()", "v_now timestamptz := now()"),),
     ),
     defect(
         "leased messages are given away again", "take_turn",
         "WHERE m.channel_id = v_lane.channel_id AND m.status = 1\n                AND (",
         "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2)\n                AND (",
         "I5", "I4",
+        also=(("dequeue", "v_lane.channel_id AND m.status = 1\n", "v_lane.channel_id AND m.status IN (1, 2)\n"),),
     ),
     defect(
         "one attempt too many", "retry", "m.attempts >= m.max_attempts", "m.attempts > m.max_attempts", "I12",
@@ -80,13 +101,14 @@ DEFECTS = (
     defect(
         "complete forgets the archive", "complete",
         "        WHERE n.archive <> 'none'\n", "        WHERE n.archive <> 'none' AND n.id % 50 <> 0\n", "I1", "I2",
+        also=(("complete", ONE_IS_GONE, f"{FORGET}{ONE_IS_GONE}"),),
     ),
     defect(
         "complete archives and does not delete", "complete",
         "DELETE FROM pgqueue_message AS m\n        WHERE m.id = ANY (p_ids)",
-        "UPDATE pgqueue_message AS m SET status = 1, lease_token = NULL, lease_expires_at = NULL "
-        "WHERE m.id = ANY (p_ids)",
+        f"UPDATE pgqueue_message AS m {GIVE_BACK} WHERE m.id = ANY (p_ids)",
         "I1",
+        also=(("complete", f"DELETE FROM {ONE} WHERE", f"UPDATE {ONE} {GIVE_BACK} WHERE"),),
     ),
     defect(
         "complete archives twice", "complete", "    RETURN QUERY SELECT unnest(v_done);",
@@ -94,6 +116,7 @@ DEFECTS = (
         "a.archived_at + interval '1 us'))).* FROM pgqueue_archived_message AS a WHERE a.id = ANY (v_done);\n"
         "    RETURN QUERY SELECT unnest(v_done);", "I1", "I2",
     ),
+    defect("one message takes the short way past the fence", "complete", FENCE_OF_ONE, "", "I3", "I4", "I5"),
     defect(
         "dead_letter drops what was tried often", "dead_letter",
         f"{BURIED}\n    )", f"{BURIED}\n        WHERE n.attempts < 2\n    )",
@@ -119,7 +142,11 @@ DEFECTS = (
         "AND m.leased_at >= p_lease_floor", "AND m.leased_at >= p_lease_floor AND m.lease_expires_at > p_now", "I6",
         keeper_pause=0.5,
     ),
-    defect("lanes are not locked", "take_turn", "\n        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7"),
+    defect(
+        "lanes are not locked", "take_turn", "\n        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7",
+        also=(("dequeue", "\n        FOR UPDATE OF l SKIP LOCKED", ""),),
+    ),
+    defect("limits are not looked at for one message", "dequeue", "v_lane.limited OR ", "", "I6", "I7"),
     defect("a paused channel goes on", "allowance", "IS NOT NULL THEN 0", "IS NOT NULL THEN 100", "I6"),
     defect(
         "the rate is not charged", "take_turn", "v_may.next_at + v_count * v_may.step", "v_may.next_at", "I7",
@@ -149,12 +176,17 @@ DEFECTS = (
     defect(
         "the newest first", "take_turn",
         "ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota", "ORDER BY m.id DESC LIMIT v_lane.quota", "I9",
+        also=(("dequeue", "ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1", "ORDER BY m.id DESC LIMIT 1"),),
     ),
     defect(
         "a lane does not go to the tail", "take_turn",
         "CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
+        also=(("dequeue", "CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq"),),
     ),
-    defect("a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10"),
+    defect(
+        "a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10",
+        also=(("dequeue", "v_fresh AND NOT v_lane.done", "v_fresh"),),
+    ),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
     defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),
