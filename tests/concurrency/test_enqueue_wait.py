@@ -87,7 +87,7 @@ def test_many_messages_and_a_redrive_wait_no_longer(filler: Session, session: Se
 def test_who_waits_behind_others_that_wait_does_not_wait_for_longer(
     filler: Session, session: Session, connect: Callable[..., Session]
 ) -> None:
-    """PostgreSQL takes two locks for a row, the place behind those that wait for it and then the row: lock_timeout bounds each."""
+    """A row is waited for by two locks, the place behind those that wait and then the row: lock_timeout bounds each."""
     first, second = (connect(autocommit=True, options="-c lock_timeout=60s") for _ in range(2))
     ask = "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => %s)"
     with ThreadPoolExecutor(1) as pool:
