@@ -10,10 +10,10 @@ from .tlc import Answer, Configuration, check
 
 LEASE: dict[str, Any] = {
     "Messages": "{m1, m2}", "Workers": "{w1, w2}", "Sweepers": "{s1}", "Free": "Free",
-    "MaxAttempts": 2, "MaxDefers": 1, "Limit": 1, "MaxFailovers": 0, "Cancels": False,
+    "MaxAttempts": 2, "MaxDefers": 1, "Limit": 1, "MaxFailovers": 0, "Cancels": False, "Supervised": False,
     "RandomTokens": True, "FencedSettle": True, "FencedSweep": True, "LockedSweep": True, "ClockedSweep": True,
     "RetokenedSweep": True, "LockedClaim": True, "LockedLane": True, "CountedAtClaim": True, "DerivedOccupancy": True,
-    "AtomicArchive": True,
+    "AtomicArchive": True, "BegunCounts": True,
 }  # fmt: skip
 LOCKS: dict[str, Any] = {
     "Transactions": "{a, b}", "Free": "Free", "MaxCalls": 2,
@@ -32,7 +32,7 @@ READER: dict[str, Any] = {
 }  # fmt: skip
 CONSTANTS = {"Lease": LEASE, "Line": LINE, "LockOrder": LOCKS, "ArchiveReader": READER}
 INVARIANTS = {
-    "Lease": ("OnePlace", "OneHolder", "Deliveries", "LimitHolds", "AnswersAreTrue"),
+    "Lease": ("OnePlace", "OneHolder", "Deliveries", "Runs", "LimitHolds", "AnswersAreTrue"),
     "Line": ("Found", "OneLane", "TakenOnce"),
     "LockOrder": ("NoCircle", "NobodyWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
@@ -80,6 +80,7 @@ MODELS = (
     holds("leases", "Lease"),
     holds("leases, with cancels and two sweepers", "Lease", Messages="{m1}", Cancels=True, Sweepers="{s1, s2}"),
     holds("leases, while the sweep locks and compares no token", "Lease", FencedSweep=False),
+    holds("leases, under a supervisor", "Lease", Messages="{m1}", Supervised=True, Cancels=True),
     holds("leases, all of it", "Lease", Cancels=True, Sweepers="{s1, s2}", slow=True),
     holds("leases, three messages on two places", "Lease", Messages="{m1, m2, m3}", Limit=2, MaxDefers=0, slow=True),
     holds("leases, two messages through a failover", "Lease", MaxFailovers=1, MaxDefers=0, slow=True),
@@ -104,6 +105,7 @@ MODELS = (
         "leases are counted, not a counter that a zombie counts down", "Lease", "LimitHolds", DerivedOccupancy=False,
     ),
     without("the attempt is counted at the dequeue", "Lease", "Deliveries", CountedAtClaim=False),
+    without("what has begun counts, also when its process dies", "Lease", "Runs", Supervised=True, BegunCounts=False),
     without("archive and delete are one transaction", "Lease", "OnePlace", AtomicArchive=False),
     without("somebody sweeps", "Lease", "Ends", lasting="Ends", Sweepers="{}", Messages="{m1}"),
     holds("the line", "Line"),
