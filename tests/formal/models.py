@@ -25,15 +25,20 @@ LINE: dict[str, Any] = {
     "Messages": "{1, 2}", "Dequeues": "{d, e}", "MaxReturns": 0, "AlwaysTells": True, "ReturnsTell": True,
     "EmptyReturns": True, "HeldNewsStay": True, "OneAtTheDoor": True, "FreshFloor": True, "FloorSeesLocked": True,
 }  # fmt: skip
+TURNS: dict[str, Any] = {
+    "Channels": "{a, b, c}", "Most": 2, "Weight": 1,
+    "LineDecides": True, "GoesToTail": True, "FreshIsPassed": True, "FreshEnds": True,
+}  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
     "Drops": True, "ByXid": True, "HorizonOfRunning": True, "WaitsForDisk": True, "OneConnection": True,
     "OneCommit": True, "KeptUntilExported": True,
 }  # fmt: skip
-CONSTANTS = {"Lease": LEASE, "Line": LINE, "LockOrder": LOCKS, "ArchiveReader": READER}
+CONSTANTS = {"Lease": LEASE, "Line": LINE, "Turns": TURNS, "LockOrder": LOCKS, "ArchiveReader": READER}
 INVARIANTS = {
     "Lease": ("OnePlace", "OneHolder", "Deliveries", "Runs", "LimitHolds", "AnswersAreTrue"),
     "Line": ("Found", "OneLane", "TakenOnce"),
+    "Turns": ("TwoTurns", "FreshFirst"),
     "LockOrder": ("NoCircle", "NobodyWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
 }
@@ -119,6 +124,12 @@ MODELS = (
     without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),
     without("what is left is looked for after the lock", "Line", "Found", FreshFloor=False),
     without("what others have locked is left, too", "Line", "Found", FloorSeesLocked=False),
+    holds("turns", "Turns"),
+    holds("turns of two messages", "Turns", Channels="{a, b}", Weight=2, Most=3),
+    without("the line decides, whatever a message says", "Turns", "TwoTurns", LineDecides=False),
+    without("a lane goes to the tail after its turn", "Turns", "TwoTurns", GoesToTail=False),
+    without("only a lane whose place has passed is fresh", "Turns", "TwoTurns", FreshIsPassed=False),
+    without("a fresh lane is fresh for one turn", "Turns", "TwoTurns", FreshEnds=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NobodyWaitsForProducers", FreeEnqueue=False),

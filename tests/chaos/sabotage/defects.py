@@ -154,6 +154,11 @@ DEFECTS = (
         "a lane does not go to the tail", "take_turn",
         "CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
     ),
+    defect(
+        "a message puts its channel before others", "take_turn",
+        "ORDER BY l.seq LIMIT 1\n        FOR UPDATE OF l", "ORDER BY l.floor_rank, l.floor_at, l.seq LIMIT 1\n        FOR UPDATE OF l",
+        "I10",
+    ),
     defect("a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10"),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
