@@ -24,8 +24,8 @@ WAITING = [
         ("enqueue", "enqueue", "same channel"),
     ),
     ("purge", SKIPS, "FOR UPDATE", ("dequeue", "purge", "same message")),
-    ("reclaim", f"{SKIPS}\n    ) AS e", "FOR UPDATE) AS e", ("complete", "sweep", "same message")),
-    ("reclaim", f"{SKIPS}\n    ) AS e", "FOR UPDATE) AS e", ("complete", "dequeue of expired", "same message")),
+    ("reclaim", "FOR UPDATE OF m SKIP LOCKED\n    ) AS e", "FOR UPDATE OF m) AS e", ("complete", "sweep", "same message")),
+    ("reclaim", "FOR UPDATE OF m SKIP LOCKED\n    ) AS e", "FOR UPDATE OF m) AS e", ("complete", "dequeue of expired", "same message")),
 ]
 SETTLING = [verb for verb in VERBS if "%(token)s" in verb.sql or verb.name == "cancel"]
 
