@@ -40,8 +40,8 @@ BEGIN
     FROM (
         SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload, greatest(v_now, u.due_at) AS due_at,
             pgqueue_validate(
-                d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers, d.priority, greatest(v_now, u.due_at), NULL,
-                d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest, NULL) AS problem
+                d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers, d.priority,
+                greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest, NULL) AS problem
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.payload, i.due_at
             FROM unnest(p_ids, p_payloads, p_times) WITH ORDINALITY AS i (id, payload, due_at, place)

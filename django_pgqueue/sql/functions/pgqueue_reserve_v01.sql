@@ -1,7 +1,7 @@
 -- Takes room for new messages on a channel that has a max_size, and returns how much is left.
 -- Caller: the insert trigger (p_messages > 0, already inserted) and what enqueues, before it inserts (p_messages = 0: only look).
--- p_wait: how long one statement waits behind open transactions that enqueue to its channels, all of them together; NULL: the setting
---   pgqueue.enqueue_wait, or 2 s.
+-- p_wait: how long one statement waits behind open transactions that enqueue to its channels, all of them together;
+--   NULL: the setting pgqueue.enqueue_wait, or 2 s.
 -- Returns the room that is left; or the refusal: PGQ04 full, PGQ06 busy. A refusal changes nothing.
 -- Locks: the channel's row in pgqueue_channel_size until the caller commits (lock order, step 1: in channel order; a caller that
 --   comes out of order waits 200 ms at most, so that no cycle can form). Settling never takes it: it appends to pgqueue_departure.
@@ -40,8 +40,8 @@ BEGIN
                 THEN split_part(current_setting('pgqueue.waited', true), ' ', 2)::numeric
             ELSE 0
         END;
-        -- Two locks make one wait, the place behind others that wait and then the row, and lock_timeout bounds each of the two. So each try
-        --   takes half of what is left for one lock. Counted without the clock, too, which may be set back.
+        -- A row is waited for by two locks, the place behind others that wait and then the row, and lock_timeout bounds
+        --   each of the two. So a try takes half of what is left. Counted without the clock, too, which may be set back.
         LOOP
             v_began_at := clock_timestamp();
             v_part := greatest(1, ceil(v_remaining / 2));

@@ -156,8 +156,8 @@ DEFECTS = (
     ),
     defect(
         "a message puts its channel before others", "take_turn",
-        "ORDER BY l.seq LIMIT 1\n        FOR UPDATE OF l", "ORDER BY l.floor_rank, l.floor_at, l.seq LIMIT 1\n        FOR UPDATE OF l",
-        "I10",
+        "ORDER BY l.seq LIMIT 1\n        FOR UPDATE OF l",
+        "ORDER BY l.floor_rank, l.floor_at, l.seq LIMIT 1\n        FOR UPDATE OF l", "I10",
     ),
     defect("a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10"),
     # Wake-ups.
