@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -81,3 +82,17 @@ def test_what_mypy_shall_ignore_has_a_reason():
     ignored = [(name, line) for name, line in lines if "type: ignore" in line]
     assert ignored
     assert [(name, line) for name, line in ignored if not re.search(r"# type: ignore\[[\w, -]+\]  # \w", line)] == []
+
+
+@pytest.mark.parametrize("name", sorted(django_pgqueue.__all__))
+def test_queue_and_channel_cannot_be_swapped(name: str):
+    """A queue may come first where no channel can follow without its name."""
+    try:
+        parameters = list(inspect.signature(getattr(django_pgqueue, name)).parameters.values())
+    except (TypeError, ValueError):
+        return
+    kinds = {parameter.name: (place, parameter.kind) for place, parameter in enumerate(parameters)}
+    if "channel" in kinds:
+        assert kinds["channel"][1] is inspect.Parameter.KEYWORD_ONLY
+    if "queue" in kinds and kinds["queue"][1] is not inspect.Parameter.KEYWORD_ONLY:
+        assert kinds["queue"][0] == 0

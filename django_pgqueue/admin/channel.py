@@ -21,7 +21,7 @@ from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
 from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.sql.call import call
 
 TERM = re.compile(r"payload\.(?P<path>[^=]+?)\s*=\s*(?P<value>.*)", re.DOTALL)

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from django.core.serializers.json import DjangoJSONEncoder
-
-from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import from_json
 
 logger = logging.getLogger("django_pgqueue.worker")
-
-NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
 # Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders.
 DELIVERY_COLUMNS = (
     "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at::text, "
     "state, created_at::text, dequeue_at::text, context, last_leased_at::text"
 )
-
-
-class Encoder(DjangoJSONEncoder):
-    """Django's, and dataclasses as objects, enums as their values: what a typed payload is made of."""
-
-    def default(self, value: Any) -> Any:
-        if is_dataclass(value) and not isinstance(value, type):
-            return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-        if isinstance(value, Enum):
-            return value.value
-        return super().default(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,49 +29,6 @@ class Unreadable:
     id: int
     token: UUID | None
     problem: str
-
-
-def to_json(value: Any, what: str) -> str | None:
-    """JSON text that PostgreSQL takes; None stays None.
-
-    Raises InvalidMessage for what is not JSON, for NaN and infinities, for \\u0000, which jsonb cannot hold, and for
-    more than MAX_PAYLOAD bytes.
-    """
-    if value is None:
-        return None
-    try:
-        text = json.dumps(value, cls=Encoder, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessage(
-            f"something in the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates."
-        ) from error
-    limit_size(len(text), what)
-    if NUL_ESCAPE.search(text):
-        raise InvalidMessage(
-            f"the {what} contains the character \\u0000, which PostgreSQL cannot store",
-            hint="Remove it, or send raw bytes as body.",
-        )
-    if SURROGATE_ESCAPE.search(text):
-        try:
-            json.dumps(value, cls=Encoder, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise InvalidMessage(
-                f"the {what} contains half a surrogate pair: it is not text", hint="Send it as body."
-            ) from error
-    return text
-
-
-def limit_size(size: int, what: str) -> None:
-    """Raise InvalidMessage for more than MAX_PAYLOAD bytes, before they are sent and without quoting any of them."""
-    if size > settings.MAX_PAYLOAD:
-        raise InvalidMessage(
-            f"the {what} takes {size:,} bytes, more than the setting MAX_PAYLOAD allows ({settings.MAX_PAYLOAD:,})",
-            hint="Store it elsewhere and send its address or id.",
-        )
-
-
-def from_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
 
 
 def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:

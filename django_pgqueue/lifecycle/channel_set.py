@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import duration, text
-from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP, Archive, Keep
 from django_pgqueue.rates import parse

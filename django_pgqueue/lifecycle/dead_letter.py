@@ -7,8 +7,9 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import text
-from django_pgqueue.lifecycle.binding import Unreadable, leases, listed, to_json
+from django_pgqueue.lifecycle.binding import Unreadable, leases, listed
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 

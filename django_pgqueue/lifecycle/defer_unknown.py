@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, Leased
-from django_pgqueue.lifecycle.binding import leases, listed, to_json
+from django_pgqueue.jsonb import to_json
+from django_pgqueue.lifecycle.binding import leases, listed
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 

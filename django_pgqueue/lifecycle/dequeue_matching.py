@@ -9,8 +9,9 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import duration, optional_text, text, whole
-from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries, to_json
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dead_letter import refuse
 from django_pgqueue.sql.call import call

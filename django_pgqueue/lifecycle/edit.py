@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import id_of
-from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 

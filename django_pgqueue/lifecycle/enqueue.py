@@ -21,8 +21,8 @@ from django_pgqueue.exceptions import (
     PgQueueError,
 )
 from django_pgqueue.handler_types import AnyHandler
+from django_pgqueue.jsonb import limit_size, to_json
 from django_pgqueue.lifecycle.arguments import aware, duration, optional_text, text, whole
-from django_pgqueue.lifecycle.binding import limit_size, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue_context import in_context
 from django_pgqueue.signals import message_created

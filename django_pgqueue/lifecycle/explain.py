@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.conf import settings
+from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.arguments import id_of, text
-from django_pgqueue.lifecycle.binding import from_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask, call
 

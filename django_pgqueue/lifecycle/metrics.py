@@ -32,7 +32,7 @@ class ChannelMetrics:
 
 
 def metrics(
-    queue: str | None = None, channel: str | None = None, *, totals: bool = True, using: str | None = None
+    queue: str | None = None, *, channel: str | None = None, totals: bool = True, using: str | None = None
 ) -> list[ChannelMetrics]:
     """Metrics of all channels, or of one queue or channel. ``totals`` counts the archive: leave it out in frequent
     monitors."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import boolean, text
-from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP, Archive, Keep
 from django_pgqueue.sql.call import ask

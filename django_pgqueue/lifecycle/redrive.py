@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from django_pgqueue.conf import settings
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import aware, ids_of, optional_text
-from django_pgqueue.lifecycle.binding import to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import ask

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import duration, text
-from django_pgqueue.lifecycle.binding import leases, listed, to_json
+from django_pgqueue.lifecycle.binding import leases, listed
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from django_pgqueue import handlers, schedules
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.binding import from_json, to_json
+from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Schedule
 from django_pgqueue.models.expressions import ClockTimestamp

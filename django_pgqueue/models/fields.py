@@ -1,7 +1,7 @@
 """Times, durations and JSON that PostgreSQL has and Python has not: a row that holds one can still be read.
 
 The tables and the verbs refuse them, but an old row, or one that a superuser wrote, must not take a page or a command
-away from all the others.
+away from all the others. And JSON that Python has and PostgreSQL has not, or that is too large: it is not sent.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from psycopg.types.json import Jsonb
+
+from django_pgqueue.jsonb import to_json
 
 if TYPE_CHECKING:
     # To mypy they are what they are to migrations.
     Moment = models.DateTimeField
     Span = models.DurationField
     Json = models.JSONField
+    MessageJson = models.JSONField
 else:
 
     class _Tolerant(models.Field):
@@ -56,3 +60,14 @@ else:
                 return super().from_db_value(value, expression, connection)
             except (ValueError, RecursionError):
                 return value
+
+    class MessageJson(_Tolerant, models.JSONField):
+        """Refuses on the client what ``enqueue`` refuses: an error of the server would quote a part of the value."""
+
+        known_as = "JSONField"
+
+        def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+            adapted = super().get_db_prep_value(value, connection, prepared)
+            if isinstance(adapted, Jsonb):
+                return Jsonb(adapted.obj, dumps=lambda given: to_json(given, self.name) or "null")
+            return adapted

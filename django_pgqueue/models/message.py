@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.channel import Channel
 from django_pgqueue.models.expressions import ClockTimestamp, Negated
-from django_pgqueue.models.fields import Json, Moment, Span
+from django_pgqueue.models.fields import Json, MessageJson, Moment, Span
 from django_pgqueue.models.triggers import RunsFunction
 
 
@@ -30,9 +30,9 @@ class Message(models.Model):
         verbose_name=_("channel"),
     )
     handler = models.CharField(max_length=200)
-    payload = models.JSONField(default=dict, blank=True)
+    payload = MessageJson(default=dict, blank=True)
     body = models.BinaryField(null=True, blank=True)
-    headers = models.JSONField(null=True, blank=True)
+    headers = MessageJson(null=True, blank=True)
     priority = models.SmallIntegerField(default=0, db_default=0, help_text=_("Higher first, within the channel."))
     dequeue_at = Moment(db_default=ClockTimestamp(), help_text=_("Not delivered before."))
     status = models.SmallIntegerField(choices=Status, default=Status.READY, db_default=Status.READY, editable=False)

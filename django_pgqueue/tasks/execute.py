@@ -9,7 +9,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.binding import to_json
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.outcomes import Complete, DeadLetter, Outcome
 from django_pgqueue.tasks import result
 from django_pgqueue.tasks.compat import Task, TaskContext, TaskResult, normalize_json, task_started

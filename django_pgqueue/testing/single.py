@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.binding import from_json, to_json
+from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.outcomes import Complete, Outcome
 from django_pgqueue.worker.executor import nonsense

@@ -13,10 +13,11 @@ from psycopg.pq import TransactionStatus
 from django_pgqueue.exceptions import HandlerError, PgQueueError
 from django_pgqueue.sql.call import call, translate
 
-# A setting that PostgreSQL forgets at the end of the transaction. An xid would do, too, but a handler that only reads
-# shall not have one: it would hold up the floors for as long as it runs.
-MARK = "SELECT set_config('pgqueue.run', 'open', true)"
-LOOK = "SELECT current_setting('pgqueue.run', true)"
+# A setting that PostgreSQL forgets at the end of the transaction, but also at a RESET ALL, which ends nothing: then the
+# moment at which the transaction began is still the same. An xid would do, too, but a handler that only reads shall not
+# have one: it would hold up the floors for as long as it runs.
+MARK = "SELECT set_config('pgqueue.run', 'open', true), now()"
+LOOK = "SELECT current_setting('pgqueue.run', true), now()"
 # "Current transaction is aborted": what every statement says after the one that failed.
 ABORTED = "25P02"
 SWALLOWED = (
@@ -35,7 +36,7 @@ class OwnTransaction:
     def __init__(self, using: str) -> None:
         self._using = using
         self._error: BaseException | None = None
-        call(using, MARK)
+        [(_, self._began_at)] = call(using, MARK)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -64,7 +65,8 @@ class OwnTransaction:
             case TransactionStatus.IDLE:
                 ended = True
             case TransactionStatus.INTRANS if not connections[self._using].needs_rollback:
-                ended = call(self._using, LOOK) != [("open",)]
+                [(mark, began_at)] = call(self._using, LOOK)
+                ended = mark != "open" and began_at != self._began_at
             case _:
                 ended = False
         if ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import psycopg
@@ -83,6 +84,40 @@ def test_many_messages_and_a_redrive_wait_no_longer(filler: Session, session: Se
     assert one(session, "SELECT outcome FROM pgqueue_redrive(ARRAY[%s], p_wait => '1 ms')", lease[0]) == "busy"
 
 
+def test_who_waits_behind_others_that_wait_does_not_wait_for_longer(
+    filler: Session, session: Session, connect: Callable[..., Session]
+) -> None:
+    """A row is waited for by two locks, the place behind those that wait and then the row: lock_timeout bounds each."""
+    first, second = (connect(autocommit=True, options="-c lock_timeout=60s") for _ in range(2))
+    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => %s)"
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(one, first, ask, "3 s")
+        waits(session, first)
+        began_at = time.monotonic()
+        assert one(second, ask, "3.2 s") == "busy"
+        assert 3 < time.monotonic() - began_at < 5
+        assert call.result(60) == "busy"
+
+
+def test_a_statement_for_many_channels_waits_no_longer_than_for_one(
+    filler: Session, connect: Callable[..., Session]
+) -> None:
+    waiting = connect(autocommit=True, options="-c lock_timeout=60s")
+    names = ["small", *"abcd"]
+    for name in names[1:]:
+        make_channel(waiting, name, max_size=10)
+        enqueue_in(waiting, name)
+        enqueue_in(filler, name)
+    call = (
+        "SELECT outcome FROM pgqueue_enqueue_many("
+        "array_fill('h'::text, ARRAY[5]), NULL, %s, p_wait => '0.5 s', p_partial => true)"
+    )
+    for _ in range(2):
+        began_at = time.monotonic()
+        assert [row[0] for row in waiting.execute(call, [names])] == ["busy"] * 5
+        assert 0.5 <= time.monotonic() - began_at < 2
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_setting_of_the_project_bounds_the_wait_of_python(filler: Session, session: Session, settings) -> None:
     settings.DJANGO_PGQUEUE = {"ENQUEUE_WAIT": timedelta(milliseconds=20)}
@@ -101,8 +136,6 @@ def test_the_setting_of_the_project_bounds_the_wait_of_python(filler: Session, s
 def test_who_waits_gets_the_room_that_a_rollback_leaves(
     filler: Session, session: Session, connect: Callable[..., Session]
 ) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(

@@ -10,10 +10,10 @@ from .tlc import Answer, Configuration, check
 
 LEASE: dict[str, Any] = {
     "Messages": "{m1, m2}", "Workers": "{w1, w2}", "Sweepers": "{s1}", "Free": "Free",
-    "MaxAttempts": 2, "MaxDefers": 1, "Limit": 1, "MaxFailovers": 0, "Cancels": False,
+    "MaxAttempts": 2, "MaxDefers": 1, "Limit": 1, "MaxFailovers": 0, "Cancels": False, "Supervised": False,
     "RandomTokens": True, "FencedSettle": True, "FencedSweep": True, "LockedSweep": True, "ClockedSweep": True,
     "RetokenedSweep": True, "LockedClaim": True, "LockedLane": True, "CountedAtClaim": True, "DerivedOccupancy": True,
-    "AtomicArchive": True,
+    "AtomicArchive": True, "BegunCounts": True,
 }  # fmt: skip
 LOCKS: dict[str, Any] = {
     "Transactions": "{a, b}", "Free": "Free", "MaxCalls": 2,
@@ -25,15 +25,20 @@ LINE: dict[str, Any] = {
     "Messages": "{1, 2}", "Dequeues": "{d, e}", "MaxReturns": 0, "AlwaysTells": True, "ReturnsTell": True,
     "EmptyReturns": True, "HeldNewsStay": True, "OneAtTheDoor": True, "FreshFloor": True, "FloorSeesLocked": True,
 }  # fmt: skip
+TURNS: dict[str, Any] = {
+    "Channels": "{a, b, c}", "Most": 2, "Weight": 1,
+    "LineDecides": True, "GoesToTail": True, "FreshIsPassed": True, "FreshEnds": True,
+}  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
     "Drops": True, "ByXid": True, "HorizonOfRunning": True, "WaitsForDisk": True, "OneConnection": True,
     "OneCommit": True, "KeptUntilExported": True,
 }  # fmt: skip
-CONSTANTS = {"Lease": LEASE, "Line": LINE, "LockOrder": LOCKS, "ArchiveReader": READER}
+CONSTANTS = {"Lease": LEASE, "Line": LINE, "Turns": TURNS, "LockOrder": LOCKS, "ArchiveReader": READER}
 INVARIANTS = {
-    "Lease": ("OnePlace", "OneHolder", "Deliveries", "LimitHolds", "AnswersAreTrue"),
+    "Lease": ("OnePlace", "OneHolder", "Deliveries", "Runs", "LimitHolds", "AnswersAreTrue"),
     "Line": ("Found", "OneLane", "TakenOnce"),
+    "Turns": ("TwoTurns", "FreshFirst"),
     "LockOrder": ("NoCircle", "NobodyWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
 }
@@ -80,6 +85,7 @@ MODELS = (
     holds("leases", "Lease"),
     holds("leases, with cancels and two sweepers", "Lease", Messages="{m1}", Cancels=True, Sweepers="{s1, s2}"),
     holds("leases, while the sweep locks and compares no token", "Lease", FencedSweep=False),
+    holds("leases, under a supervisor", "Lease", Messages="{m1}", Supervised=True, Cancels=True),
     holds("leases, all of it", "Lease", Cancels=True, Sweepers="{s1, s2}", slow=True),
     holds("leases, three messages on two places", "Lease", Messages="{m1, m2, m3}", Limit=2, MaxDefers=0, slow=True),
     holds("leases, two messages through a failover", "Lease", MaxFailovers=1, MaxDefers=0, slow=True),
@@ -104,6 +110,7 @@ MODELS = (
         "leases are counted, not a counter that a zombie counts down", "Lease", "LimitHolds", DerivedOccupancy=False,
     ),
     without("the attempt is counted at the dequeue", "Lease", "Deliveries", CountedAtClaim=False),
+    without("what has begun counts, also when its process dies", "Lease", "Runs", Supervised=True, BegunCounts=False),
     without("archive and delete are one transaction", "Lease", "OnePlace", AtomicArchive=False),
     without("somebody sweeps", "Lease", "Ends", lasting="Ends", Sweepers="{}", Messages="{m1}"),
     holds("the line", "Line"),
@@ -117,6 +124,12 @@ MODELS = (
     without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),
     without("what is left is looked for after the lock", "Line", "Found", FreshFloor=False),
     without("what others have locked is left, too", "Line", "Found", FloorSeesLocked=False),
+    holds("turns", "Turns"),
+    holds("turns of two messages", "Turns", Channels="{a, b}", Weight=2, Most=3),
+    without("the line decides, whatever a message says", "Turns", "TwoTurns", LineDecides=False),
+    without("a lane goes to the tail after its turn", "Turns", "TwoTurns", GoesToTail=False),
+    without("only a lane whose place has passed is fresh", "Turns", "TwoTurns", FreshIsPassed=False),
+    without("a fresh lane is fresh for one turn", "Turns", "TwoTurns", FreshEnds=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NobodyWaitsForProducers", FreeEnqueue=False),

@@ -63,8 +63,9 @@ def test_every_guard_is_removed_once() -> None:
 
 
 WIDE = {
-    "Lease": {"Messages": "{m1}", "Cancels": True, "MaxFailovers": 1},
+    "Lease": {"Messages": "{m1}", "Cancels": True, "MaxFailovers": 1, "Supervised": True},
     "Line": {"Messages": "{1}", "MaxReturns": 1},
+    "Turns": {"Channels": "{a, b}", "Weight": 2},
     "LockOrder": {"MaxCalls": 1},
     "ArchiveReader": {"Transactions": "{t1, t2}", "MaxServerCrashes": 1},
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection
@@ -88,6 +89,22 @@ def test_one_at_a_time_goes_round(searched: str):
     served = [dequeue_matching(payload={"k": 1})[0].channel for _ in range(6)]
     assert sorted(served[:3]) == list("abc")
     assert sorted(served[3:]) == list("abc")
+
+
+@pytest.mark.parametrize("favour", [{}, {"priority": 9}, {"dequeue_at": datetime(2020, 1, 1, tzinfo=UTC)}], ids=str)
+@pytest.mark.parametrize("loud", ["a", "b"])
+def test_a_channel_whose_messages_come_one_by_one_overtakes_no_other(searched: str, loud: str, favour: dict[str, Any]):
+    """The line orders the channels, whatever their ids are and whatever a message says."""
+    for name in "ab":
+        channel_set(channel=name)
+    waiting = enqueue("h", {"k": 1}, channel="b" if loud == "a" else "a").id
+    served: list[int] = []
+    for _ in range(2):
+        enqueue("h", {"k": 1}, channel=loud, **favour)
+        found = dequeue_matching(payload={"k": 1})
+        complete(found)
+        served += ids(found)
+    assert waiting in served
 
 
 def test_max_concurrency_holds(searched: str):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
+from django.db.models import JSONField, Value
 from django.utils import timezone
 
 from django_pgqueue import (
@@ -14,7 +16,7 @@ from django_pgqueue import (
     dequeue,
     enqueue,
 )
-from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased
+from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.conftest import pass_time, refused, sql
 from tests.lifecycle.test_enqueue import READY, SCHEDULED
@@ -32,6 +34,37 @@ def test_bulk_create_enqueues():
     channel = Channel.objects.get()
     Message.objects.bulk_create(Message(channel=channel, handler="h", payload=n) for n in range(30))
     assert [delivery.payload for delivery in dequeue(limit=100)] == list(range(30))
+
+
+@pytest.mark.parametrize("column", ["payload", "headers"])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("canary" * 3_000_000, "the {} takes .* more than the setting MAX_PAYLOAD allows"),
+        ("canary \0", "the {} contains the character"),
+        ("canary \ud800", "the {} contains half a surrogate pair"),
+        ([float("nan"), "canary"], "something in the {} is not JSON"),
+    ],
+    ids=["too large", "NUL", "half a pair", "NaN"],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_json_that_the_verb_refuses_is_not_sent_by_the_orm_and_not_quoted(
+    column: str, value: Any, problem: str, many: bool
+):
+    message = Message(channel=Channel.objects.get(), handler="h", **{column: {"n": value}})
+    with refused(InvalidMessage, problem.format(column)) as raised, transaction.atomic():
+        Message.objects.bulk_create([message]) if many else message.save()
+    assert "canary" not in str(raised.value)
+    assert not Message.objects.exists()
+
+
+def test_the_orm_stores_null_and_what_the_verb_stores():
+    channel = Channel.objects.get()
+    Message.objects.create(channel=channel, handler="h", payload=Value(None, JSONField()), headers=None)
+    Message.objects.create(channel=channel, handler="h", payload={"at": datetime(2026, 1, 1, tzinfo=UTC)})
+    assert Message.objects.filter(payload={"at": "2026-01-01T00:00:00Z"}).count() == 1
+    assert Message.objects.filter(payload__at="2026-01-01T00:00:00Z").count() == 1
+    assert [delivery.payload for delivery in dequeue(limit=9)] == [None, {"at": "2026-01-01T00:00:00Z"}]
 
 
 def test_a_plain_insert_enqueues():

@@ -185,3 +185,27 @@ def test_each_dead_letter_may_have_a_time_of_its_own():
 def test_times_that_do_not_pair_up_are_refused():
     with refused(InvalidMessage, r"p_times has 2 element\(s\), p_ids has 1"):
         redrive(buried(), times=[None, None])
+
+
+@pytest.mark.parametrize(
+    ("more", "spoil", "problem"),
+    [
+        ("p_times => ARRAY['200000-01-01'::timestamptz]", "", "dequeue_at is outside of the years 2 to 9998"),
+        ("p_payload => to_jsonb(repeat('x', 70000000))", "", "take more than 64 MB"),
+        ("p_payloads => ARRAY[NULL::jsonb]", "max_attempts = 0", "max_attempts is less than 1"),
+        ("p_payloads => ARRAY[NULL::jsonb]", "headers = '[1]'", "the headers are not a JSON object"),
+    ],
+    ids=["time", "payload", "letter", "headers"],
+)
+def test_what_no_message_may_be_is_an_answer_and_nothing_is_written(more: str, spoil: str, problem: str):
+    """Found before the INSERT, whose trigger would raise: the transaction of the caller goes on."""
+    ids = buried(2)
+    if spoil:
+        sql(f"UPDATE pgqueue_dead_letter SET {spoil} WHERE id = %s", ids[0])
+    [(outcome, message)] = sql(f"SELECT outcome, refusal ->> 'message' FROM pgqueue_redrive(ARRAY[%s], {more})", ids[0])
+    assert outcome == "invalid"
+    assert message.startswith("invalid redrive: ")
+    assert message.endswith(problem)
+    assert DeadLetter.objects.filter(redriven_at=None).count() == 2
+    assert not Message.objects.exists()
+    assert redrive(ids[1:])

@@ -113,6 +113,7 @@ NOTICED = (
     "promoted before it is due",
     "the newest first",
     "a lane does not go to the tail",
+    "a message puts its channel before others",
     "a fresh lane stays before the others",
     "a deferred message is not announced",
     "a promoted message is not announced",

@@ -149,6 +149,12 @@ def test_a_handler_that_ends_its_transaction_is_refused(drain: Drain, statements
     assert "The handler ended the transaction" in dead.details["message"]
 
 
+def test_a_handler_that_resets_the_settings_of_its_session_has_not_ended_its_transaction(drain: Drain) -> None:
+    message = script(["effect"], ["sql", "RESET ALL"], ["effect"], handler=ATOMIC)
+    assert drain() == {"completed": 1}
+    assert effects() == [(message, 1)] * 2
+
+
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
 def test_a_batch_that_ends_its_transaction_is_refused_as_a_whole(drain: Drain, statement: str) -> None:
     good = scripts(5, ["effect"], handler=BATCH)

@@ -9,7 +9,7 @@ from typing import Any
 from django_pgqueue.admin.dashboard.spans import floored
 from django_pgqueue.admin.filters import QUEUES
 from django_pgqueue.conf import settings
-from django_pgqueue.lifecycle.binding import from_json
+from django_pgqueue.jsonb import from_json
 from django_pgqueue.sql.call import call
 
 MOST_NAMES = 1_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django_pgqueue.lifecycle.binding import from_json
+from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.sql.call import call, looking

@@ -26,22 +26,22 @@ BEGIN
         ) AS n
         CROSS JOIN LATERAL (SELECT s.queue FROM pgqueue_channel AS s WHERE s.id = n.channel_id OFFSET 0) AS c
         LEFT JOIN LATERAL (
-            SELECT CASE WHEN l.parked_until IS NULL THEN l.seq END AS seq FROM pgqueue_lane AS l
+            SELECT l.fresh, CASE WHEN l.parked_until IS NULL THEN l.seq END AS seq FROM pgqueue_lane AS l
             WHERE l.channel_id = n.channel_id ORDER BY l.seq DESC LIMIT 1
         ) AS l ON true
         WHERE c.queue = p_queue
-        ORDER BY l.seq, n.channel_id;
+        ORDER BY l.seq IS NULL, l.fresh DESC, l.seq, n.channel_id;
         RETURN;
     END IF;
     SELECT array_agg(s.channel_id) AS channels, array_agg(s.rank) AS ranks, array_agg(s.at) AS ats, array_agg(s.key) AS keys,
-        array_agg(s.seq) AS seqs, p_look / greatest(count(*), 1) AS share
+        p_look / greatest(count(*), 1) AS share
     INTO v_starts
     FROM pgqueue_starts(p_queue, v_line.lane_seq, v_line.fresh_seq, 100) AS s;
     RETURN QUERY
     SELECT n.channel_id, n.ids
     FROM (
-        SELECT u.seq, u.channel_id, array_agg(m.id) AS ids
-        FROM unnest(v_starts.channels, v_starts.ranks, v_starts.ats, v_starts.keys, v_starts.seqs) AS u (channel_id, rank, at, key, seq)
+        SELECT u.channel_id, array_agg(m.id) AS ids
+        FROM unnest(v_starts.channels, v_starts.ranks, v_starts.ats, v_starts.keys) AS u (channel_id, rank, at, key)
         CROSS JOIN LATERAL (
             SELECT r.id, r.handler, r.payload FROM pgqueue_message AS r
             WHERE r.channel_id = u.channel_id AND r.status = 1 AND (-r.priority, r.dequeue_at, r.id) >= (u.rank, u.at, u.key)
@@ -49,8 +49,13 @@ BEGIN
             LIMIT greatest(v_starts.share, 1)
         ) AS m
         WHERE (p_handler IS NULL OR m.handler = p_handler) AND (p_payload IS NULL OR m.payload @> p_payload)
-        GROUP BY u.seq, u.channel_id
+        GROUP BY u.channel_id
     ) AS n
-    ORDER BY n.seq, n.channel_id;
+    -- By the lane's own place: pgqueue_starts has one place for all that are fresh, and the same one would always be first.
+    LEFT JOIN LATERAL (
+        SELECT l.fresh, CASE WHEN l.parked_until IS NULL THEN l.seq END AS seq FROM pgqueue_lane AS l
+        WHERE l.channel_id = n.channel_id ORDER BY l.seq DESC LIMIT 1
+    ) AS l ON true
+    ORDER BY l.seq IS NULL, l.fresh DESC, l.seq, n.channel_id;
 END;
 $$;

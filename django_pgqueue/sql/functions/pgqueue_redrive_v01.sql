@@ -35,17 +35,20 @@ BEGIN
     END IF;
     -- In the order in which they will be served: by channel, the oldest first.
     SELECT array_agg(n.id) AS ids, array_agg(n.channel_id) AS channel_ids, array_agg(n.payload) AS payloads,
-        array_agg(n.due_at) AS times
+        array_agg(n.due_at) AS times, min(n.problem) AS problem
     INTO v_letters
     FROM (
-        SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload, greatest(v_now, u.due_at) AS due_at
+        SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload, greatest(v_now, u.due_at) AS due_at,
+            pgqueue_validate(
+                d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers, d.priority,
+                greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest, NULL) AS problem
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.payload, i.due_at
             FROM unnest(p_ids, p_payloads, p_times) WITH ORDINALITY AS i (id, payload, due_at, place)
             ORDER BY i.id, i.place
         ) AS u
         CROSS JOIN LATERAL (
-            SELECT l.id, l.queue, l.channel FROM pgqueue_dead_letter AS l
+            SELECT l.* FROM pgqueue_dead_letter AS l
             WHERE l.id = u.id AND l.redriven_at IS NULL
             FOR UPDATE SKIP LOCKED
         ) AS d
@@ -55,7 +58,10 @@ BEGIN
     IF v_letters.ids IS NULL THEN
         RETURN;
     END IF;
-    v_refusal := pgqueue_redrive_refusal(v_letters.ids, p_channel, p_wait);
+    v_refusal := CASE
+        WHEN v_letters.problem IS NOT NULL THEN pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_letters.problem)
+        ELSE pgqueue_redrive_refusal(v_letters.ids, p_channel, p_wait)
+    END;
     IF v_refusal IS NOT NULL THEN
         RETURN QUERY SELECT NULL::bigint, NULL::bigint, v_refusal ->> 'outcome', v_refusal;
         RETURN;

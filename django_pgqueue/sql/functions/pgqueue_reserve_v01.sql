@@ -1,6 +1,7 @@
 -- Takes room for new messages on a channel that has a max_size, and returns how much is left.
 -- Caller: the insert trigger (p_messages > 0, already inserted) and what enqueues, before it inserts (p_messages = 0: only look).
--- p_wait: how long to wait behind another open transaction that enqueues to the channel; NULL: the setting pgqueue.enqueue_wait, or 2 s.
+-- p_wait: how long one statement waits behind open transactions that enqueue to its channels, all of them together;
+--   NULL: the setting pgqueue.enqueue_wait, or 2 s.
 -- Returns the room that is left; or the refusal: PGQ04 full, PGQ06 busy. A refusal changes nothing.
 -- Locks: the channel's row in pgqueue_channel_size until the caller commits (lock order, step 1: in channel order; a caller that
 --   comes out of order waits 200 ms at most, so that no cycle can form). Settling never takes it: it appends to pgqueue_departure.
@@ -20,20 +21,47 @@ AS $$
 DECLARE
     v_last bigint := coalesce(nullif(current_setting('pgqueue.reserved_channel', true), ''), '0')::bigint;
     v_timeout text;
+    v_statement text;
+    v_allowed numeric;
+    v_remaining numeric;
+    v_part numeric;
+    v_began_at timestamptz;
     v_live bigint := pgqueue_lock_size(p_channel_id, p_messages, false);
     v_left bigint;
 BEGIN
-    -- Only a caller that has to wait pays for a subtransaction: it brings back the state before the wait.
+    -- Only a caller that has to wait pays for subtransactions: each brings back the state before its wait.
     IF v_live IS NULL THEN
         v_timeout := current_setting('lock_timeout');
-        BEGIN
-            PERFORM set_config('lock_timeout', pgqueue_enqueue_wait(p_wait, v_timeout, p_channel_id < v_last), true);
-            v_live := pgqueue_lock_size(p_channel_id, p_messages, true);
-            PERFORM set_config('lock_timeout', v_timeout, true);
-        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+        v_statement := extract(epoch FROM statement_timestamp());
+        -- Milliseconds, less those that this statement has waited for channels before.
+        v_allowed := pgqueue_enqueue_wait(p_wait, v_timeout, p_channel_id < v_last)::numeric;
+        v_remaining := v_allowed - CASE
+            WHEN split_part(current_setting('pgqueue.waited', true), ' ', 1) = v_statement
+                THEN split_part(current_setting('pgqueue.waited', true), ' ', 2)::numeric
+            ELSE 0
+        END;
+        -- A row is waited for by two locks, the place behind others that wait and then the row, and lock_timeout bounds
+        --   each of the two. So a try takes half of what is left. Counted without the clock, too, which may be set back.
+        LOOP
+            v_began_at := clock_timestamp();
+            v_part := greatest(1, ceil(v_remaining / 2));
+            BEGIN
+                PERFORM set_config('lock_timeout', v_part::text, true);
+                v_live := pgqueue_lock_size(p_channel_id, p_messages, true);
+                PERFORM set_config('lock_timeout', v_timeout, true);
+                v_part := 0;
+            EXCEPTION
+                WHEN lock_not_available THEN NULL;
+                WHEN deadlock_detected THEN v_part := v_remaining;
+            END;
+            v_remaining := v_remaining - greatest(v_part, extract(epoch FROM clock_timestamp() - v_began_at) * 1000);
+            EXIT WHEN v_live IS NOT NULL OR v_remaining < 1;
+        END LOOP;
+        PERFORM set_config('pgqueue.waited', v_statement || ' ' || (v_allowed - v_remaining)::text, true);
+        IF v_live IS NULL THEN
             refusal := pgqueue_channel_refusal('PGQ06', p_channel_id);
             RETURN;
-        END;
+        END IF;
     END IF;
     IF p_channel_id > v_last THEN
         PERFORM set_config('pgqueue.reserved_channel', p_channel_id::text, true);

@@ -10,6 +10,8 @@ import psycopg
 EXPIRED = "m.lease_expires_at <= v_now"
 BURIED = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
 ONE_IS_GONE = "        IF v_one.id IS NOT NULL THEN\n"
+FIRST_LANE = "ORDER BY l.seq LIMIT 1\n        FOR UPDATE OF l"
+FIRST_MESSAGE = FIRST_LANE.replace("l.seq", "l.floor_rank, l.floor_at, l.seq")
 ONE = "pgqueue_message AS m"
 GIVE_BACK = "SET status = 1, lease_token = NULL, lease_expires_at = NULL"
 FORGET = "        IF v_one.id % 50 = 0 THEN\n            RETURN NEXT v_one.id;\n            RETURN;\n        END IF;\n"
@@ -186,6 +188,10 @@ DEFECTS = (
     defect(
         "a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10",
         also=(("dequeue", "v_fresh AND NOT v_lane.done", "v_fresh"),),
+    ),
+    defect(
+        "a message puts its channel before others", "take_turn", FIRST_LANE, FIRST_MESSAGE, "I10",
+        also=(("dequeue", FIRST_LANE, FIRST_MESSAGE),),
     ),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),

@@ -2,7 +2,7 @@
 (***************************************************************************)
 (* Leases and settlement: pgqueue_dequeue, _heartbeat, _complete, _retry,  *)
 (* _defer, _dead_letter, _cancel, _promote and _sweep, for one channel     *)
-(* with a max_concurrency.                                                 *)
+(* with a max_concurrency; and what a supervisor does when a worker dies.  *)
 (*                                                                         *)
 (* Each guard of the SQL is a constant: TRUE is what the SQL does.         *)
 (*                                                                         *)
@@ -16,10 +16,11 @@ CONSTANTS
     Messages, Workers, Sweepers,
     Free,          \* nobody's: a lock, and the message of who has none
     MaxAttempts,
-    MaxDefers,     \* how often a handler defers a message, at most
+    MaxDefers,     \* how often a message is deferred or given back, at most
     Limit,         \* max_concurrency of the channel
     MaxFailovers,  \* to a standby that lacks the last commits
-    Cancels        \* whether messages are cancelled
+    Cancels,       \* whether messages are cancelled
+    Supervised     \* whether a supervisor ends the leases of a worker that died; it sees which of them had begun
 
 CONSTANTS
     RandomTokens,     \* FALSE: the token is the number of the attempt
@@ -32,7 +33,8 @@ CONSTANTS
     LockedLane,       \* FALSE: the dequeue counts leases without the lane's lock
     CountedAtClaim,   \* FALSE: the attempt is counted when it has failed
     DerivedOccupancy, \* FALSE: leases are counted up and down, down also by a settlement that is refused
-    AtomicArchive     \* FALSE: archive and delete in two transactions
+    AtomicArchive,    \* FALSE: archive and delete in two transactions
+    BegunCounts       \* FALSE: what a dead worker had begun and not settled is given back, as if it had not begun
 
 VARIABLES
     db,        \* the rows of each message, in all tables
@@ -53,8 +55,9 @@ NoRow == [
     ends |-> <<>>,        \* outcome rows: archive and dead letters
     by |-> {},            \* ghost: the tokens whose holders have settled it
     delivered |-> 0,      \* ghost: deliveries, but for those that were deferred
+    runs |-> 0,           \* ghost: how often its handler began, but for those that deferred; counted under a supervisor
     defers |-> 0]
-Idle == [phase |-> "idle", message |-> Free, token |-> None, how |-> "none"]
+Idle == [phase |-> "idle", message |-> Free, token |-> None, how |-> "none", begun |-> FALSE]
 Verbs == {"complete", "retry", "defer", "dead_letter"}
 
 Init ==
@@ -146,9 +149,17 @@ Heartbeat(w) ==
     /\ db' = [db EXCEPT ![m].expired = FALSE]
     /\ UNCHANGED <<worker, lock, lane, sweep, counter>> /\ Unchanged
 
+\* The handler begins, whether or not the lease is still there.
+Run(w) ==
+    /\ Supervised /\ worker[w].phase = "holding" /\ ~worker[w].begun
+    /\ worker' = [worker EXCEPT ![w].begun = TRUE]
+    /\ db' = [db EXCEPT ![worker[w].message].runs = @ + 1]
+    /\ UNCHANGED <<lock, lane, sweep, counter>> /\ Unchanged
+
 SettleBegin(w, how) ==
     LET m == worker[w].message IN
     /\ Holds(w) /\ lock[m] = Free /\ Matches(w)
+    /\ Supervised => worker[w].begun
     /\ how = "defer" => db[m].defers < MaxDefers
     /\ worker' = [worker EXCEPT ![w].phase = "settling", ![w].how = how]
     /\ lock' = [lock EXCEPT ![m] = w]
@@ -179,7 +190,7 @@ Settled(row, how) ==
       [] how \in {"defer to ready", "defer to scheduled"} ->
             IF row.cancelled THEN Ended(row, "cancelled", row.token)
             ELSE [Waiting(row, IF how = "defer to ready" THEN "ready" ELSE "scheduled") EXCEPT
-                !.attempts = Less(@), !.delivered = Less(@), !.defers = @ + 1]
+                !.attempts = Less(@), !.delivered = Less(@), !.runs = Less(@), !.defers = @ + 1]
 
 Effects(how) ==
     CASE how = "defer" -> {"defer to ready", "defer to scheduled"}
@@ -210,13 +221,33 @@ Delete(w) ==
     /\ worker' = [worker EXCEPT ![w] = Idle]
     /\ UNCHANGED <<lock, lane, sweep, counter>> /\ Unchanged
 
-\* A kill, or a cut connection: what is not committed is rolled back, and its locks go.
+\* A kill, or a cut connection: what is not committed is rolled back, and its locks go. Its supervisor may die with it.
 Crash(w) ==
-    /\ worker[w].phase # "idle"
-    /\ worker' = [worker EXCEPT ![w] = Idle]
+    /\ worker[w].phase \notin {"idle", "dead"}
+    /\ \E next \in {Idle} \cup (IF Supervised /\ worker[w].token # None
+                                THEN {[worker[w] EXCEPT !.phase = "dead", !.how = "none"]} ELSE {}) :
+        worker' = [worker EXCEPT ![w] = next]
     /\ lock' = [m \in Messages |-> IF lock[m] = w THEN Free ELSE lock[m]]
     /\ lane' = IF lane = w THEN Free ELSE lane
     /\ UNCHANGED <<db, sweep, counter>> /\ Unchanged
+
+\* What was never started costs no attempt.
+GivenBack(row) ==
+    IF row.cancelled THEN Ended(row, "cancelled", row.token)
+    ELSE [Waiting(row, "ready") EXCEPT !.attempts = Less(@), !.delivered = Less(@), !.defers = @ + 1]
+
+\* The supervisor ends the lease of a dead worker, without waiting until it expires.
+Reclaim(w) ==
+    LET m == worker[w].message
+        counts == worker[w].begun /\ BegunCounts
+        after == IF counts THEN Retried(db[m], db[m].token) ELSE GivenBack(db[m])
+    IN
+    /\ worker[w].phase = "dead" /\ lock[m] = Free
+    /\ Matches(w) => counts \/ db[m].defers < MaxDefers
+    /\ db' = IF Matches(w) THEN [db EXCEPT ![m] = [after EXCEPT !.by = @ \cup {worker[w].token}]] ELSE db
+    /\ worker' = [worker EXCEPT ![w] = Idle]
+    /\ counter' = IF DerivedOccupancy THEN counter ELSE Less(counter)
+    /\ UNCHANGED <<lock, lane, sweep>> /\ Unchanged
 
 -----------------------------------------------------------------------------
 (* The sweep: SELECT … FOR UPDATE SKIP LOCKED of what expired, then pgqueue_retry with the tokens that it read. *)
@@ -276,6 +307,8 @@ Next ==
         \/ Refused(w)
         \/ Delete(w)
         \/ Crash(w)
+        \/ Run(w)
+        \/ Reclaim(w)
     \/ \E s \in Sweepers : SweepAct(s) \/ \E m \in Messages : SweepRead(s, m)
     \/ Replicate
     \/ Failover
@@ -314,11 +347,14 @@ LeaseKept == [][
         \A m \in Messages :
             db[m].status = "leased" /\ ~db[m].expired /\ ~(db'[m].status = "leased" /\ db'[m].token = db[m].token)
             => \E w \in Workers :
-                /\ worker[w].phase \in {"settling", "deleting"} /\ worker'[w] # worker[w]
+                /\ worker[w].phase \in {"settling", "deleting", "dead"} /\ worker'[w] # worker[w]
                 /\ worker[w].message = m /\ worker[w].token = db[m].token]_vars
 
 \* C5: deliveries, crashes included, are as many as allowed.
 Deliveries == \A m \in Messages : db[m].delivered <= db[m].max
+
+\* C5: handlers begin as often as allowed, whatever becomes of the processes in which they run.
+Runs == \A m \in Messages : db[m].runs <= db[m].max
 
 \* C7: leases of the channel.
 LimitHolds == Cardinality(Leased) <= Limit
