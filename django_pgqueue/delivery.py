@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     # With its default, a plain ``Delivery`` means Delivery[Any]; typing.TypeVar has defaults from Python 3.13 on.
     from typing_extensions import TypeVar
 
+    from django_pgqueue.handler_types import AnyHandler
+
     P_co = TypeVar("P_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
@@ -26,7 +28,7 @@ else:
 class NewMessage:
     """A message to be enqueued; the fields are those of :func:`django_pgqueue.enqueue`."""
 
-    handler: str
+    handler: str | AnyHandler
     payload: Any = None
     channel: str = "default"
     queue: str | None = None

@@ -242,13 +242,19 @@ def layers(function: Function | None) -> Iterator[Function]:
 
 
 def name_of(handler: str | Function) -> str:
-    """The name of a registered function; a name stays as it is. Raises InvalidMessage for none, or several."""
+    """Return the name of a registered function; a name stays as it is. Raises InvalidMessage for none, or several."""
     if isinstance(handler, str):
         return handler
+    if not callable(handler):
+        raise InvalidMessage(
+            f"handler is neither a name nor a function but {type(handler).__name__}",
+            hint="Give the name of a handler, or the decorated function.",
+        )
     names = names_of(handler)
     if len(names) != 1:
         found = f"has {len(names)} names: {', '.join(names)}" if names else "is not registered with @handler"
-        raise InvalidMessage(f"{getattr(handler, '__qualname__', handler)!r} {found}", hint="Say the name.")
+        hint = "Say the name." if names else 'Put @handler("…") on it, or give the name of a handler.'
+        raise InvalidMessage(f"{getattr(handler, '__qualname__', type(handler).__name__)!r} {found}", hint=hint)
     return names[0]
 
 

@@ -16,6 +16,13 @@ def archive_choice(archive: Archive | None) -> Archive | None:
     return archive
 
 
+def delay_of(value: timedelta | None, what: str) -> timedelta | None:
+    """Return the delay. Raises ValueError for what is no timedelta: a number does not say its unit."""
+    if value is not None and not isinstance(value, timedelta):
+        raise ValueError(f"{what} is not a timedelta but {type(value).__name__}: use datetime.timedelta(seconds=…).")
+    return value
+
+
 class Keep:
     def __reduce__(self) -> str:
         return "KEEP"
@@ -101,10 +108,15 @@ class Defer(Outcome):
         super().__init__()
         if until is not None and delay is not None:
             raise ValueError("Defer takes until or delay, not both.")
+        if until is not None and not isinstance(until, datetime):
+            raise ValueError(
+                f"until of Defer is not a datetime but {type(until).__name__}: for a time from now, use "
+                "Defer(delay=datetime.timedelta(seconds=…))."
+            )
         if until is not None and until.tzinfo is None:
             raise ValueError("Defer(until=…) needs an aware datetime: use django.utils.timezone.")
         self.until = until
-        self.delay = delay
+        self.delay = delay_of(delay, "delay of Defer")
         self.state = state
         self.count_attempt = count_attempt
 
@@ -121,7 +133,7 @@ class Retry(Outcome):
     def __init__(self, after: timedelta | None = None, error: str = "", state: Any = KEEP) -> None:
         super().__init__()
         self.state = state
-        self.after = after
+        self.after = delay_of(after, "after of Retry")
         self.error = error
 
 
@@ -133,6 +145,8 @@ class DeadLetter(Outcome):
 
     def __init__(self, reason: str, details: Any = None) -> None:
         super().__init__()
+        if not isinstance(reason, str):
+            raise ValueError(f"reason of DeadLetter is not a str but {type(reason).__name__}: give a short word.")
         if not reason or len(reason) > 200:
             raise ValueError("DeadLetter needs a reason of 1 to 200 characters.")
         self.reason = reason

@@ -86,8 +86,20 @@ def schedule(
     timetable.check()
     if missed not in ("skip", "once", "all"):
         raise InvalidSchedule(f"missed is {missed!r}: it is skip, once or all", field="missed")
+    if isinstance(missed_limit, bool) or not isinstance(missed_limit, int):
+        raise InvalidSchedule(
+            f"missed_limit is not an integer but {type(missed_limit).__name__}",
+            hint="Give an int.",
+            field="missed_limit",
+        )
     if not 1 <= missed_limit <= 1000:
         raise InvalidSchedule("missed_limit is not between 1 and 1000", field="missed_limit")
+    if not isinstance(grace, timedelta):
+        raise InvalidSchedule(
+            f"grace is not a timedelta but {type(grace).__name__}",
+            hint="Use datetime.timedelta(seconds=…).",
+            field="grace",
+        )
     if grace < timedelta(0):
         raise InvalidSchedule("grace is negative", field="grace")
     if name is not None and not 1 <= len(name) <= LONGEST_NAME:
@@ -118,7 +130,8 @@ def table(when: str | timedelta, time_zone: str | None = None) -> Timetable:
             return Timetable(cron=when, time_zone=zone)
         case timedelta():
             return Timetable(every=when, time_zone=zone)
-    raise InvalidSchedule(f"{when!r} is neither a cron expression nor a timedelta", field="cron")
+    hint = 'Write "0 3 * * *", or datetime.timedelta(seconds=…).'
+    raise InvalidSchedule(f"{when!r} is neither a cron expression nor a timedelta", hint=hint, field="cron")
 
 
 @dataclass(frozen=True, slots=True)

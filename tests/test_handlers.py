@@ -15,6 +15,7 @@ from django_pgqueue.backoff import Constant
 from django_pgqueue.delivery import EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.models import Message
+from django_pgqueue.signals import message_created
 
 
 @pytest.fixture(autouse=True)
@@ -226,9 +227,11 @@ def test_a_handler_enqueues_its_own_messages():
     first = for_functions.enqueue({"order": 7}, channel="acme", priority=3)
     second = enqueue(for_functions, {"order": 8}, channel="acme")
     third = async_to_sync(for_functions.aenqueue)({"order": 9}, channel="acme")
+    [fourth] = enqueue_many([NewMessage(handler=for_functions, payload={"order": 10}, channel="acme")])
     stored = Message.objects.order_by("id").values_list("id", "handler", "channel__queue", "payload__order")
     assert list(stored) == [
-        (answer.id, "tests.for_functions", "emails", order) for answer, order in ((first, 7), (second, 8), (third, 9))
+        (answer.id, "tests.for_functions", "emails", order)
+        for answer, order in ((first, 7), (second, 8), (third, 9), (fourth, 10))
     ]
 
 
@@ -247,7 +250,29 @@ def test_a_function_that_is_no_handler_or_has_two_names_is_not_enqueued():
     handler("tests.a")(handler("tests.b")(greet))
     with pytest.raises(InvalidMessage, match=r"has 2 names: tests\.a, tests\.b.*Say the name"):
         greet.enqueue()
+    with pytest.raises(InvalidMessage, match=r"message 1 of 1: .*has 2 names: tests\.a, tests\.b"):
+        enqueue_many([NewMessage(handler=greet)])
+    with pytest.raises(InvalidMessage, match="handler is neither a name nor a function but int"):
+        enqueue(5)
     assert not Message.objects.exists()
+
+
+@pytest.mark.django_db
+def test_receivers_of_a_signal_see_the_name_of_the_handler():
+    def greet(delivery): ...
+
+    seen = []
+
+    def receiver(message, **arguments):
+        seen.append(message.handler)
+
+    handler("tests.greet")(greet)
+    message_created.connect(receiver)
+    try:
+        enqueue_many([NewMessage(handler=greet)])
+    finally:
+        message_created.disconnect(receiver)
+    assert seen == ["tests.greet"]
 
 
 def test_an_unknown_name_is_refused_and_the_error_says_what_to_do():

@@ -69,6 +69,12 @@ def test_an_outcome_shows_what_it_says():
         (lambda: Defer(until=datetime(2100, 1, 1)), "aware"),  # noqa: DTZ001
         (lambda: DeadLetter(""), "1 to 200"),
         (lambda: DeadLetter("x" * 201), "1 to 200"),
+        (lambda: Defer(5), "until of Defer is not a datetime but int: for a time from now, use Defer"),
+        (lambda: Defer(timedelta(5)), "until of Defer is not a datetime but timedelta: for a time from now, use Defer"),
+        (lambda: Defer(delay=5), r"delay of Defer is not a timedelta but int: use datetime\.timedelta"),
+        (lambda: Retry(5), r"after of Retry is not a timedelta but int: use datetime\.timedelta"),
+        (lambda: Retry(after="5 s"), "after of Retry is not a timedelta but str"),
+        (lambda: DeadLetter(404), "reason of DeadLetter is not a str but int"),
     ],
 )
 def test_an_outcome_that_makes_no_sense_is_refused_where_it_is_made(make, problem: str):

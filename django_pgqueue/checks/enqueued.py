@@ -14,8 +14,10 @@ from django.core.checks import Warning as Caution
 from django_pgqueue import handlers
 
 PACKAGE = "django_pgqueue"
-# The callables whose first argument is the name of a handler, and its keyword.
-CALLS = {"enqueue": "handler", "aenqueue": "handler", "NewMessage": "handler", "handler": "name"}
+# The callables that take the name of a handler, and its keyword.
+CALLS = {"enqueue": "handler", "aenqueue": "handler", "NewMessage": "handler", "schedule": "handler", "handler": "name"}
+# The first argument of these is not the name.
+KEYWORD_ONLY = {"NewMessage", "schedule"}
 # Where packages of others are installed, which the project cannot mend; and where code makes up names.
 INSTALLED = {"site-packages", "dist-packages"}
 SKIPPED = {"migrations", "tests"}
@@ -76,8 +78,8 @@ def names_in(path: Path) -> Iterator[tuple[str, int, bool]]:
     for node in ast.walk(tree):
         call = known.get(ast.unparse(node.func)) if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and call is not None:
-            given = [keyword.value for keyword in node.keywords if keyword.arg == CALLS[call]] or node.args[:1]
-            for value in given:
+            given = [keyword.value for keyword in node.keywords if keyword.arg == CALLS[call]]
+            for value in given or ([] if call in KEYWORD_ONLY else node.args[:1]):
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     yield value.value, node.lineno, call == "handler"
 

@@ -1,16 +1,18 @@
-"""Messages whose handler no worker has."""
+"""Messages whose handler no worker has, or no installed app where no worker is there."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
+from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name, words
 from django_pgqueue.sql.call import call
 
-# Workers of a release that does not say which handlers it has may have any. Without a worker, no_worker says it.
+# Workers of a release that does not say which handlers it has may have any.
 UNKNOWN = """
 WITH live AS (
     SELECT w.queues, w.handlers FROM pgqueue_worker AS w WHERE w.heartbeat_at >= clock_timestamp() - %s::interval
@@ -26,35 +28,62 @@ waiting AS (
     JOIN pgqueue_channel AS c ON c.id = m.channel_id
     GROUP BY c.queue, m.handler
 )
-SELECT n.queue, n.handler, n.messages, clock_timestamp() - n.oldest_at
+SELECT n.queue, n.handler, n.messages, clock_timestamp() - n.oldest_at,
+    EXISTS (SELECT FROM live AS l WHERE l.queues ? n.queue)
 FROM waiting AS n
-WHERE EXISTS (SELECT FROM live AS l WHERE l.queues ? n.queue)
-    AND NOT EXISTS (SELECT FROM live AS l WHERE l.queues ? n.queue AND (l.handlers IS NULL OR l.handlers ? n.handler))
+WHERE NOT EXISTS (SELECT FROM live AS l WHERE l.queues ? n.queue AND (l.handlers IS NULL OR l.handlers ? n.handler))
 ORDER BY n.queue, n.oldest_at
 """
 
-Row = tuple[str, str, int, timedelta]
+Row = tuple[str, str, int, timedelta, bool]
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
-    queues: defaultdict[str, list[Row]] = defaultdict(list)
+    served: defaultdict[str, list[Row]] = defaultdict(list)
+    unserved: defaultdict[str, list[Row]] = defaultdict(list)
     for row in call(using, UNKNOWN, (settings.LEASE, limits.most)):
-        queues[row[0]].append(row)
-    yield from (unknown(queue, rows) for queue, rows in queues.items())
+        if row[4]:
+            served[row[0]].append(row)
+        elif handlers.find(row[1]) is None:
+            unserved[row[0]].append(row)
+    yield from (unknown(queue, rows) for queue, rows in served.items())
+    yield from (missing(queue, rows) for queue, rows in unserved.items())
 
 
 def unknown(queue: str, rows: list[Row]) -> Finding:
-    messages = sum(row[2] for row in rows)
-    oldest = max(row[3] for row in rows)
     return Finding(
         "unknown_handler",
         Severity.WARNING,
-        f"{messages} message(s) of the queue {name(queue)} are for handlers that none of its workers has, the oldest "
-        f"for {words(oldest)}: {listed([row[1] for row in rows])}.",
+        problem(queue, rows, "none of its workers has"),
         "Is the release of the workers older than that of the enqueuers, or a name wrong? Each becomes a dead letter "
         f"(rejected) {words(settings.UNKNOWN_HANDLER_GRACE)} after a worker first took it. Deploy, then redrive those.",
-        {
-            "queue": queue, "messages": messages, "seconds": oldest.total_seconds(), "handlers": len(rows),
-            "shown": [row[1] for row in rows[:SHOWN]],
-        },
-    )  # fmt: skip
+        facts(queue, rows),
+    )
+
+
+def missing(queue: str, rows: list[Row]) -> Finding:
+    return Finding(
+        "handler_missing",
+        Severity.WARNING,
+        problem(queue, rows, "no installed app has, and no worker serves the queue"),
+        "Correct the name where it is enqueued, or add the handler. If workers of another project have it, start them.",
+        facts(queue, rows),
+    )
+
+
+def problem(queue: str, rows: list[Row], which: str) -> str:
+    messages, oldest = sum(row[2] for row in rows), max(row[3] for row in rows)
+    return (
+        f"{messages} message(s) of the queue {name(queue)} are for handlers that {which}, the oldest for "
+        f"{words(oldest)}: {listed([row[1] for row in rows])}."
+    )
+
+
+def facts(queue: str, rows: list[Row]) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "messages": sum(row[2] for row in rows),
+        "seconds": max(row[3] for row in rows).total_seconds(),
+        "handlers": len(rows),
+        "shown": [row[1] for row in rows[:SHOWN]],
+    }

@@ -33,6 +33,11 @@ class Unreadable:
 
 def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
     """Return the deliveries as a list: of one, or of several. Raises InvalidMessage for what has no id or no token."""
+    if isinstance(deliveries, str | bytes) or not isinstance(deliveries, Delivery | Iterable):
+        raise InvalidMessage(
+            f"a delivery is expected, not {type(deliveries).__name__}",
+            hint="Pass what dequeue() returned, or a list of it.",
+        )
     found: list[Leased] = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
     for each in found:
         if not (hasattr(each, "id") and hasattr(each, "token")):
@@ -72,7 +77,7 @@ def to_deliveries(
         except (ValueError, TypeError, RecursionError) as error:
             unreadable.append(Unreadable(row[0], row[9], f"{type(error).__name__}: {error}"))
             logger.error(
-                "message #%d on queue %s cannot be read: %s", row[0], queue, unreadable[-1].problem,
+                "message #%d on %s/%s cannot be read: %s", row[0], queue, row[1], unreadable[-1].problem,
                 extra={"event": "unreadable", "message_id": row[0], "queue": queue, "channel": row[1]},
             )  # fmt: skip
     return readable, unreadable

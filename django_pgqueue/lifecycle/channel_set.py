@@ -23,6 +23,7 @@ KINDS: dict[str, type] = {
     "weight": int,
     "archive": str,
 }
+WORDS: dict[type, str] = {int: "a whole number", str: "a text"}
 
 
 def channel_set(
@@ -82,7 +83,8 @@ def plain(limit: str, value: Any) -> Any:
     """The value of a limit as JSON. Raises InvalidMessage for one of another type."""
     kind = KINDS[limit]
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise InvalidMessage(f"{limit} takes {kind.__name__} or None, not {value!r}")
+        hint = "Use datetime.timedelta(seconds=…), or rate." if kind is timedelta else f"Give {WORDS[kind]}."
+        raise InvalidMessage(f"{limit} takes {kind.__name__} or None, not {value!r}", hint=hint)
     if isinstance(value, timedelta):
         duration(value, limit)
         return f"{value.total_seconds():f} seconds"

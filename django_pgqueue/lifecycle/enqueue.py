@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
@@ -99,20 +100,25 @@ def enqueue_many(
 ) -> list[Enqueued]:
     """Enqueue many messages in one statement. Answers come in the order of the messages; see :func:`enqueue`.
 
+    ``messages``: a list, or another iterable, of NewMessage. The handler of each is a name or a decorated function.
+
     ``on_refused``: "raise" enqueues all or none, and the exception says which message is refused and why; "return"
     enqueues those that are not refused, and returns the outcome and the reason of each of the others.
     """
+    if isinstance(messages, NewMessage):
+        raise InvalidMessage("messages is one NewMessage, not several", hint="Give a list of them, or use enqueue().")
     given = list(messages)
     if wrong := next((each for each in given if not isinstance(each, NewMessage)), None):
         raise InvalidMessage(
             f"a message is not a NewMessage but {type(wrong).__name__}", hint="Use NewMessage(handler=…)."
         )
-    listed = in_context(given)
+    listed = list(in_context(given))
     database = alias(using)
     answers: dict[int, Enqueued] = {}
     bound: dict[int, tuple[Any, ...]] = {}
     for place, message in enumerate(listed):
         try:
+            listed[place] = message = by_name(message)
             bound[place] = bind(message)
         except InvalidMessage as error:
             located = InvalidMessage(f"message {place + 1} of {len(listed)}: {error.message}", hint=error.hint)
@@ -178,9 +184,15 @@ def announce(messages: list[NewMessage], enqueued: list[Enqueued], using: str) -
             message_created.send_robust(sender=NewMessage, message=message, id=answer.id, using=using)
 
 
+def by_name(message: NewMessage) -> NewMessage:
+    """Return the message with the name of its handler in place of the function. Raises InvalidMessage."""
+    return message if isinstance(message.handler, str) else replace(message, handler=handlers.name_of(message.handler))
+
+
 def bind(message: NewMessage) -> tuple[Any, ...]:
     """The parameters of one message, in the order of the SQL function."""
-    known = handlers.find(text(message.handler, "handler"))
+    name = text(message.handler, "handler")
+    known = handlers.find(name)
     if message.queue == "":
         raise InvalidMessage("queue is empty", hint="Name a queue, or leave it out for the handler's.")
     queue = optional_text(message.queue, "queue") or (known.queue if known else "default")
@@ -193,7 +205,7 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
     payload = to_json(message.payload, "payload")
     limit_size(len(payload or "") + len(body) + len(headers or ""), "message (payload, body and headers)")
     return (
-        message.handler,
+        name,
         payload,
         text(message.channel, "channel"),
         queue,
@@ -202,7 +214,7 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
         whole(message.priority, "priority", least=-32_767, most=32_767),
         aware(message.dequeue_at, "dequeue_at"),
         duration(message.delay, "delay"),
-        *retry_policy(message.handler, message.max_attempts, message.backoff),
+        *retry_policy(name, message.max_attempts, message.backoff),
         optional_text(message.dedupe_key, "dedupe_key"),
     )
 

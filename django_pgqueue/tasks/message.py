@@ -78,7 +78,7 @@ def as_defined(backend: PgQueueBackend, definition: Call, facts: Mapping[str, An
         own = message_of(backend, definition)
         by_itself = {
             "channel": own.channel, "dedupe_key": own.dedupe_key,
-            "max_attempts": retry_policy(own.handler, own.max_attempts)[0],
+            "max_attempts": retry_policy(definition.task.module_path, own.max_attempts)[0],
         }  # fmt: skip
     except Exception:  # a function of the project, with arguments that may have been edited
         return dict(facts)

@@ -73,8 +73,6 @@ def options(
     for name, value in (("channel", channel), ("dedupe_key", dedupe_key)):
         if not (value is None or callable(value) or (isinstance(value, str) and 1 <= len(value) <= 200)):
             raise ValueError(f"{name} is {value!r}: it takes a text of 1 to 200 characters, or a function.")
-    if max_attempts is not None and max_attempts < 1:
-        raise ValueError(f"max_attempts is {max_attempts}: it must be at least 1.")
 
     def mark(marked: Marked) -> Marked:
         function: Any = marked.func if isinstance(marked, Task) else marked

@@ -103,7 +103,7 @@ class Atomic:
             hooks: list[Any] = connection.run_on_commit
             connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]  # triples, see above
         if connection.in_atomic_block and (not in_test or len(connection.atomic_blocks) > around):
-            end_transactions(opened())
+            end_transactions(opened(), deliveries)
             raise HandlerError(
                 "The handler opened a transaction or savepoint and did not end it: nothing could be committed.",
                 hint="Use transaction.atomic() as a context manager or decorator.",

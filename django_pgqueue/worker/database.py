@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from django.db import Error, InterfaceError, InternalError, OperationalError, connections
@@ -15,6 +15,7 @@ from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 from psycopg.pq import TransactionStatus
 
 from django_pgqueue.backoff import pause
+from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.sql.call import primary
 from django_pgqueue.sql.stall import expect_answers
 
@@ -94,15 +95,20 @@ def tidy(opened: Iterable[BaseDatabaseWrapper]) -> None:
             logger.debug("a broken connection did not close", exc_info=True)
 
 
-def end_transactions(opened: Iterable[BaseDatabaseWrapper]) -> None:
-    """Roll back what a handler has left open: the next one's writes would go into it, and be lost with it."""
+def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence[Delivery]) -> None:
+    """Roll back what the handler of ``deliveries`` has left open: the next one's writes would be lost with it.
+
+    ``deliveries`` is empty for the connection that all async handlers share: nothing tells which one it was.
+    """
+    who = f"the handler of {', '.join(map(label, deliveries))}" if deliveries else "an async handler"
+    extra: dict[str, Any] = {"event": "transaction_left_open"}
+    if deliveries:
+        first = deliveries[0]
+        extra |= {"message_id": first.id, "queue": first.queue, "channel": first.channel}
     for connection in opened:
         if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
             continue
-        logger.warning(
-            "a handler left a transaction open on %r: it is rolled back", connection.alias,
-            extra={"event": "transaction_left_open"},
-        )  # fmt: skip
+        logger.warning("%s left a transaction open on %r: it is rolled back", who, connection.alias, extra=extra)
         # As connect() does. Inside of an atomic block, Django would not connect again.
         connection.in_atomic_block = connection.needs_rollback = False
         connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
@@ -129,11 +135,13 @@ def cancel_query(connection: BaseDatabaseWrapper) -> None:
         logger.debug("a query was not cancelled", exc_info=True)
 
 
-def recover(using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]) -> None:
-    """Tidy up after a message. If the connection broke under it, see whether the server is there before the next."""
+def recover(
+    deliveries: Sequence[Delivery], using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]
+) -> None:
+    """Tidy up after the messages. If the connection broke, see whether the server is there before the next ones."""
     used = opened()
     suspicious = [connection for connection in used if connection.errors_occurred and connection.alias == using]
-    end_transactions(used)
+    end_transactions(used, deliveries)
     tidy(used)
     for connection in suspicious:
         if connection.connection is None:

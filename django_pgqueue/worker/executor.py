@@ -208,9 +208,9 @@ def log_unknown(delivery: Delivery) -> None:
         _logged_unknown.clear()
     _logged_unknown[delivery.handler] = now
     logger.warning(
-        "No handler is called %r in this worker. Its messages, such as #%d, wait up to %s for a worker that has it, "
+        "No handler is called %r in this worker. Its messages, such as %s, wait up to %s for a worker that has it, "
         "and then become dead letters. Define it in handlers.py of an installed app, and restart the workers.",
-        delivery.handler, delivery.id, settings.UNKNOWN_HANDLER_GRACE,
+        delivery.handler, label(delivery), settings.UNKNOWN_HANDLER_GRACE,
         extra={
             "event": "unknown_handler", "message_id": delivery.id, "queue": delivery.queue, "channel": delivery.channel,
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from django_pgqueue import handlers
+from django_pgqueue.conf import settings
 from django_pgqueue.worker.options import WorkerOptions
 
 # Names of handlers that a worker shows when it starts.
@@ -37,7 +38,8 @@ def announce(options: WorkerOptions) -> None:
         logger.info("%d handler(s): %s", len(names), shown, extra=extra)
     else:
         logger.warning(
-            "no handler is registered: messages will be retried, then dead-lettered as rejected. Put functions "
-            "with @handler into handlers.py of an installed app.",
+            "no handler is registered: messages wait up to %s for a worker that has theirs, and then become dead "
+            "letters. Put functions with @handler into handlers.py of an installed app.",
+            settings.UNKNOWN_HANDLER_GRACE,
             extra={"event": "no_handlers", "worker": options.name},
         )

@@ -243,7 +243,7 @@ class AsyncRunner:
 
     async def _tidy_up(self) -> None:
         """Handlers that use the ORM share one thread, and with it one connection for each database."""
-        await sync_to_async(recover)(self.runtime.using, ROLE, self.runtime.outage, sleep=self._sleep)
+        await sync_to_async(recover)((), self.runtime.using, ROLE, self.runtime.outage, sleep=self._sleep)
         self._tidies = False
         self._held_until = 0.0
         self._start_lane()

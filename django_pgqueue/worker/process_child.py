@@ -91,7 +91,7 @@ def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
     leave_if_forked(process)
     link.send("done", packed(execution))
     used = opened()
-    end_transactions(used)
+    end_transactions(used, [delivery])
     tidy(used)
 
 

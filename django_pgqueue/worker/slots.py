@@ -115,7 +115,7 @@ class Slot:
             if not self._end():
                 return
             self._runtime.put(executions)
-            recover(self._runtime.using, ROLE, self._runtime.outage, sleep=self._sleep)
+            recover(deliveries, self._runtime.using, ROLE, self._runtime.outage, sleep=self._sleep)
             self._buffer.finished(deliveries, time.monotonic() - self._started)
 
     def _begin(self, deliveries: list[Delivery]) -> None:

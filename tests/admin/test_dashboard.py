@@ -162,7 +162,7 @@ def test_what_is_wrong_comes_first(admin_client: Client) -> None:
     for sentence in (
         "Queue default has no worker, and 2 messages wait.",
         "In queue default 1 message died within an hour (10 % of all).",
-        "9 attempts failed within an hour, for 10 messages.",
+        "9 attempts failed within an hour; messages settled: 10.",
         "1 worker is silent",
         "1 schedule fails.",
         "Channel default/acme is at its limit (1 of 1 at once), and 2 messages wait for it.",
@@ -192,7 +192,7 @@ def test_pauses_are_told(admin_client: Client) -> None:
     working(paused_at=timezone.now())
     measure(AT_ONCE)
     html = look(admin_client)
-    assert "Queue default is paused, and 1 messages wait." in shown(html)
+    assert "Queue default is paused, and 1 message waits." in shown(html)
     assert "1 worker is paused." in shown(html)
     assert "the disk is full" in row(html, "default")
 

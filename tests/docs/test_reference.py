@@ -22,6 +22,7 @@ from django.dispatch import Signal
 import django_pgqueue
 from django_pgqueue import exceptions, outcomes, signals, testing
 from django_pgqueue.conf import DEFAULTS
+from django_pgqueue.doctor import EXAMINATIONS
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from tests.docs.markdown import DOCS, PAGES, REPOSITORY, anchors, blocks, links, name, page, prose, section
 
@@ -147,6 +148,13 @@ def test_every_finding_is_there() -> None:
     told = section(page("docs/reference/doctor.md"), "Findings")
 
     assert codes == set(re.findall(r"`([a-z_]+)`(?=[^|]*\| \w+ \| (?:note|warning|critical))", told))
+
+
+def test_every_examination_can_be_asked_for_alone() -> None:
+    told = section(page("docs/reference/commands.md"), "queuedoctor")
+    [only] = re.findall(r"^\| `--only NAME` \| (.*)", told, re.MULTILINE)
+
+    assert re.findall(r"`(\w+)`", only) == list(EXAMINATIONS)
 
 
 def test_every_error_is_there_with_its_sqlstate() -> None:

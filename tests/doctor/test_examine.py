@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from django.core.management import call_command
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue
+from django_pgqueue import channel_set, complete, dequeue, enqueue, handlers
 from django_pgqueue.contrib.prometheus.families import families
 from django_pgqueue.doctor import EXAMINATIONS, Severity, examine
 from tests.conftest import Connect
@@ -18,6 +20,15 @@ from tests.lifecycle.conftest import sql, value
 THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
 
 
+@pytest.fixture
+def _h() -> Iterator[None]:
+    """An installed app has the handler h."""
+    handlers.handler("h")(lambda delivery: None)
+    yield
+    handlers.unregister("h")
+
+
+@pytest.mark.usefixtures("_h")
 def test_a_queue_that_works_has_no_findings() -> None:
     channel_set(channel="limited", max_concurrency=2, max_size=10)
     for channel in ("default", "limited"):

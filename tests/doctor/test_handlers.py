@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from django_pgqueue import channel_set, dequeue, enqueue
+from django_pgqueue import channel_set, dequeue, enqueue, handlers
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine
 from tests.lifecycle.conftest import make_worker, pass_time
@@ -25,7 +25,7 @@ def test_only_live_workers_of_the_queue_count(found: Examine) -> None:
     channel_set(channel="default", queue="mails")
     enqueue("mail.send", queue="mails")
     make_worker("other", handlers=["mail.send"])
-    assert found("handlers") == {}, "no worker serves the queue: that is another finding"
+    assert found("handlers").keys() == {"handler_missing"}, "no worker serves the queue: that is another finding"
     make_worker("mails", handlers=[], queues=["mails"])
     gone = make_worker("gone", handlers=["mail.send"], queues=["mails"])
     assert found("handlers") == {}
@@ -37,6 +37,20 @@ def test_a_worker_that_does_not_say_what_it_has_may_have_any(found: Examine) -> 
     make_worker("older release")
     enqueue("mail.send")
     assert found("handlers") == {}
+
+
+def test_without_a_worker_a_name_that_no_installed_app_handles_is_found(found: Examine) -> None:
+    handlers.handler("mail.send")(lambda delivery: None)
+    try:
+        enqueue("mail.send")
+        assert found("handlers") == {}
+        enqueue("mail.sned")
+        finding = found("handlers")["handler_missing"]
+        assert (finding.severity.word, finding.facts["messages"]) == ("warning", 1)
+        assert finding.facts["shown"] == ["mail.sned"]
+        assert "that no installed app has, and no worker serves the queue" in finding.problem
+    finally:
+        handlers.unregister("mail.send")
 
 
 def test_what_is_leased_is_at_a_worker_already(found: Examine) -> None:

@@ -188,6 +188,13 @@ def test_the_message_that_is_refused_is_named() -> None:
         enqueue_many(["h"])  # type: ignore[list-item]
 
 
+def test_a_limit_with_a_wrong_type_says_what_to_give() -> None:
+    with refused(InvalidMessage, r"release_interval takes timedelta or None, not 5 \(Use datetime\.timedelta"):
+        channel_set(channel="c", release_interval=5)  # type: ignore[arg-type]
+    with refused(InvalidMessage, r"max_size takes int or None, not '5' \(Give a whole number"):
+        channel_set(channel="c", max_size="5")  # type: ignore[arg-type]
+
+
 def test_on_refused_is_checked_before_anything_is_refused() -> None:
     with pytest.raises(ValueError, match='on_refused takes "raise" or "return"'):
         enqueue("h", on_refused="Return")  # type: ignore[arg-type]
@@ -208,6 +215,9 @@ def test_on_refused_is_checked_before_anything_is_refused() -> None:
         lambda: pop(limit=-1),
         lambda: complete([5]),  # type: ignore[list-item]
         lambda: complete("x"),  # type: ignore[arg-type]
+        lambda: complete(5),  # type: ignore[arg-type]
+        lambda: heartbeat(5),  # type: ignore[arg-type]
+        lambda: enqueue_many(NewMessage(handler="h")),  # type: ignore[arg-type]
         lambda: heartbeat([None]),  # type: ignore[list-item]
     ],
 )

@@ -206,6 +206,9 @@ def test_a_function_with_two_names_must_say_which():
         ({"when": "@daily", "missed_limit": 0}, "missed_limit"),
         ({"when": "@daily", "name": "x" * 151}, "name"),
         ({"when": "@daily", "grace": timedelta(seconds=-1)}, "grace"),
+        ({"when": "@daily", "grace": 60}, "grace"),
+        ({"when": "@daily", "missed_limit": "3"}, "missed_limit"),
+        ({"when": "@daily", "missed_limit": True}, "missed_limit"),
     ],
     ids=str,
 )

@@ -64,6 +64,7 @@ def test_a_misspelt_name_is_found_with_its_place(app: App) -> None:
         "from django_pgqueue import aenqueue as later\nlater('x')",
         "from django_pgqueue.lifecycle.enqueue import enqueue\nenqueue(handler='x')",
         "from django_pgqueue import NewMessage\nNewMessage(payload=1, handler='x')",
+        "from django_pgqueue import schedule\nschedule('@daily', handler='x')(function)",
         "import django_pgqueue\ndjango_pgqueue.enqueue('x')",
         "import django_pgqueue as queue\nqueue.enqueue('x')",
     ],
@@ -77,6 +78,7 @@ def test_all_ways_to_enqueue_are_known(app: App, source: str) -> None:
     "source",
     [
         "from celery_like import enqueue\nenqueue('x')  # not of django_pgqueue",
+        "from django_pgqueue import schedule\n@schedule('0 3 * * *')\ndef known(delivery): ...",
         "from django_pgqueue import enqueue\nenqueue(name)\nenqueue(f'{app}.x')\nother.enqueue('x')",
         "from django_pgqueue import enqueue\nthis is no Python: enqueue('x')",
         "from django_pgqueue import handler\n@handler('x')\ndef x(delivery): ...",

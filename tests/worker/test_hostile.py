@@ -54,7 +54,8 @@ def test_a_transaction_that_is_left_open_does_not_swallow_what_comes_next(
     bad = script(*steps, ["effect"], handler=handler, max_attempts=1)
     worker = spawn("--concurrency", "1", "--async-concurrency", "1")
     eventually(lambda: not where(bad).startswith("live"))
-    eventually(lambda: "left a transaction open" in worker.log)
+    which = "an async handler" if handler == "scripted.async" else f"the handler of {handler} #{bad} on default/default"
+    eventually(lambda: f"{which} left a transaction open" in worker.log)
     good = scripts(5, ["effect"], handler=handler)
     eventually(lambda: ArchivedMessage.objects.filter(id__in=good).count() == 5)
     assert sorted(message for message, _ in effects()) == good
@@ -100,7 +101,7 @@ def test_a_message_that_python_cannot_read_stops_no_worker(spawn: Spawn) -> None
     assert worker.wait() == 0
     assert sorted(message for message, _ in effects()) == good
     assert sql("SELECT reason, count(*) FROM pgqueue_dead_letter GROUP BY reason") == [("unreadable", 3)]
-    assert worker.log.count("cannot be read: ") == 3
+    assert worker.log.count("on default/default cannot be read: ") == 3
 
 
 def test_a_chain_of_deferrals_resumes_where_it_was_killed(spawn: Spawn) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -73,6 +74,7 @@ def test_the_log_says_it_once_a_minute_for_each_name(drain: Drain, caplog: pytes
     assert sorted(record.args[0] for record in said) == ["no one", "nobody"]
     assert {record.levelname for record in said} == {"WARNING"}
     assert "wait up to 0:10:00 for a worker that has it" in said[0].getMessage()
+    assert re.search(r"such as nobody #\d+ on default/default, wait", said[0].getMessage())
 
 
 def test_names_that_clients_make_up_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, drain: Drain) -> None:

@@ -73,10 +73,18 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
     name, backlog, hour = queue.name, queue.backlog, spans.hour
     waiting = {"queue": name, "status__exact": 1}
     if queue.paused and backlog.ready:
-        text = _("Queue %(queue)s is paused, and %(ready)s messages wait.")
+        text = ngettext(
+            "Queue %(queue)s is paused, and %(ready)s message waits.",
+            "Queue %(queue)s is paused, and %(ready)s messages wait.",
+            backlog.ready,
+        )
         yield Trouble(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
     elif backlog.ready and not queue.workers:
-        text = _("Queue %(queue)s has no worker, and %(ready)s messages wait.")
+        text = ngettext(
+            "Queue %(queue)s has no worker, and %(ready)s message waits.",
+            "Queue %(queue)s has no worker, and %(ready)s messages wait.",
+            backlog.ready,
+        )
         yield Trouble(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
@@ -92,7 +100,11 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
         query = {"queue": name, "redriven": "no", "age": "hour"}
         yield Trouble(BAD if share > MANY_DEAD else LATE, told, "deadletter_changelist", query)
     if hour.retries > MANY_RETRIES * hour.settled:
-        text = _("In queue %(queue)s %(retries)s attempts failed within an hour, for %(settled)s messages.")
+        text = ngettext(
+            "In queue %(queue)s %(retries)s attempt failed within an hour; messages settled: %(settled)s.",
+            "In queue %(queue)s %(retries)s attempts failed within an hour; messages settled: %(settled)s.",
+            hour.retries,
+        )
         numbers = {"queue": name, "retries": f"{hour.retries:,}", "settled": f"{hour.settled:,}"}
         yield Trouble(LATE, text % numbers)
 
@@ -100,7 +112,11 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
 def of_limits(limited: LimitedChannels | None) -> Iterator[Trouble]:
     if limited is None:
         return
-    text = _("Channel %(name)s is at its limit (%(leased)s of %(most)s at once), and %(ready)s messages wait for it.")
+    text = ngettext(
+        "Channel %(name)s is at its limit (%(leased)s of %(most)s at once), and %(ready)s message waits for it.",
+        "Channel %(name)s is at its limit (%(leased)s of %(most)s at once), and %(ready)s messages wait for it.",
+        limited.ready,
+    )
     told = text % {
         "name": f"{limited.queue}/{limited.name}",
         "leased": limited.leased,

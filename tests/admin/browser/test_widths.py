@@ -19,6 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[..., None]
 HANDLER = "shop.notifications.send_order_confirmation_mail"
 CHANNEL = "globex-international-customer-4711"
+QUEUE = "mails_and_newsletters"
 WORKER = "web-7.prod.example.org:4711:23d5a965"
 ERROR = {"type": "shop.errors.PaymentDeclined", "message": "The card was declined by the bank of the customer."}
 # Headings of a list that can be seen without scrolling.
@@ -46,6 +47,14 @@ def _messages() -> None:
         version="1", running=[{"id": taken[6].id, "seconds": 2.5, "seconds_left": None}], memory_bytes=50 << 20,
         started_at=timezone.now(), heartbeat_at=timezone.now() - timedelta(minutes=5),
     )  # fmt: skip
+    limits: dict[str, Any] = {
+        "max_concurrency": 300,
+        "max_size": 100_000,
+        "rate": "50/s burst 20",
+        "archive": "outcome",
+    }
+    channel_set(channel=CHANNEL, **limits)
+    channel_set(channel=CHANNEL, queue=QUEUE, **limits)
 
 
 @pytest.mark.usefixtures("_messages")
@@ -66,6 +75,17 @@ def test_the_columns_that_decide_are_seen(page: str, wanted: set[str], tab: Tab,
     assert tab.run("document.querySelector('#nav-sidebar').getBoundingClientRect().width") > 100
     assert tab.run("document.querySelector('#changelist-filter').getBoundingClientRect().width") > 100
     assert wanted - set(tab.run(SEEN)) == set()
+
+
+@pytest.mark.usefixtures("_messages")
+def test_the_figures_of_a_queue_are_seen(tab: Tab, site: str, log_in: LogIn) -> None:
+    fill()
+    log_in()
+    tab.size(1280)
+    tab.open(site + PAGE)
+    names = "[...document.querySelectorAll('.pgqueue-wide tbody th')].map(name => name.textContent.trim())"
+    assert QUEUE in tab.run(names)
+    assert tab.run("(box => box.scrollWidth - box.clientWidth)(document.querySelector('.pgqueue-wide'))") <= 1
 
 
 def test_a_narrow_chart_shows_the_newest_minutes(tab: Tab, site: str, log_in: LogIn) -> None:

@@ -21,6 +21,7 @@ def send() -> int | None:
     enqueue(takes_anything)
     enqueue("shop.confirm", {"order": 7})
     enqueue_many([NewMessage(handler="shop.confirm", payload={"order": 7})])
+    enqueue_many(NewMessage(handler=confirm, payload={"order": number}) for number in range(3))
     channel_set(channel="acme", max_size=None, rate="10/m", full_policy="drop")
     return nightly.enqueue().id
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from django_pgqueue import Delivery, channel_set, enqueue, handler
+from django_pgqueue import Delivery, NewMessage, channel_set, enqueue, handler
 from shop.handlers import confirm, print_invoice
 from shop.payloads import OrderPayload
 
@@ -14,6 +14,7 @@ def send() -> None:
     confirm.enqueue({"order": 7}, delay=5)  # error
     print_invoice.enqueue({"order": 7})  # error
     enqueue(send, {})  # error
+    NewMessage(handler=send)  # error
     channel_set(channel="acme", max_concurency=3)  # error
     channel_set(channel="acme", max_size="3")  # error
 
