@@ -12,9 +12,9 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.link.pipe import Link
 
 if TYPE_CHECKING:
     from django_pgqueue.worker.worker import Worker
@@ -53,7 +53,7 @@ def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
 
     from django.db import connections
 
-    from django_pgqueue.worker.logs import configure_logging
+    from django_pgqueue.worker.operate.logs import configure_logging
     from django_pgqueue.worker.worker import Worker
 
     configure_logging(orders.verbosity)

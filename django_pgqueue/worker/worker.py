@@ -9,36 +9,36 @@ import time
 from collections.abc import Callable, Iterator
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.atomic import Atomic
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.completer import Completer
+from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage, keep_alive
-from django_pgqueue.worker.deadlines import Deadlines, Run
-from django_pgqueue.worker.dispatch import Dispatch
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.ledger import Ledger
-from django_pgqueue.worker.limits import Limits
-from django_pgqueue.worker.listener import Listener
-from django_pgqueue.worker.logs import announce
-from django_pgqueue.worker.loop import AsyncRunner
-from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.fetch.listener import Listener
+from django_pgqueue.worker.fetch.producer import Producer
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.link.child_end import Inbox, Reports, end_within
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
+from django_pgqueue.worker.operate.logs import announce
+from django_pgqueue.worker.operate.recycling import Recycling, memory_bytes
+from django_pgqueue.worker.operate.registration import Description, Registration, as_json
+from django_pgqueue.worker.operate.shutdown import Shutdown
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.perform import Performer
-from django_pgqueue.worker.process_slot import ProcessSlots
-from django_pgqueue.worker.producer import Producer
-from django_pgqueue.worker.recycling import Recycling, memory_bytes
-from django_pgqueue.worker.registration import Description, Registration, as_json
 from django_pgqueue.worker.role import Companion
-from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.run.async_runner import AsyncRunner
+from django_pgqueue.worker.run.atomic import Atomic
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.deadlines import Deadlines, Run
+from django_pgqueue.worker.run.dispatch import Dispatch
+from django_pgqueue.worker.run.handler_process import ProcessSlots
+from django_pgqueue.worker.run.limits import Limits
+from django_pgqueue.worker.run.perform import Performer
+from django_pgqueue.worker.run.runtime import Runtime
+from django_pgqueue.worker.run.slots import Slots
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.shutdown import Shutdown
-from django_pgqueue.worker.slots import Slots
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
-from django_pgqueue.worker.supervisor.subordinate import Inbox, Reports, end_within
-from django_pgqueue.worker.unstarted import return_unstarted
-from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
+from django_pgqueue.worker.settle.completer import Completer
+from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.settle.unstarted import return_unstarted
 
 logger = logging.getLogger("django_pgqueue.worker")
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.limits import Limits
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.limits import Limits
 from tests.worker.test_executor import DELIVERY
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from django_pgqueue import dequeue
 from django_pgqueue.models import ArchivedMessage, Message
-from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.supervisor.deaths import Undertaker, after_death
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.supervisor.lease_reclaimer import Undertaker, after_death
 from django_pgqueue.worker.supervisor.restarts import Restarts
 from django_pgqueue.worker.supervisor.watch import Verdict, judge
 from tests.worker.conftest import PATIENCE, effects, eventually, mark, marks, script, scripts, where

@@ -10,8 +10,8 @@ import pytest
 
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.executor import HandlerMissing, execute, missing, run
-from django_pgqueue.worker.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
+from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing, run
+from django_pgqueue.worker.call.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DELIVERY = Delivery(

@@ -13,7 +13,7 @@ import pytest
 
 from django_pgqueue import Delivery, handlers
 from django_pgqueue.models import ArchivedMessage
-from django_pgqueue.worker.limits import LONGEST, Limits
+from django_pgqueue.worker.run.limits import LONGEST, Limits
 from tests.worker.conftest import PATIENCE, effects, eventually, scripts
 from tests.worker.test_executor import DELIVERY
 

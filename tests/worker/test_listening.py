@@ -11,12 +11,12 @@ import pytest
 from django.db import transaction
 
 from django_pgqueue import Delivery, channel_set
-from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.limits import Limits
+from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.role import Role
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.limits import Limits
 from django_pgqueue.worker.served import ServedQueues
 from tests.conftest import Connect
 from tests.worker.conftest import PATIENCE, effects, eventually, script, scripts, sql, where

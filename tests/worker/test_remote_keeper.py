@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker.supervisor.link import Leases, Link
-from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
+from django_pgqueue.worker.link.pipe import Leases, Link
+from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 FIRST = Delivery(

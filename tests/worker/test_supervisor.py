@@ -16,7 +16,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from django_pgqueue.models import DeadLetter, Message, Worker
-from django_pgqueue.worker.supervisor.post import Post
+from django_pgqueue.worker.supervisor.process_slot import Post
 from tests.worker.conftest import Process, effects, eventually, mark, script, scripts, where
 
 Spawn = Callable[..., Process]

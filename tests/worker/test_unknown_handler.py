@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from django_pgqueue.worker import executor
+from django_pgqueue.worker.call import executor
 from django_pgqueue.worker.worker import Worker
 from tests.worker.conftest import eventually, script, scripts, where
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Those of django_pgqueue.worker.pace, which Spark's workers cannot import; a test compares them.
+# Those of django_pgqueue.worker.run.pace, which Spark's workers cannot import; a test compares them.
 LONGEST_WAIT = 200_000  # microseconds
 LARGEST = 4
 INERTIA = 0.9

@@ -14,11 +14,11 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
-from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.link.orders import Orders
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.operate.registration import Description, as_json
 from django_pgqueue.worker.options import worker_name
-from django_pgqueue.worker.registration import Description, as_json
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.orders import Orders
 
 # What the service manager told the supervisor is not meant for its children.
 PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")

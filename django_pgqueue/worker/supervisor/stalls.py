@@ -17,10 +17,10 @@ from datetime import timedelta
 from django.db import connections
 
 from django_pgqueue.sql.call import call
-from django_pgqueue.worker.lease_keeper import Lease
-from django_pgqueue.worker.supervisor.link import Held
+from django_pgqueue.worker.hold.lease_keeper import Lease
+from django_pgqueue.worker.link.pipe import Held
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE
 from django_pgqueue.worker.supervisor.process import Child
-from django_pgqueue.worker.vitals import LONGEST_SILENCE
 
 # Leases without progress before a child is replaced; a third of it before probes say so. At least so many seconds.
 LEASES = 3

@@ -9,21 +9,21 @@ from typing import Any
 
 from django.db import connections
 
-from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.registration import Registration
+from django_pgqueue.worker.hold.board import Begun
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.link.orders import Orders
+from django_pgqueue.worker.link.pipe import Held, Leases
+from django_pgqueue.worker.operate.registration import Registration
+from django_pgqueue.worker.operate.shutdown import Shutdown
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.shutdown import Shutdown
-from django_pgqueue.worker.supervisor.crew import Crew
-from django_pgqueue.worker.supervisor.deaths import Estate, Undertaker, after_death, after_execution
-from django_pgqueue.worker.supervisor.link import Held, Leases
-from django_pgqueue.worker.supervisor.orders import Orders
+from django_pgqueue.worker.supervisor.lease_reclaimer import Estate, Undertaker, after_death, after_execution
 from django_pgqueue.worker.supervisor.process import Child, end_of
+from django_pgqueue.worker.supervisor.process_pool import Crew
 from django_pgqueue.worker.supervisor.reload import FileWatch
 from django_pgqueue.worker.supervisor.stalls import Stalls
-from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.worker import SETTLE_TIMEOUT
 
 logger = logging.getLogger("django_pgqueue.worker")

@@ -142,7 +142,7 @@ def test_attempts_of_all_kinds_come_in_the_order_of_their_leases(lake: Path):
 
 def test_the_pace_is_that_of_the_worker():
     from django_pgqueue.spark.simulate import pace as ours
-    from django_pgqueue.worker import pace as theirs
+    from django_pgqueue.worker.run import pace as theirs
 
     assert ours.LONGEST_WAIT == theirs.LONGEST_WAIT * SECOND
     chance = random.Random(1)

@@ -19,16 +19,16 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
-from django_pgqueue.worker.executor import Execution, execute_async, execute_batch_async, failed
-from django_pgqueue.worker.runtime import Runtime
-from django_pgqueue.worker.thread_run import leave_if_forked
+from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed
+from django_pgqueue.worker.call.thread_run import leave_if_forked
+from django_pgqueue.worker.run.runtime import Runtime
 
 # Seconds for which a lane may go on before others get a turn: those whose wait is over, and new messages.
 TURN = 0.005
 
 
 class Runner(Protocol):
-    """What a lane needs of :class:`django_pgqueue.worker.loop.AsyncRunner`."""
+    """What a lane needs of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
 
     runtime: Runtime
     context: Context
@@ -42,7 +42,7 @@ class Runner(Protocol):
 
 
 class Lane:
-    """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.deadlines.Run`."""
+    """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.run.deadlines.Run`."""
 
     __slots__ = (
         "_closed",

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.limits import Limits
-from django_pgqueue.worker.pace import Pace
+from django_pgqueue.worker.run.limits import Limits
+from django_pgqueue.worker.run.pace import Pace
 
 
 class Buffer:

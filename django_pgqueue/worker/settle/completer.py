@@ -13,13 +13,13 @@ from django.db import DatabaseError, connections
 from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.prune import prune
-from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.call.executor import Execution, failed
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate
-from django_pgqueue.worker.executor import Execution, failed
-from django_pgqueue.worker.lease_keeper import Keeper
-from django_pgqueue.worker.ledger import Ledger
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.settle import batches, settle
+from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.settle.verbs import batches, settle
 
 logger = logging.getLogger("django_pgqueue.worker")
 

@@ -17,15 +17,15 @@ from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import DeadLetter, Retry
-from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.call.executor import Execution, failed
+from django_pgqueue.worker.call.failure import describe
 from django_pgqueue.worker.database import end_transactions, opened
-from django_pgqueue.worker.executor import Execution, failed
-from django_pgqueue.worker.failure import describe
-from django_pgqueue.worker.lease_keeper import Keeper
-from django_pgqueue.worker.ledger import Ledger
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.own_transaction import OwnTransaction, TransactionEnded
-from django_pgqueue.worker.settle import batches, settle
+from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
+from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.settle.verbs import batches, settle
 
 REPAIRS = 5
 

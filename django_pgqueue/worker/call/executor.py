@@ -16,7 +16,7 @@ from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
 from django_pgqueue.handlers import Pauses
 from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
-from django_pgqueue.worker.failure import describe
+from django_pgqueue.worker.call.failure import describe
 
 COMPLETE = Complete()
 # Until somebody has mended the module, or a worker of another release takes the message.

@@ -7,9 +7,9 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.atomic import Atomic
-from django_pgqueue.worker.executor import Execution, missing, run
-from django_pgqueue.worker.process_slot import ProcessSlots
+from django_pgqueue.worker.call.executor import Execution, missing, run
+from django_pgqueue.worker.run.atomic import Atomic
+from django_pgqueue.worker.run.handler_process import ProcessSlots
 
 Limited = Callable[[Handler], Callable[[Any], Any]]
 

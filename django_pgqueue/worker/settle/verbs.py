@@ -13,7 +13,7 @@ from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.retry import retry
 from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, DeadLetter, Defer, Retry
-from django_pgqueue.worker.executor import Execution, HandlerMissing
+from django_pgqueue.worker.call.executor import Execution, HandlerMissing
 
 
 def batches(executions: Iterable[Execution]) -> list[list[Execution]]:

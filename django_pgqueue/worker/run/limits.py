@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.pace import LONGEST_WAIT
+from django_pgqueue.worker.run.pace import LONGEST_WAIT
 
 # Seconds for which a message goes back that would have to wait here.
 SHORTEST, LONGEST = 1, 10

@@ -18,13 +18,13 @@ from django.db import connections
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, WorkerDied
-from django_pgqueue.worker.executor import Execution, failed
+from django_pgqueue.worker.call.executor import Execution, failed
+from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.link.pipe import Link
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
 from django_pgqueue.worker.supervisor.process import end_of, environment, interpreter
 
-MODULE = "django_pgqueue.worker.process_child"
+MODULE = "django_pgqueue.worker.run.handler_child"
 # Seconds: for a new process to import the project, and between two looks whether the message was cancelled.
 START_TIMEOUT = 60.0
 LOOK_EVERY = 0.25

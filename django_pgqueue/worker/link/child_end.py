@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from django_pgqueue.worker.registration import Description
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.operate.registration import Description
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.supervisor.link import Link
 
 INTERVAL = 1.0
 # Of a lease: without a supervisor nobody extends it, and this process must be gone before it is over.

@@ -9,13 +9,13 @@ from datetime import timedelta
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.outcomes import Defer
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.executor import Execution
-from django_pgqueue.worker.lease_keeper import Keeper
-from django_pgqueue.worker.limits import Limits
-from django_pgqueue.worker.loop import AsyncRunner
-from django_pgqueue.worker.suspects import Suspects
+from django_pgqueue.worker.call.executor import Execution
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import Keeper
+from django_pgqueue.worker.run.async_runner import AsyncRunner
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.limits import Limits
+from django_pgqueue.worker.run.suspects import Suspects
 
 # Seconds for which there may be more async messages, after there were some.
 RECENT = 10.0

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.models import Message, Queue
-from django_pgqueue.worker.contention import Contention
 from django_pgqueue.worker.database import Outage, dedicate
-from django_pgqueue.worker.dispatch import Dispatch
-from django_pgqueue.worker.flood import Flood
-from django_pgqueue.worker.notifications import Notifications
+from django_pgqueue.worker.fetch.contention import Contention
+from django_pgqueue.worker.fetch.flood import Flood
+from django_pgqueue.worker.fetch.notifications import Notifications
+from django_pgqueue.worker.fetch.upcoming import Upcoming
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.run.dispatch import Dispatch
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.upcoming import Upcoming
 
 logger = logging.getLogger("django_pgqueue.worker")
 

@@ -16,13 +16,13 @@ from django.db import connections
 
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
+from django_pgqueue.worker.call.executor import Execution, missing, stuck
 from django_pgqueue.worker.database import recover, without_query_log
-from django_pgqueue.worker.executor import Execution, missing, stuck
-from django_pgqueue.worker.lane import Lane
-from django_pgqueue.worker.limits import Limits
-from django_pgqueue.worker.pace import Pace
 from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.run.async_slot import Lane
+from django_pgqueue.worker.run.limits import Limits
+from django_pgqueue.worker.run.pace import Pace
+from django_pgqueue.worker.run.runtime import Runtime
 
 ROLE = "event loop"
 # Seconds between two looks at the connection of handlers that use the ORM, and how long such a look may keep others.

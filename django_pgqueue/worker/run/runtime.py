@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.call.executor import Execution
+from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.deadlines import NEVER
-from django_pgqueue.worker.executor import Execution
-from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.role import Crashed
+from django_pgqueue.worker.run.deadlines import NEVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

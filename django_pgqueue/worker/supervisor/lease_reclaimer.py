@@ -15,11 +15,11 @@ from typing import NamedTuple
 from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.lifecycle.retry import retry
 from django_pgqueue.models import Message
-from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.hold.board import Begun
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.link.pipe import Held, Token
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.supervisor.link import Held, Token
 
 logger = logging.getLogger("django_pgqueue.worker")
 

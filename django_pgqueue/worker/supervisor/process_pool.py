@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from django_pgqueue.worker.board import Begun
-from django_pgqueue.worker.supervisor.orders import Orders
-from django_pgqueue.worker.supervisor.post import Post
+from django_pgqueue.worker.hold.board import Begun
+from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.supervisor.process import Child, end_of
+from django_pgqueue.worker.supervisor.process_slot import Post
 from django_pgqueue.worker.supervisor.watch import judge
 
 logger = logging.getLogger("django_pgqueue.worker")

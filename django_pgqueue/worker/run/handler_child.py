@@ -1,4 +1,4 @@
-"""The process of a handler with ``process=True``: ``python -m django_pgqueue.worker.process_child LINK``.
+"""The process of a handler with ``process=True``: ``python -m django_pgqueue.worker.run.handler_child LINK``.
 
 Imports nothing of Django before it knows where to find it.
 """
@@ -15,13 +15,13 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
+from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.link.pipe import Link
 
 if TYPE_CHECKING:
     from django_pgqueue.delivery import Delivery
-    from django_pgqueue.worker.executor import Execution
-    from django_pgqueue.worker.middleware import Middleware
+    from django_pgqueue.worker.call.executor import Execution
+    from django_pgqueue.worker.call.middleware import Middleware
 
 
 class Inbox:
@@ -53,7 +53,7 @@ def main(link: Link) -> None:
     orders = link.receive()
     if orders is None or not prepare(orders[0], link):
         return
-    from django_pgqueue.worker.middleware import Middleware
+    from django_pgqueue.worker.call.middleware import Middleware
 
     middleware = Middleware.configured()
     inbox = Inbox(link)
@@ -71,7 +71,7 @@ def prepare(orders: Orders, link: Link) -> bool:
 
     from django.db import connections
 
-    from django_pgqueue.worker.logs import configure_logging
+    from django_pgqueue.worker.operate.logs import configure_logging
 
     configure_logging(orders.verbosity)
     if whereabouts(connections[orders.options.using].settings_dict) == orders.database:
@@ -82,8 +82,8 @@ def prepare(orders: Orders, link: Link) -> bool:
 
 
 def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
+    from django_pgqueue.worker.call.thread_run import leave_if_forked
     from django_pgqueue.worker.database import end_transactions, opened, tidy
-    from django_pgqueue.worker.thread_run import leave_if_forked
 
     process = os.getpid()
     link.send("begun")
@@ -96,7 +96,7 @@ def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
 
 
 def run(delivery: Delivery, middleware: Middleware) -> Execution:
-    from django_pgqueue.worker.executor import execute, missing
+    from django_pgqueue.worker.call.executor import execute, missing
 
     handler = middleware.find(delivery.handler)
     return missing(delivery) if handler is None else execute(handler.function, delivery, handler.pauses)
@@ -107,8 +107,8 @@ def packed(execution: Execution) -> bytes:
 
     Without the delivery: the handler may have put anything into its payload, and the worker has its own.
     """
-    from django_pgqueue.worker.executor import failed
-    from django_pgqueue.worker.process_slot import unportable
+    from django_pgqueue.worker.call.executor import failed
+    from django_pgqueue.worker.run.handler_process import unportable
 
     try:
         return pickle.dumps(replace(execution, delivery=None))  # type: ignore[arg-type]  # as said

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.supervisor.link import Leases, Link
+from django_pgqueue.worker.link.pipe import Leases, Link
 
 Deliveries = Callable[[list[Delivery]], None]
 

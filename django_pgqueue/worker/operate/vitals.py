@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from django_pgqueue.worker.sd_notify import sd_notify, under_systemd, watchdog_interval
+from django_pgqueue.worker.operate.sd_notify import sd_notify, under_systemd, watchdog_interval
 
 # Seconds. A control loop that has not come round for so long hangs.
 LONGEST_SILENCE = 10.0

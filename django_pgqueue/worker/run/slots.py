@@ -13,13 +13,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.buffer import Buffer
+from django_pgqueue.worker.call.executor import failed, stuck
+from django_pgqueue.worker.call.thread_run import ThreadRun
 from django_pgqueue.worker.database import cancel_query, recover, without_query_log
-from django_pgqueue.worker.executor import failed, stuck
-from django_pgqueue.worker.perform import Performer
 from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.runtime import Runtime
-from django_pgqueue.worker.thread_run import ThreadRun
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.perform import Performer
+from django_pgqueue.worker.run.runtime import Runtime
 
 ROLE = "slot"
 
