@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError
 
 MINIMUM_MAJOR = 17
 # Seconds for a launcher to say what it leads to.

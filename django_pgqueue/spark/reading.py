@@ -12,7 +12,7 @@ import pyarrow as pa
 from psycopg import pq
 
 if TYPE_CHECKING:
-    from .source import Source
+    from django_pgqueue.spark.source import Source
 
 BATCH_BYTES = 16 * 1024 * 1024
 SQLSTATE = re.compile(r"SQLSTATE: (\w{5})")

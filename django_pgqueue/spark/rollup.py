@@ -12,11 +12,11 @@ from argparse import ArgumentParser, Namespace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from .arguments import add_engine, add_lake, add_source, engine, named_source
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, engine, named_source
 
 if TYPE_CHECKING:
-    from .lake import Lake
-    from .source import Source
+    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.source import Source
 
 GRAINS = ("minute", "hour", "day")
 
@@ -54,10 +54,10 @@ def days(text: str) -> int:
 
 
 def run(args: Namespace) -> int:
-    from .export.register import check_identity
-    from .lake import Lake
-    from .transforms.sla import parse_sla
-    from .transforms.touched import find_touched
+    from django_pgqueue.spark.export.register import check_identity
+    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.transforms.sla import parse_sla
+    from django_pgqueue.spark.transforms.touched import find_touched
 
     began = time.monotonic()
     sla = parse_sla(args.sla)
@@ -76,8 +76,8 @@ def run(args: Namespace) -> int:
 
 
 def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, timedelta]) -> None:
-    from .transforms.forecast import forecast
-    from .transforms.rollup import rollup
+    from django_pgqueue.spark.transforms.forecast import forecast
+    from django_pgqueue.spark.transforms.rollup import rollup
 
     with engine("rollup", args) as spark:
         rolled = rollup(spark, lake, sla, everything=args.all, done=_say_progress)
@@ -86,8 +86,8 @@ def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, tim
 
 
 def _load(args: Namespace, lake: Lake, source: Source) -> None:
-    from .load.forecast import load_forecast
-    from .load.metrics import load_metrics
+    from django_pgqueue.spark.load.forecast import load_forecast
+    from django_pgqueue.spark.load.metrics import load_metrics
 
     loaded = load_metrics(source, lake, args.load_grains, keep=timedelta(days=args.keep_days), everything=args.all)
     load_forecast(source, lake)

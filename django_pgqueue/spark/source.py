@@ -12,14 +12,13 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
-
-from .errors import PipelineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .reading import Reader
+    from django_pgqueue.spark.reading import Reader
 
 VARIABLE = "PGQUEUE_SOURCE"
 HIDDEN = "********"
@@ -123,7 +122,7 @@ class Source:
     @contextmanager
     def reader(self, **options: Any) -> Iterator[Reader]:
         """For several statements on one connection; ``reader.batches(sql, schema)`` as above."""
-        from .reading import reading
+        from django_pgqueue.spark.reading import reading
 
         with reading(self, **options) as reader:
             yield reader

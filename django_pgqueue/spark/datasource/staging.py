@@ -20,16 +20,15 @@ import psycopg
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
+from django_pgqueue.spark.datasource.refused import InTheWay, refusals
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
 
-from .refused import InTheWay, refusals
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .encoding import Encoder
+    from django_pgqueue.spark.datasource.encoding import Encoder
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
 PAUSES = (0.5, 2.0, 8.0)

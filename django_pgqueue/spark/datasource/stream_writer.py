@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark.taskcontext import TaskContext
 
+from django_pgqueue.spark.datasource.encoding import Encoder
+from django_pgqueue.spark.datasource.options import WriteOptions
+from django_pgqueue.spark.datasource.staging import Job, Staged, gathered
 from django_pgqueue.spark.errors import PipelineError
-
-from .encoding import Encoder
-from .options import WriteOptions
-from .staging import Job, Staged, gathered
 
 if TYPE_CHECKING:
     import pyarrow as pa

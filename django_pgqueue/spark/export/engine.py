@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.task import Result, Task, perform
 from django_pgqueue.spark.progress import Progress, collect
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
-
-from .options import Options
-from .task import Result, Task, perform
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

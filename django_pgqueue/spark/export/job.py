@@ -11,20 +11,19 @@ from typing import Any
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export import register
+from django_pgqueue.spark.export.archive import check_unchanged
+from django_pgqueue.spark.export.channels import take_snapshot
+from django_pgqueue.spark.export.engine import run
+from django_pgqueue.spark.export.horizon import Holder, find_holder
+from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.plan import Plan, make_plan
+from django_pgqueue.spark.export.repair import days_that_differ
+from django_pgqueue.spark.export.task import Result, Written
 from django_pgqueue.spark.lake import Lake, Staged
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
-
-from . import register
-from .archive import check_unchanged
-from .channels import take_snapshot
-from .engine import run
-from .horizon import Holder, find_holder
-from .options import Options
-from .plan import Plan, make_plan
-from .repair import days_that_differ
-from .task import Result, Written
 
 
 @dataclass(frozen=True, slots=True)

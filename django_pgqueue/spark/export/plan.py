@@ -12,12 +12,11 @@ import psycopg
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-
-from . import channels, dead_letters
-from .archive import Closing, Partition, find_partitions, has_rows
-from .horizon import Horizon, read_horizon
-from .options import RANGE_BYTES
-from .task import Task
+from django_pgqueue.spark.export import channels, dead_letters
+from django_pgqueue.spark.export.archive import Closing, Partition, find_partitions, has_rows
+from django_pgqueue.spark.export.horizon import Horizon, read_horizon
+from django_pgqueue.spark.export.options import RANGE_BYTES
+from django_pgqueue.spark.export.task import Task
 
 RANGES_PER_TASK = 8  # at most: the size of a file
 TASKS_PER_CORE = 3  # at least, where there are as many ranges, so that the cores end at about the same time

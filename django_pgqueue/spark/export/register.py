@@ -8,11 +8,10 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
-
-from .horizon import Horizon
 
 REMEMBERED = "SELECT l.exported_xid FROM pgqueue_lake AS l WHERE l.name = %s"
 FORGET = "DELETE FROM pgqueue_lake AS l WHERE l.path = %s AND l.name <> %s"

@@ -9,10 +9,9 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from django_pgqueue.spark.export.archive import Partition, find_partitions
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Lake
-
-from .archive import Partition, find_partitions
 
 COUNT_BYTES = 512 * 1024 * 1024  # what one statement counts, about a second
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-
-from . import durable
-from .commit import NOTHING, Commit, day_of
+from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake.commit import NOTHING, Commit, day_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .writing import Writing
+    from django_pgqueue.spark.lake.writing import Writing
 
 CONTROL = "_pgqueue"
 
@@ -148,14 +147,14 @@ class Lake:
 
         Raises PipelineError when another run has the lake.
         """
-        from .writing import writing
+        from django_pgqueue.spark.lake.writing import writing
 
         with writing(self) as right:
             yield right
 
     def settle(self) -> None:
         """Move the files of the newest commit to their places, if the run that committed them could not."""
-        from .writing import settle
+        from django_pgqueue.spark.lake.writing import settle
 
         settle(self)
 

@@ -18,10 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError
-
-from . import durable
-from .commit import Commit, File, Staged
-from .lake import Lake
+from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake.commit import Commit, File, Staged
+from django_pgqueue.spark.lake.lake import Lake
 
 # Tables whose rows are counted by day in the state: what the database may forget once the lake has it.
 COUNTED = ("archive", "dead_letter")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
-
-from .rows import copy_into, read_rows
 
 TABLE = "pgqueue_backlog_forecast"
 COLUMNS = [column.name for column in schema.TABLES["forecast"]]

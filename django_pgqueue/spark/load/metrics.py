@@ -13,9 +13,8 @@ import psycopg
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
-
-from .rows import copy_into, read_rows
 
 TABLE = "pgqueue_queue_metric"
 COLUMNS = [column.name for column in schema.TABLES["metrics"]]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark import arguments
 
 if TYPE_CHECKING:
-    from .tally import Tally
+    from django_pgqueue.spark.redrive.tally import Tally
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -52,8 +52,8 @@ def run(args: Namespace) -> int:
         lake = Lake.open(args.lake)
         check_identity(lake, source.identity(), adopt=False)
     with arguments.engine("redrive", args) as spark:
-        from .job import put_back
-        from .letters import dead_letters, dead_letters_of
+        from django_pgqueue.spark.redrive.job import put_back
+        from django_pgqueue.spark.redrive.letters import dead_letters, dead_letters_of
 
         if lake is None:
             letters = dead_letters(spark, source, args.where, args.set_payload)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.progress import Progress, collect
+from django_pgqueue.spark.redrive.batch import Letter, look, redrive_batch
+from django_pgqueue.spark.redrive.letters import dead_letters, once, prepared
+from django_pgqueue.spark.redrive.tally import Tally
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
-
-from .batch import Letter, look, redrive_batch
-from .letters import dead_letters, once, prepared
-from .tally import Tally
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -14,10 +14,9 @@ import pyarrow as pa
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.commit import day_of
-
-from .compose import compose
-from .holdings import Holdings, holdings
-from .read import Data, read, read_forecast
+from django_pgqueue.spark.report.compose import compose
+from django_pgqueue.spark.report.holdings import Holdings, holdings
+from django_pgqueue.spark.report.read import Data, read, read_forecast
 
 # So often is a lake read again that was written meanwhile.
 ATTEMPTS = 5

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 
-from .limits import Limits
-from .pace import Pace
+from django_pgqueue.spark.simulate.limits import Limits
+from django_pgqueue.spark.simulate.pace import Pace
 
 ARRIVES, SETTLES, UNPARKS = range(3)
 NEVER = 1 << 63

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import parquet
 
 from django_pgqueue.spark.lake import Lake
-
-from .capacity import Capacity
-from .engine import Simulation
-from .limits import Change, Limits, changed
-from .outcome import SECOND, Outcome, Recorder
-from .workload import Workload
+from django_pgqueue.spark.simulate.capacity import Capacity
+from django_pgqueue.spark.simulate.engine import Simulation
+from django_pgqueue.spark.simulate.limits import Change, Limits, changed
+from django_pgqueue.spark.simulate.outcome import SECOND, Outcome, Recorder
+from django_pgqueue.spark.simulate.workload import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .capacity import Capacity
-from .engine import Message, Result
+from django_pgqueue.spark.simulate.capacity import Capacity
+from django_pgqueue.spark.simulate.engine import Message, Result
 
 PERCENTILES = (50, 95, 99)
 SECOND = 1_000_000

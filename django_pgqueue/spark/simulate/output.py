@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import date
 
-from .outcome import PERCENTILES, Outcome, Waits
+from django_pgqueue.spark.simulate.outcome import PERCENTILES, Outcome, Waits
 
 NOTHING = "–"
 

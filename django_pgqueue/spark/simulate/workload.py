@@ -16,9 +16,8 @@ from pyarrow import dataset
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-
-from .capacity import Attempt, runs
-from .engine import Message
+from django_pgqueue.spark.simulate.capacity import Attempt, runs
+from django_pgqueue.spark.simulate.engine import Message
 
 COLUMNS = ("id", "channel", "priority", "attempts", "created_at", "dequeue_at", "leased_at", "worker", "errors")
 TIMES = ("created_at", "dequeue_at", "leased_at", "settled_at")

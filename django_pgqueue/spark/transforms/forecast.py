@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.lake import Lake
-
-from .queries import query
-from .readable import readable
+from django_pgqueue.spark.transforms.queries import query
+from django_pgqueue.spark.transforms.readable import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

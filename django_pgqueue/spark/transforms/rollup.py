@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.lake import Lake, Staged
 from django_pgqueue.spark.lake.writing import Writing
-
-from .queries import query
-from .readable import readable
-from .touched import MESSAGES, Touched, find_touched
+from django_pgqueue.spark.transforms.queries import query
+from django_pgqueue.spark.transforms.readable import readable
+from django_pgqueue.spark.transforms.touched import MESSAGES, Touched, find_touched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
