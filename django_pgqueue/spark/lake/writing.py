@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.lake.commit import Commit, File, Staged
-from django_pgqueue.spark.lake.lake import Lake
+from django_pgqueue.spark.lake.folder import LakeFolder
 
 # Tables whose rows are counted by day in the state: what the database may forget once the lake has it.
 COUNTED = ("archive", "dead_letter")
@@ -31,7 +31,7 @@ PATIENCE = 30  # seconds that a reader waits for a run that is moving its files
 class Writing:
     """One run's right to write. ``folder`` is its staging folder, where Spark's tasks may write, too."""
 
-    lake: Lake
+    lake: LakeFolder
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -126,7 +126,7 @@ def count(
     return counted
 
 
-def finish(lake: Lake, commit: Commit) -> None:
+def finish(lake: LakeFolder, commit: Commit) -> None:
     """Bring the folders to what a commit says. Repeating it changes nothing."""
     for path in commit.removed:
         (lake.path / path).unlink(missing_ok=True)
@@ -142,14 +142,14 @@ def finish(lake: Lake, commit: Commit) -> None:
         durable.sync(lake.path)
 
 
-def unfinished(lake: Lake, commit: Commit) -> bool:
+def unfinished(lake: LakeFolder, commit: Commit) -> bool:
     return any((lake.path / file.staged).exists() for file in commit.files) or any(
         (lake.path / path).exists() for path in commit.removed
     )
 
 
 @contextmanager
-def locked(lake: Lake) -> Iterator[None]:
+def locked(lake: LakeFolder) -> Iterator[None]:
     """Raises PipelineError when another process of this machine has the lake."""
     with open(lake.control / "lock", "a+") as file:
         try:
@@ -167,7 +167,7 @@ def locked(lake: Lake) -> Iterator[None]:
 
 
 @contextmanager
-def writing(lake: Lake) -> Iterator[Writing]:
+def writing(lake: LakeFolder) -> Iterator[Writing]:
     with locked(lake):
         right = Writing(lake)
         with errors_in_one_line():
@@ -191,7 +191,7 @@ def errors_in_one_line() -> Iterator[None]:
         raise PipelineError(f"The lake cannot be written: {error.strerror or error}: {error.filename}") from None
 
 
-def settle(lake: Lake) -> None:
+def settle(lake: LakeFolder) -> None:
     deadline = time.monotonic() + PATIENCE
     while unfinished(lake, lake.head):
         try:
