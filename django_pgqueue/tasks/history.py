@@ -22,7 +22,7 @@ LARGEST = 2**63 - 1
 
 def result_of(result_id: str) -> TaskResult:
     """Raises TaskResultDoesNotExist, also for one that has ended and whose result was not archived."""
-    rows = lives_of(result_id)
+    rows = history_of(result_id)
     task = registry.find(rows[0].handler) if rows else None
     if not rows:
         raise TaskResultDoesNotExist(
@@ -67,7 +67,7 @@ def result_of(result_id: str) -> TaskResult:
     return found
 
 
-def lives_of(result_id: str) -> list[Row]:
+def history_of(result_id: str) -> list[Row]:
     """The message, and those as which it was redriven; the newest last."""
     if not isinstance(result_id, str) or not re.fullmatch("[0-9]{1,19}", result_id):
         return []
