@@ -21,7 +21,7 @@ from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
 from django_pgqueue.worker.operate.logs import announce
 from django_pgqueue.worker.operate.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.operate.registration import Description, Registration, as_json
-from django_pgqueue.worker.operate.shutdown import Shutdown
+from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
 from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Companion
@@ -42,8 +42,6 @@ from django_pgqueue.worker.settle.unstarted import return_unstarted
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# For the last settlements, after the handlers have ended.
-SETTLE_TIMEOUT = 10.0
 VITALS_INTERVAL = 1.0
 
 
@@ -266,7 +264,7 @@ class Worker:
                 using=self.options.using,
                 outage=self._outage,
                 crashed=self._crashed,
-                timeout=SETTLE_TIMEOUT,
+                timeout=SHUTDOWN_SETTLE_SECONDS,
             )
             self._keeper.release(waiting)
         idle = self._dispatch.wait_until_idle(max(0.0, deadline - time.monotonic()))
@@ -276,7 +274,7 @@ class Worker:
                 "their leases will expire" if self._link is None else "the supervisor gives their messages back",
                 extra=extra,
             )  # fmt: skip
-        written = self._completer.stop(max(SETTLE_TIMEOUT, deadline - time.monotonic()))
+        written = self._completer.stop(max(SHUTDOWN_SETTLE_SECONDS, deadline - time.monotonic()))
         self._slots.join(5 if idle else 0)
         self._loop.stop(5 if idle else 0)
         self._deadlines.stop()

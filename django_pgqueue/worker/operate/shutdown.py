@@ -14,6 +14,8 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# For the last settlements, after the handlers have ended.
+SHUTDOWN_SETTLE_SECONDS = 10.0
 
 
 class Shutdown:

@@ -21,8 +21,8 @@ from django_pgqueue.exceptions import HandlerError, HandlerTimeout, WorkerDied
 from django_pgqueue.worker.call.executor import Execution, failed
 from django_pgqueue.worker.link.orders import Orders, whereabouts
 from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.spawn import end_of, environment, interpreter
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.supervisor.process import end_of, environment, interpreter
 
 MODULE = "django_pgqueue.worker.run.handler_child"
 # Seconds: for a new process to import the project, and between two looks whether the message was cancelled.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,11 +16,10 @@ from typing import Any
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.spawn import environment, interpreter
 from django_pgqueue.worker.operate.registration import Description, as_json
 from django_pgqueue.worker.options import worker_name
 
-# What the service manager told the supervisor is not meant for its children.
-PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 # Seconds between the request to say where its threads are, and the end of a child that does not end by itself.
 LAST_WORDS = 0.3
 
@@ -198,27 +196,3 @@ def start(link: int, board: int) -> subprocess.Popen[bytes]:
 
 def command(link: int, board: int) -> list[str]:
     return [*interpreter(), "-m", "django_pgqueue.worker.child", str(link), str(board)]
-
-
-def interpreter() -> list[str]:
-    """This one, with its options."""
-    flags = [f"-W{option}" for option in sys.warnoptions]
-    flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
-    return [sys.executable, *flags]
-
-
-def environment() -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}
-    # As long as the child knows nothing else, it must find its own module.
-    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-def end_of(status: int) -> str:
-    """In words: how a process ended."""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
-    return f"{name}, perhaps for want of memory" if -status == signal.SIGKILL else name

@@ -9,7 +9,8 @@ from typing import Any
 
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.link.orders import Orders
-from django_pgqueue.worker.supervisor.process import Child, end_of
+from django_pgqueue.worker.link.spawn import end_of
+from django_pgqueue.worker.supervisor.process import Child
 from django_pgqueue.worker.supervisor.process_slot import Post
 from django_pgqueue.worker.supervisor.watch import judge
 

@@ -14,17 +14,17 @@ from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import Held, Leases
+from django_pgqueue.worker.link.spawn import end_of
 from django_pgqueue.worker.operate.registration import Registration
-from django_pgqueue.worker.operate.shutdown import Shutdown
+from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
 from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.served import ServedQueues
 from django_pgqueue.worker.supervisor.lease_reclaimer import Estate, Undertaker, after_death, after_execution
-from django_pgqueue.worker.supervisor.process import Child, end_of
+from django_pgqueue.worker.supervisor.process import Child
 from django_pgqueue.worker.supervisor.process_pool import Crew
 from django_pgqueue.worker.supervisor.reload import FileWatch
 from django_pgqueue.worker.supervisor.stalls import Stalls
-from django_pgqueue.worker.worker import SETTLE_TIMEOUT
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -154,7 +154,7 @@ class Supervisor:
     def _close(self) -> None:
         for companion in self._companions:
             companion.stop()
-        if not self._undertaker.stop(SETTLE_TIMEOUT):
+        if not self._undertaker.stop(SHUTDOWN_SETTLE_SECONDS):
             self._faults.append("messages of an ended process could not be given back; their leases will expire")
         if not self._crew.clean:
             self._faults.append("a process did not end cleanly")
