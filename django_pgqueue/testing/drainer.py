@@ -30,7 +30,7 @@ from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.atomic import Atomic
-from django_pgqueue.worker.run.handler_process import ProcessSlots
+from django_pgqueue.worker.run.handler_process import HandlerProcesses
 from django_pgqueue.worker.run.perform import Performer
 from django_pgqueue.worker.settle.ledger import Ledger
 from django_pgqueue.worker.settle.verbs import batches, settle
@@ -114,7 +114,7 @@ class Drain:
         self._middleware = Middleware.configured()
         options = WorkerOptions(using=using, lease=settings.LEASE, name="drain")
         atomic = Atomic(options, keeper=Leases(), board=Board(), ledger=self._recorder)
-        self._performer = Performer(atomic, ProcessSlots(options), find=self._find)
+        self._performer = Performer(atomic, HandlerProcesses(options), find=self._find)
 
     def run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
         try:

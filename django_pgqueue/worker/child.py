@@ -17,7 +17,7 @@ from django_pgqueue.worker.link.orders import Orders, whereabouts
 from django_pgqueue.worker.link.pipe import Link
 
 if TYPE_CHECKING:
-    from django_pgqueue.worker.worker import Worker
+    from django_pgqueue.worker.worker import QueueWorker
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -44,7 +44,7 @@ def main(link: Link, board: Board) -> int:
     return 0
 
 
-def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
+def prepare(orders: Orders, link: Link, board: Board) -> QueueWorker | None:
     orders.take_path()
 
     import django
@@ -54,7 +54,7 @@ def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
     from django.db import connections
 
     from django_pgqueue.worker.operate.logs import configure_logging
-    from django_pgqueue.worker.worker import Worker
+    from django_pgqueue.worker.worker import QueueWorker
 
     configure_logging(orders.verbosity)
     found = whereabouts(connections[orders.options.using].settings_dict)
@@ -67,7 +67,7 @@ def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
         )
         return None
     call_at_start(orders)
-    return Worker(orders.options, link=link, board=board)
+    return QueueWorker(orders.options, link=link, board=board)
 
 
 def call_at_start(orders: Orders) -> None:

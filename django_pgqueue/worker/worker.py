@@ -15,12 +15,12 @@ from django_pgqueue.worker.fetch.listener import Listener
 from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.link.child_end import Inbox, Reports, end_within
+from django_pgqueue.worker.link.child_end import Reports, SupervisorInbox, end_within
 from django_pgqueue.worker.link.pipe import Link
 from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
 from django_pgqueue.worker.operate.logs import announce
 from django_pgqueue.worker.operate.recycling import Recycling, memory_bytes
-from django_pgqueue.worker.operate.registration import Description, Registration, as_json
+from django_pgqueue.worker.operate.registration import Registration, WorkerDescription, as_json
 from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
 from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.options import WorkerOptions
@@ -30,8 +30,8 @@ from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.deadlines import Deadlines, Run
 from django_pgqueue.worker.run.dispatch import Dispatch
-from django_pgqueue.worker.run.handler_process import ProcessSlots
-from django_pgqueue.worker.run.limits import Limits
+from django_pgqueue.worker.run.handler_process import HandlerProcesses
+from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.run.perform import Performer
 from django_pgqueue.worker.run.runtime import Runtime
 from django_pgqueue.worker.run.slots import Slots
@@ -45,7 +45,7 @@ logger = logging.getLogger("django_pgqueue.worker")
 VITALS_INTERVAL = 1.0
 
 
-class Worker:
+class QueueWorker:
     """Serves its queues until it is asked to stop, once, or until they are empty.
 
     ``link``, ``board``: to its supervisor. A worker without one does itself what a supervisor does for its children;
@@ -96,13 +96,13 @@ class Worker:
             crashed=crashed,
         )
         keep = options.once or options.drain
-        limits = Limits(keep=keep)
+        limits = HandlerLimits(keep=keep)
         self._buffer = Buffer(
             options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike
         )
         performer = Performer(
             Atomic(options, keeper=self._keeper, board=self.board, ledger=self.ledger),
-            ProcessSlots(options),
+            HandlerProcesses(options),
             find=middleware.find,
         )
         self._slots = Slots(self._buffer, performer=performer, runtime=runtime)
@@ -122,7 +122,7 @@ class Worker:
         self._producer = Producer(
             options,
             served=self._served,
-            buffer=self._dispatch,
+            dispatch=self._dispatch,
             hold=self._keeper.hold,
             held=self._keeper.__len__,
             done=lambda: self.shutdown.request("nothing left to do"),
@@ -185,7 +185,7 @@ class Worker:
             "stop": self.shutdown.request,
         }
         return [
-            Inbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
+            SupervisorInbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
             Reports(link, describe=self.describe, trouble=lambda: self._outage.problem, crashed=self._crashed),
         ]
 
@@ -218,8 +218,8 @@ class Worker:
         else:
             self.shutdown.request(f"recycling: {reason}")
 
-    def describe(self) -> Description:
-        return Description(
+    def describe(self) -> WorkerDescription:
+        return WorkerDescription(
             name=self.options.name,
             pid=os.getpid(),
             state="stopping" if self.shutdown.reason else "running",

@@ -144,12 +144,12 @@ class TestBackoff:
     """The pause that the handler's own function names."""
 
     def test_it_is_asked_with_the_attempt_and_what_was_raised(self) -> None:
-        def pauses(attempt: int, error: BaseException) -> timedelta:
+        def backoff_function(attempt: int, error: BaseException) -> timedelta:
             assert isinstance(error, ConnectionError)
             return timedelta(minutes=attempt)
 
         delivery = replace(DELIVERY, attempt=3)
-        assert execute(raising(ConnectionError()), delivery, pauses).outcome.after == timedelta(minutes=3)
+        assert execute(raising(ConnectionError()), delivery, backoff_function).outcome.after == timedelta(minutes=3)
 
     def test_a_retry_that_names_its_own_pause_wins(self) -> None:
         assert execute(raising(Retry(timedelta(1))), DELIVERY, lambda *_: timedelta(2)).outcome.after == timedelta(1)

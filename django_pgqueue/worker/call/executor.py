@@ -14,7 +14,7 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
-from django_pgqueue.handlers import Pauses
+from django_pgqueue.handlers import BackoffFunction
 from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
 from django_pgqueue.worker.call.failure import describe
 
@@ -57,106 +57,108 @@ class Execution:
 
 
 def run(
-    function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool, pauses: Pauses | None = None
+    function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool, backoff: BackoffFunction | None = None
 ) -> list[Execution]:
     """Run the function for the deliveries: in one call, if it takes a ``batch``, or for the one delivery."""
     if batch:
-        return execute_batch(function, deliveries, pauses)
-    return [execute(function, delivery, pauses) for delivery in deliveries]
+        return execute_batch(function, deliveries, backoff)
+    return [execute(function, delivery, backoff) for delivery in deliveries]
 
 
-def execute(function: Callable[[Delivery], Any], delivery: Delivery, pauses: Pauses | None = None) -> Execution:
+def execute(
+    function: Callable[[Delivery], Any], delivery: Delivery, backoff: BackoffFunction | None = None
+) -> Execution:
     """Run the handler's function. Never raises: even SystemExit is the message's failure.
 
-    ``pauses``: how long until the next attempt, see :func:`django_pgqueue.handlers.handler`.
+    ``backoff``: how long until the next attempt, see :func:`django_pgqueue.handlers.handler`.
     """
     started = time.monotonic()
     try:
         answer = function(delivery)
     except BaseException as error:
-        return ended(delivery, error, time.monotonic() - started, pauses)
-    return answered(delivery, answer, time.monotonic() - started, pauses)
+        return ended(delivery, error, time.monotonic() - started, backoff)
+    return answered(delivery, answer, time.monotonic() - started, backoff)
 
 
 async def execute_async(
     function: Callable[[Delivery], Awaitable[Any]],
     delivery: Delivery,
     explain: Callable[[BaseException], BaseException],
-    pauses: Pauses | None = None,
+    backoff: BackoffFunction | None = None,
 ) -> Execution:
     """As :func:`execute`. ``explain``: what an exception means, for whoever cancels the task knows why."""
     started = time.monotonic()
     try:
         answer = await function(delivery)
     except BaseException as error:
-        return ended(delivery, explain(error), time.monotonic() - started, pauses)
-    return answered(delivery, answer, time.monotonic() - started, pauses)
+        return ended(delivery, explain(error), time.monotonic() - started, backoff)
+    return answered(delivery, answer, time.monotonic() - started, backoff)
 
 
 def execute_batch(
-    function: Callable[[list[Delivery]], Any], deliveries: list[Delivery], pauses: Pauses | None = None
+    function: Callable[[list[Delivery]], Any], deliveries: list[Delivery], backoff: BackoffFunction | None = None
 ) -> list[Execution]:
     """Run the function of a handler with ``batch``. What it raises is the outcome of each message."""
     started = time.monotonic()
     try:
         answers = function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, error, time.monotonic() - started, pauses)
-    return answered_together(deliveries, answers, time.monotonic() - started, pauses)
+        return ended_together(deliveries, error, time.monotonic() - started, backoff)
+    return answered_together(deliveries, answers, time.monotonic() - started, backoff)
 
 
 async def execute_batch_async(
     function: Callable[[list[Delivery]], Awaitable[Any]],
     deliveries: list[Delivery],
     explain: Callable[[BaseException], BaseException],
-    pauses: Pauses | None = None,
+    backoff: BackoffFunction | None = None,
 ) -> list[Execution]:
     started = time.monotonic()
     try:
         answers = await function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, explain(error), time.monotonic() - started, pauses)
-    return answered_together(deliveries, answers, time.monotonic() - started, pauses)
+        return ended_together(deliveries, explain(error), time.monotonic() - started, backoff)
+    return answered_together(deliveries, answers, time.monotonic() - started, backoff)
 
 
-def answered(delivery: Delivery, answer: Any, seconds: float, pauses: Pauses | None) -> Execution:
+def answered(delivery: Delivery, answer: Any, seconds: float, backoff: BackoffFunction | None) -> Execution:
     if answer is None:
         return Execution(delivery, COMPLETE, seconds=seconds)
-    return paused(judge(delivery, answer, seconds=seconds), answer, pauses)
+    return apply_backoff(judge(delivery, answer, seconds=seconds), answer, backoff)
 
 
-def ended(delivery: Delivery, error: BaseException, seconds: float, pauses: Pauses | None) -> Execution:
+def ended(delivery: Delivery, error: BaseException, seconds: float, backoff: BackoffFunction | None) -> Execution:
     if isinstance(error, Outcome):
-        return paused(judge(delivery, error, raised=True, seconds=seconds), error, pauses)
-    return paused(failed(delivery, error, seconds=seconds), error, pauses)
+        return apply_backoff(judge(delivery, error, raised=True, seconds=seconds), error, backoff)
+    return apply_backoff(failed(delivery, error, seconds=seconds), error, backoff)
 
 
 def answered_together(
-    deliveries: list[Delivery], answers: Any, seconds: float, pauses: Pauses | None
+    deliveries: list[Delivery], answers: Any, seconds: float, backoff: BackoffFunction | None
 ) -> list[Execution]:
     each = seconds / len(deliveries)
     if answers is None:
         return [Execution(delivery, COMPLETE, seconds=each) for delivery in deliveries]
     if not isinstance(answers, Mapping) or not answers.keys() <= {delivery.id for delivery in deliveries}:
         return [failed(delivery, nonsense(delivery, answers, batch=True), seconds=each) for delivery in deliveries]
-    return [answered(delivery, answers.get(delivery.id), each, pauses) for delivery in deliveries]
+    return [answered(delivery, answers.get(delivery.id), each, backoff) for delivery in deliveries]
 
 
 def ended_together(
-    deliveries: list[Delivery], error: BaseException, seconds: float, pauses: Pauses | None
+    deliveries: list[Delivery], error: BaseException, seconds: float, backoff: BackoffFunction | None
 ) -> list[Execution]:
-    return [ended(delivery, error, seconds / len(deliveries), pauses) for delivery in deliveries]
+    return [ended(delivery, error, seconds / len(deliveries), backoff) for delivery in deliveries]
 
 
-def paused(execution: Execution, error: Any, pauses: Pauses | None) -> Execution:
+def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | None) -> Execution:
     """The handler's own pause, if it failed and said none."""
     outcome, delivery = execution.outcome, execution.delivery
-    if pauses is None or not isinstance(outcome, Retry) or outcome.after is not None:
+    if backoff is None or not isinstance(outcome, Retry) or outcome.after is not None:
         return execution
     if not isinstance(error, BaseException):
         error = outcome
     try:
-        after = pauses(delivery.attempt, error)
+        after = backoff(delivery.attempt, error)
         if after is not None and not (isinstance(after, timedelta) and after >= timedelta(0)):
             raise TypeError(f"it returned {after!r}, which is not a timedelta of zero or more")
     except Exception:

@@ -41,14 +41,14 @@ class Producer:
         options: WorkerOptions,
         *,
         served: ServedQueues,
-        buffer: Dispatch,
+        dispatch: Dispatch,
         hold: Callable[[list[Delivery], float], None],
         held: Callable[[], int],
         done: Callable[[], None],
         outage: Outage,
         crashed: Crashed,
     ) -> None:
-        self._buffer = buffer
+        self._dispatch = dispatch
         self._options = options
         self._served = served
         self._poll = options.poll_interval.total_seconds()
@@ -97,7 +97,7 @@ class Producer:
         self._outage.patiently(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
 
     def run_once(self) -> int:
-        """Fill the buffer, or sleep until something happens. Returns how many messages were dequeued."""
+        """Fill the slots, or sleep until something happens. Returns how many messages were dequeued."""
         self._rest()
         # Cleared before the look: what arrives after it, wakes us.
         self._wake.clear()
@@ -106,10 +106,10 @@ class Producer:
         if self._pause_wanted != self._paused:
             self._say_paused()
         if self._paused:
-            self._buffer.tend()
+            self._dispatch.tend()
             self._wake.wait(self._poll)
             return 0
-        room = self._options.batch if self._options.once else self._buffer.room()
+        room = self._options.batch if self._options.once else self._dispatch.room()
         looked_at = time.monotonic()
         found = self.look(room) if room else 0
         self._rest_until = looked_at + REST if found < room else 0.0
@@ -153,7 +153,7 @@ class Producer:
             if deliveries:
                 self._hold(deliveries, since)
                 if time.monotonic() - since < self._lease:
-                    self._buffer.put(deliveries)
+                    self._dispatch.put(deliveries)
                 else:
                     self._refuse(deliveries, time.monotonic() - since)
                 found += len(deliveries)
@@ -170,7 +170,7 @@ class Producer:
             "a dequeue came back after %.1f s, too late for its leases: giving back %s", seconds, messages,
             extra={"event": "dequeued_too_late", "worker": self._options.name, "queue": deliveries[0].queue},
         )  # fmt: skip
-        self._buffer.give_back(deliveries)
+        self._dispatch.give_back(deliveries)
 
     def _fall_asleep(self, room: int) -> None:
         if self._notifications.are_vain:
@@ -201,7 +201,7 @@ class Producer:
             self._wake.wait(pause)
             return
         while self._held() and not self._stopped:
-            self._buffer.tend()
+            self._dispatch.tend()
             self._wake.wait(DRAIN_INTERVAL)
             self._wake.clear()
         self._stopped = True

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.operate.registration import Description
+from django_pgqueue.worker.operate.registration import WorkerDescription
 from django_pgqueue.worker.role import Crashed, Role
 
 INTERVAL = 1.0
@@ -16,7 +16,7 @@ INTERVAL = 1.0
 LAST_PART = 0.8
 
 
-class Inbox:
+class SupervisorInbox:
     """Calls what ``on`` has for each frame. ``on_gone``: the supervisor does not exist any more."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Reports:
     """
 
     def __init__(
-        self, link: Link, *, describe: Callable[[], Description], trouble: Callable[[], str], crashed: Crashed
+        self, link: Link, *, describe: Callable[[], WorkerDescription], trouble: Callable[[], str], crashed: Crashed
     ) -> None:
         self._link = link
         self._describe = describe

@@ -26,7 +26,7 @@ class Token(int):
         return f"{self:032x}"
 
 
-class Held(NamedTuple):
+class HeldLease(NamedTuple):
     """A lease as the supervisor knows it; for the lease keeper it does for a delivery.
 
     ``worker``: name of the child that has the message.
@@ -37,21 +37,21 @@ class Held(NamedTuple):
     worker: str
 
 
-class Leases(NamedTuple):
+class LeaseList(NamedTuple):
     """As the link carries them: message ids, and the tokens as numbers."""
 
     ids: list[int]
     tokens: list[int]
 
     @classmethod
-    def of(cls, deliveries: Sequence[Delivery | Held]) -> Leases:
+    def of(cls, deliveries: Sequence[Delivery | HeldLease]) -> LeaseList:
         return cls(
             [delivery.id for delivery in deliveries],
             [0 if delivery.token is None else delivery.token.int for delivery in deliveries],
         )
 
-    def held(self, worker: str) -> list[Held]:
-        return [Held(message, Token(token), worker) for message, token in zip(self.ids, self.tokens, strict=True)]
+    def held(self, worker: str) -> list[HeldLease]:
+        return [HeldLease(message, Token(token), worker) for message, token in zip(self.ids, self.tokens, strict=True)]
 
 
 class Link:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.link.pipe import Leases, Link
+from django_pgqueue.worker.link.pipe import LeaseList, Link
 
 Deliveries = Callable[[list[Delivery]], None]
 
@@ -36,7 +36,7 @@ class RemoteKeeper:
             # Somebody who has a message again had lost it.
             lost = [self._held[delivery.id][0] for delivery in deliveries if delivery.id in self._held]
             self._held.update({delivery.id: (delivery, since) for delivery in deliveries})
-        self._link.send("hold", Leases.of(deliveries), since)
+        self._link.send("hold", LeaseList.of(deliveries), since)
         if lost:
             self._on_lost(lost)
 
@@ -50,7 +50,7 @@ class RemoteKeeper:
             # A frame for each message would be much ado: most are settled before their first heartbeat.
             old = [delivery for delivery in held if self._held[delivery.id][1] < young]
         if old:
-            self._link.send("settling", Leases.of(old), now)
+            self._link.send("settling", LeaseList.of(old), now)
 
     def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Forget them; returns those that were held until now."""
@@ -62,7 +62,7 @@ class RemoteKeeper:
                     self._settling.discard(delivery.id)
                     released.append(delivery)
         if released:
-            self._link.send("release", Leases.of(released))
+            self._link.send("release", LeaseList.of(released))
         return released
 
     def holds(self, delivery: Delivery) -> bool:
@@ -72,7 +72,7 @@ class RemoteKeeper:
     def __len__(self) -> int:
         return len(self._held)
 
-    def lost(self, leases: Leases) -> None:
+    def lost(self, leases: LeaseList) -> None:
         """The supervisor's heartbeat did not find them. Those that are being settled were found settled, perhaps."""
         with self._lock:
             lost = [delivery for delivery in self._known(leases) if delivery.id not in self._settling]
@@ -81,7 +81,7 @@ class RemoteKeeper:
         if lost:
             self._on_lost(lost)
 
-    def cancelled(self, leases: Leases) -> None:
+    def cancelled(self, leases: LeaseList) -> None:
         with self._lock:
             cancelled = self._known(leases)
         if cancelled:
@@ -91,7 +91,7 @@ class RemoteKeeper:
         held = self._held.get(delivery.id)
         return held is not None and (held[0] is delivery or held[0].token == delivery.token)
 
-    def _known(self, leases: Leases) -> list[Delivery]:
+    def _known(self, leases: LeaseList) -> list[Delivery]:
         held = [(self._held.get(lease.id), lease.token) for lease in leases.held("")]
         return [entry[0] for entry, token in held if entry is not None and int(entry[0].token or 0) == token]
 

@@ -26,7 +26,7 @@ MOST_RUNNING = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class WorkerDescription:
     """What the row of a worker says that changes; the fields are the columns."""
 
     name: str
@@ -61,7 +61,7 @@ class Registration:
         options: WorkerOptions,
         *,
         served: ServedQueues,
-        describe: Callable[[], list[Description]],
+        describe: Callable[[], list[WorkerDescription]],
         on_paused: Callable[[set[str]], None],
         outage: Outage,
         crashed: Crashed,
@@ -92,7 +92,7 @@ class Registration:
         self._on_paused(set(rows.filter(name__in=names, paused_at__isnull=False).values_list("name", flat=True)))
         self.written_at = time.monotonic()
 
-    def _write(self, description: Description) -> None:
+    def _write(self, description: WorkerDescription) -> None:
         rows = Worker.objects.using(self._options.using)
         fields = asdict(description) | {"queues": list(self._served.names)}
         if rows.filter(name=fields.pop("name")).update(heartbeat_at=ClockTimestamp(), **fields):

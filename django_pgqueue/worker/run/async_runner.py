@@ -19,9 +19,9 @@ from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.call.executor import Execution, missing, stuck
 from django_pgqueue.worker.database import recover, without_query_log
 from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.run.async_slot import Lane
-from django_pgqueue.worker.run.limits import Limits
-from django_pgqueue.worker.run.pace import Pace
+from django_pgqueue.worker.run.async_slot import AsyncSlot
+from django_pgqueue.worker.run.limits import HandlerLimits
+from django_pgqueue.worker.run.pace import HandlerPace
 from django_pgqueue.worker.run.runtime import Runtime
 
 ROLE = "event loop"
@@ -39,18 +39,18 @@ class AsyncRunner:
     """
 
     def __init__(
-        self, concurrency: int, batch: int, *, limits: Limits, wake: Callable[[], None], runtime: Runtime
+        self, concurrency: int, batch: int, *, limits: HandlerLimits, wake: Callable[[], None], runtime: Runtime
     ) -> None:
         self.concurrency = concurrency
         self.runtime = runtime
         self.context = copy_context()
         self.closed = False
         self._limits = limits
-        self._pace = Pace(concurrency, batch)
+        self._pace = HandlerPace(concurrency, batch)
         self._wake = wake
         self._waiting: deque[Delivery] = deque()
         self._dropped: list[Delivery] = []
-        self._lanes: set[Lane] = set()
+        self._slots: set[AsyncSlot] = set()
         self._running = 0
         # Counted by another thread than the running ones.
         self._given_up = 0
@@ -80,7 +80,7 @@ class AsyncRunner:
 
     def put(self, deliveries: list[Delivery]) -> None:
         self._waiting.extend(deliveries)
-        self.call(self._start_lane)
+        self.call(self._start_slot)
 
     def drop(self, lost: Delivery) -> bool:
         """Forget a message that is not ours any more. Returns whether it was still waiting."""
@@ -99,8 +99,8 @@ class AsyncRunner:
         return left
 
     def cancel(self, delivery: Delivery) -> None:
-        for lane in self.runs():
-            self.call(lane.cancel, delivery)
+        for slot in self.runs():
+            self.call(slot.cancel, delivery)
 
     def wait_until_idle(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
@@ -110,8 +110,8 @@ class AsyncRunner:
             time.sleep(0.01)
         return True
 
-    def runs(self) -> Iterator[Lane]:
-        yield from tuple(self._lanes)
+    def runs(self) -> Iterator[AsyncSlot]:
+        yield from tuple(self._slots)
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
         """In the thread of the loop, soon."""
@@ -126,7 +126,7 @@ class AsyncRunner:
         self.call(self._loop.stop)
         self._thread.join(timeout)
 
-    # For lanes.
+    # For slots.
 
     def next(self) -> tuple[Handler, list[Delivery]] | None:
         """What to run now: one message, or a batch of one handler."""
@@ -154,11 +154,11 @@ class AsyncRunner:
         following, alike = self._waiting[0], self.runtime.middleware.alike
         return following.handler == first.handler and (alike is None or alike(first, following))
 
-    def waits(self, lane: Lane) -> None:
-        """The lane's handler has to wait: others may start."""
-        self.runtime.expect(lane.deadline)
+    def waits(self, slot: AsyncSlot) -> None:
+        """The slot's handler has to wait: others may start."""
+        self.runtime.expect(slot.deadline)
         if self._waiting:
-            self._start_lane()
+            self._start_slot()
 
     def finished(self, handler: Handler, executions: list[Execution]) -> None:
         if handler.concurrency is not None:
@@ -168,7 +168,7 @@ class AsyncRunner:
         self._finished += executions
         self._running -= len(executions)
 
-    def given_up(self, lane: Lane, handler: Handler, deliveries: list[Delivery]) -> None:
+    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None:
         """From the thread of the deadlines: the loop may be blocked."""
         messages = ", ".join(map(label, deliveries))
         logger.error(
@@ -176,7 +176,7 @@ class AsyncRunner:
             extra={"event": "task_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._given_up += len(deliveries)
-        self._lanes.discard(lane)
+        self._slots.discard(slot)
         self._follow(handler, len(deliveries), self.runtime.timeout_of(handler))
         self.runtime.put([stuck(delivery) for delivery in deliveries])
         self.runtime.recycle("an async handler hangs")
@@ -185,21 +185,21 @@ class AsyncRunner:
         """A call is over: others of a handler with a limit may start."""
         if following := self._limits.end(handler, count, seconds):
             self._waiting.extendleft(reversed(following))
-            self.call(self._start_lane)
+            self.call(self._start_slot)
 
-    def left(self, lane: Lane) -> None:
-        self._lanes.discard(lane)
+    def left(self, slot: AsyncSlot) -> None:
+        self._slots.discard(slot)
         if self._waiting:
-            self._loop.call_soon(self._start_lane)
+            self._loop.call_soon(self._start_slot)
 
     # In the thread of the loop.
 
-    def _start_lane(self) -> None:
-        if not self._waiting or len(self._lanes) >= self.concurrency or self.closed:
+    def _start_slot(self) -> None:
+        if not self._waiting or len(self._slots) >= self.concurrency or self.closed:
             return
-        lane = Lane(self)
-        self._lanes.add(lane)
-        lane.task = self._loop.create_task(lane.work(), context=self.context.copy())
+        slot = AsyncSlot(self)
+        self._slots.add(slot)
+        slot.task = self._loop.create_task(slot.work(), context=self.context.copy())
 
     def _held(self) -> bool:
         """While the database is away, nothing is started: it would only use up attempts."""
@@ -214,7 +214,7 @@ class AsyncRunner:
 
     def _look_again(self) -> None:
         self._looks_again = False
-        self._start_lane()
+        self._start_slot()
 
     def _was_dropped(self, delivery: Delivery) -> bool:
         for place, dropped in enumerate(self._dropped):
@@ -246,7 +246,7 @@ class AsyncRunner:
         await sync_to_async(recover)(self.runtime.using, ROLE, self.runtime.outage, sleep=self._sleep)
         self._tidies = False
         self._held_until = 0.0
-        self._start_lane()
+        self._start_slot()
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)

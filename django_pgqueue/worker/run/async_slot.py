@@ -1,7 +1,7 @@
-"""A lane: a task of the event loop that runs async handlers, one after the other.
+"""An async slot: a task of the event loop that runs async handlers, one after the other.
 
-A handler that never waits costs neither a task nor a turn of the loop: its lane goes on with the next message at once.
-As soon as a handler waits, another lane takes over, so that as many are under way as may be.
+A handler that never waits costs neither a task nor a turn of the loop: its slot goes on with the next message at once.
+As soon as a handler waits, another slot takes over, so that as many are under way as may be.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from django_pgqueue.worker.call.executor import Execution, execute_async, execut
 from django_pgqueue.worker.call.thread_run import leave_if_forked
 from django_pgqueue.worker.run.runtime import Runtime
 
-# Seconds for which a lane may go on before others get a turn: those whose wait is over, and new messages.
+# Seconds for which a slot may go on before others get a turn: those whose wait is over, and new messages.
 TURN = 0.005
 
 
 class Runner(Protocol):
-    """What a lane needs of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
+    """What a slot needs of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
 
     runtime: Runtime
     context: Context
 
     def next(self) -> tuple[Handler, list[Delivery]] | None: ...
-    def waits(self, lane: Lane) -> None: ...
+    def waits(self, slot: AsyncSlot) -> None: ...
     def finished(self, handler: Handler, executions: list[Execution]) -> None: ...
-    def given_up(self, lane: Lane, handler: Handler, deliveries: list[Delivery]) -> None: ...
-    def left(self, lane: Lane) -> None: ...
+    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None: ...
+    def left(self, slot: AsyncSlot) -> None: ...
     def call(self, function: Callable[..., None], *arguments: Any) -> None: ...
 
 
-class Lane:
+class AsyncSlot:
     """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.run.deadlines.Run`."""
 
     __slots__ = (
@@ -96,8 +96,12 @@ class Lane:
 
     async def _run(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
         if handler.batch is None:
-            return [await self._isolated(execute_async(handler.function, deliveries[0], self._explain, handler.pauses))]
-        together = execute_batch_async(handler.function, deliveries, self._explain, handler.pauses)
+            return [
+                await self._isolated(
+                    execute_async(handler.function, deliveries[0], self._explain, handler.backoff_function)
+                )
+            ]
+        together = execute_batch_async(handler.function, deliveries, self._explain, handler.backoff_function)
         executions: list[Execution] = await self._isolated(together)
         if len(deliveries) > 1 and any(execution.raised for execution in executions):
             return [await self._alone(handler, delivery) for delivery in deliveries]
@@ -109,7 +113,7 @@ class Lane:
             self.task.uncancel()
         self.deadline = time.monotonic() + self._runner.runtime.timeout_of(handler)
         self.interrupted = False
-        together = execute_batch_async(handler.function, [delivery], self._explain, handler.pauses)
+        together = execute_batch_async(handler.function, [delivery], self._explain, handler.backoff_function)
         executions: list[Execution] = await self._isolated(together)
         return executions[0]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.run.limits import Limits
-from django_pgqueue.worker.run.pace import Pace
+from django_pgqueue.worker.run.limits import HandlerLimits
+from django_pgqueue.worker.run.pace import HandlerPace
 
 
 class Buffer:
@@ -24,14 +24,14 @@ class Buffer:
         concurrency: int,
         batch: int,
         *,
-        limits: Limits,
+        limits: HandlerLimits,
         wake: Callable[[], None],
         alike: Callable[[Delivery, Delivery], bool] | None = None,
     ) -> None:
         self.concurrency = concurrency
         self.running = 0
         self.closed = False
-        self._pace = Pace(concurrency, batch)
+        self._pace = HandlerPace(concurrency, batch)
         self._limits = limits
         self._wake = wake
         self._alike = alike

@@ -14,7 +14,7 @@ from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.run.async_runner import AsyncRunner
 from django_pgqueue.worker.run.buffer import Buffer
-from django_pgqueue.worker.run.limits import Limits
+from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.run.suspects import Suspects
 
 # Seconds for which there may be more async messages, after there were some.
@@ -43,7 +43,7 @@ class Dispatch:
         buffer: Buffer,
         loop: AsyncRunner,
         *,
-        limits: Limits,
+        limits: HandlerLimits,
         keep: bool,
         board: Board,
         keeper: Keeper,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from django_pgqueue.worker.call.middleware import Middleware
 
 
-class Inbox:
+class DeliveryInbox:
     """Reads the link. When it is cut, the worker is gone, and so is this process: nobody would hear its answer."""
 
     def __init__(self, link: Link) -> None:
@@ -56,7 +56,7 @@ def main(link: Link) -> None:
     from django_pgqueue.worker.call.middleware import Middleware
 
     middleware = Middleware.configured()
-    inbox = Inbox(link)
+    inbox = DeliveryInbox(link)
     link.send("ready")
     while True:
         serve(link, inbox.get(), middleware)
@@ -99,7 +99,7 @@ def run(delivery: Delivery, middleware: Middleware) -> Execution:
     from django_pgqueue.worker.call.executor import execute, missing
 
     handler = middleware.find(delivery.handler)
-    return missing(delivery) if handler is None else execute(handler.function, delivery, handler.pauses)
+    return missing(delivery) if handler is None else execute(handler.function, delivery, handler.backoff_function)
 
 
 def packed(execution: Execution) -> bytes:

@@ -1,4 +1,4 @@
-"""Process slots: handlers with ``process=True`` run in a process beside the thread that waits for them."""
+"""Handler processes: handlers with ``process=True`` run in a process beside the thread that waits for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def unportable(error: Exception) -> HandlerError:
     )
 
 
-class ProcessSlots:
+class HandlerProcesses:
     """One process for each thread that asks, started when it is needed first, and used again."""
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -74,15 +74,15 @@ class ProcessSlots:
         if slot is not None:
             slot.end()
 
-    def _slot(self) -> ProcessSlot:
+    def _slot(self) -> HandlerProcess:
         slot = self._local.__dict__.get("slot")
         if slot is None:
-            slot = self._local.slot = ProcessSlot(self._options)
+            slot = self._local.slot = HandlerProcess(self._options)
             slot.wait_until_ready()
         return slot
 
 
-class ProcessSlot:
+class HandlerProcess:
     """It ends with this process: then its link is cut."""
 
     def __init__(self, options: WorkerOptions) -> None:

@@ -18,7 +18,7 @@ INERTIA = 0.5
 
 
 @dataclass(slots=True)
-class State:
+class HandlerState:
     """Of one handler. ``here``: its messages in this process; ``postponed``: those that went back in a row."""
 
     running: int = 0
@@ -28,7 +28,7 @@ class State:
     parked: deque[Delivery] = field(default_factory=deque)
 
 
-class Limits:
+class HandlerLimits:
     """As many messages wait here as run, or as are done in a moment; more go back, so that those behind them come in.
 
     ``keep``: nothing goes back. Safe for threads. Handlers without a limit never take the lock.
@@ -36,7 +36,7 @@ class Limits:
 
     def __init__(self, *, keep: bool) -> None:
         self._keep = keep
-        self._states: defaultdict[str, State] = defaultdict(State)
+        self._states: defaultdict[str, HandlerState] = defaultdict(HandlerState)
         self._lock = threading.Lock()
 
     def split(self, deliveries: list[Delivery]) -> tuple[list[Delivery], dict[int, list[Delivery]]]:
@@ -61,7 +61,7 @@ class Limits:
                     self._states[name].postponed = 0
         return stay, back
 
-    def _stays(self, state: State, limit: int) -> bool:
+    def _stays(self, state: HandlerState, limit: int) -> bool:
         soon = LONGEST_WAIT / state.seconds if state.seconds else 0
         if not self._keep and state.here >= limit * max(2, soon):
             state.postponed += 1

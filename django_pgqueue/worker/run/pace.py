@@ -9,7 +9,7 @@ LARGEST = 4
 INERTIA = 0.9
 
 
-class Pace:
+class HandlerPace:
     def __init__(self, concurrency: int, batch: int) -> None:
         self.concurrency = concurrency
         self._batch = batch

@@ -9,7 +9,7 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.call.executor import Execution, missing, run
 from django_pgqueue.worker.run.atomic import Atomic
-from django_pgqueue.worker.run.handler_process import ProcessSlots
+from django_pgqueue.worker.run.handler_process import HandlerProcesses
 
 Limited = Callable[[Handler], Callable[[Any], Any]]
 
@@ -17,7 +17,7 @@ Limited = Callable[[Handler], Callable[[Any], Any]]
 class Performer:
     """``processes``: for handlers that want one. ``find``: the handler of a name, inside of the middleware."""
 
-    def __init__(self, atomic: Atomic, processes: ProcessSlots, *, find: Callable[[str], Handler | None]) -> None:
+    def __init__(self, atomic: Atomic, processes: HandlerProcesses, *, find: Callable[[str], Handler | None]) -> None:
         self._atomic = atomic
         self._processes = processes
         self._find = find
@@ -39,7 +39,7 @@ class Performer:
         function, batch = limited(handler), handler.batch is not None
 
         def work(deliveries: list[Delivery]) -> list[Execution]:
-            return run(function, deliveries, batch=batch, pauses=handler.pauses)
+            return run(function, deliveries, batch=batch, backoff=handler.backoff_function)
 
         if handler.atomic:
             return self._atomic.run(work, deliveries)

@@ -29,7 +29,7 @@ PASSING = (*TRANSIENT, PartitionMissing)
 COLLECT = 0.003
 LARGEST = 500
 # So often may a statement fail on a server that answers, before its messages are settled one by one.
-PATIENCE = 3
+FAILURES_BEFORE_SPLIT = 3
 
 
 class Completer:
@@ -128,7 +128,7 @@ class Completer:
                 # While we try again, the leases must live. If it has been committed all the same, that is known then.
                 self._keeper.settling(deliveries, now=False)
                 failures += connections[self._using].is_usable()
-                if failures >= PATIENCE and len(batch) > 1:
+                if failures >= FAILURES_BEFORE_SPLIT and len(batch) > 1:
                     return None
                 raise
 

@@ -1,4 +1,4 @@
-"""The crew: the children, from their start to their end."""
+"""The process pool: the children, from their start to their end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.spawn import end_of
 from django_pgqueue.worker.supervisor.process import Child
-from django_pgqueue.worker.supervisor.process_slot import Post
+from django_pgqueue.worker.supervisor.process_slot import ProcessSlot
 from django_pgqueue.worker.supervisor.watch import judge
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -20,10 +20,10 @@ logger = logging.getLogger("django_pgqueue.worker")
 # a loaded machine.
 MARGIN = 15.0
 # Starts in a row that fail before --once and --drain give up.
-PATIENCE = 3
+MOST_FAILED_STARTS = 3
 
 
-class Crew:
+class ProcessPool:
     """``on_frame``: what a child says. ``on_end``: it is no more; with what it had begun. ``nudge``: look after
     them now.
     """
@@ -43,7 +43,7 @@ class Crew:
         self._on_end = on_end
         self._nudge = nudge
         self._children: list[Child] = []
-        self._posts = [Post(spawn=self._spawn, stop=self._stop) for _ in range(processes)]
+        self._slots = [ProcessSlot(spawn=self._spawn, stop=self._stop) for _ in range(processes)]
         self.stopping = False
         self.clean = True
 
@@ -54,29 +54,29 @@ class Crew:
 
     @property
     def size(self) -> int:
-        return len(self._posts)
+        return len(self._slots)
 
     @property
-    def manned(self) -> int:
-        return sum(post.manned for post in self._posts)
+    def ready_count(self) -> int:
+        return sum(slot.ready for slot in self._slots)
 
     @property
     def changing(self) -> bool:
         """Some are to be replaced, and are not yet."""
-        return any(post.changing for post in self._posts)
+        return any(slot.changing for slot in self._slots)
 
     def done(self) -> bool:
-        return not self._children and (self.stopping or all(post.finished for post in self._posts))
+        return not self._children and (self.stopping or all(slot.finished for slot in self._slots))
 
     def run_once(self) -> None:
         for child in self.children:
             self._look_after(child)
         if self.stopping:
             return
-        for post in self._posts:
+        for slot in self._slots:
             # One after the other, so that most of them work at any time.
-            others = any(other.successor is not None for other in self._posts if other is not post)
-            post.fill(may_replace=not others)
+            others = any(other.successor is not None for other in self._slots if other is not slot)
+            slot.fill(may_replace=not others)
 
     def stop(self, reason: str) -> None:
         self.stopping = True
@@ -85,12 +85,12 @@ class Crew:
 
     def reload(self, reason: str) -> None:
         """Replace all of them, one after the other."""
-        for post in self._posts:
-            post.replace(reason)
+        for slot in self._slots:
+            slot.replace(reason)
 
     def kill(self) -> None:
         for child in self.children:
-            child.kill()
+            child.kill_now()
 
     def _spawn(self) -> Child | None:
         try:
@@ -112,17 +112,17 @@ class Crew:
             self._ended(child, status)
             return
         verdict = judge(child, time.monotonic(), grace=self._options.grace.total_seconds())
-        if verdict is not None and not child.condemned:
+        if verdict is not None and not child.kill_reason:
             extra = {"event": "child_killed", "reason": verdict.why, **child.keys}
             logger.error("killing process %d: %s", child.pid, verdict.why, extra=extra)
-            child.condemn(verdict.why, verdict.guilty)
+            child.kill(verdict.why, verdict.culprits)
 
     def _ended(self, child: Child, status: int) -> None:
         begun = child.board.begun()
-        child.bury(end_group=status != 0)
+        child.close(end_group=status != 0)
         self._children.remove(child)
-        extra = {"exit_status": status, "reason": child.stop_reason or child.condemned, **child.keys}
-        if status == 0 or child.stop_reason or child.condemned:
+        extra = {"exit_status": status, "reason": child.stop_reason or child.kill_reason, **child.keys}
+        if status == 0 or child.stop_reason or child.kill_reason:
             logger.info("process %d ended: %s", child.pid, end_of(status), extra={"event": "child_ended", **extra})
         else:
             logger.error(
@@ -136,13 +136,13 @@ class Crew:
             self._succeed(child, status)
 
     def _succeed(self, child: Child, status: int) -> None:
-        for post in self._posts:
-            if not post.has(child):
+        for slot in self._slots:
+            if not slot.has(child):
                 continue
-            delay = post.vacate(child)
-            gives_up = self._options.once or post.failures > PATIENCE
+            delay = slot.vacate(child)
+            gives_up = self._options.once or slot.failures > MOST_FAILED_STARTS
             if (self._options.once or self._options.drain) and (status == 0 or gives_up):
-                post.finished = True
+                slot.finished = True
                 self.clean &= status == 0
             elif delay:
                 extra = {"event": "child_delayed", "seconds": round(delay, 1)}

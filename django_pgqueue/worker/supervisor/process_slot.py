@@ -1,4 +1,4 @@
-"""A post: one of the N places that a child holds, and how one child follows another."""
+"""A process slot: one of the N places that a child holds, and how one child follows another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django_pgqueue.worker.supervisor.process import Child
 from django_pgqueue.worker.supervisor.restarts import Restarts
 
 
-class Post:
+class ProcessSlot:
     """``holder`` does the work. ``successor`` is on its way, while the holder works on: a start that fails, because new
     code does not load, stops nothing.
 
@@ -27,7 +27,7 @@ class Post:
         self._start_at = 0.0
 
     @property
-    def manned(self) -> bool:
+    def ready(self) -> bool:
         return self.holder is not None and self.holder.ready
 
     @property
@@ -42,7 +42,7 @@ class Post:
         return child is self.holder or child is self.successor
 
     def fill(self, *, may_replace: bool) -> None:
-        """Start what is missing. ``may_replace``: no other post is about to replace its holder."""
+        """Start what is missing. ``may_replace``: no other slot is about to replace its holder."""
         if self.finished:
             return
         due = time.monotonic() >= self._start_at
@@ -73,7 +73,7 @@ class Post:
         if self.successor is not None:
             # It may have read what was there before the change. It holds nothing yet.
             self._stop(self.successor, reason)
-            self.successor.kill()
+            self.successor.kill_now()
             self.successor = None
         if self.holder is not None:
             self.holder.recycle_reason = reason

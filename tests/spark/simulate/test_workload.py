@@ -146,7 +146,7 @@ def test_the_pace_is_that_of_the_worker():
 
     assert ours.LONGEST_WAIT == theirs.LONGEST_WAIT * SECOND
     chance = random.Random(1)
-    mine, real = ours.Pace(4, 100), theirs.Pace(4, 100)
+    mine, real = ours.Pace(4, 100), theirs.HandlerPace(4, 100)
     for _ in range(300):
         run = chance.randrange(1, 200_000)
         mine.passed(run)
