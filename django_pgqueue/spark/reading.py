@@ -29,7 +29,7 @@ class Connectable(Protocol):
     def error(self, error: Exception, sqlstate: str) -> Exception: ...
 
 
-class Reader(Protocol):
+class BatchReader(Protocol):
     """A connection that reads one statement after the other; between them it holds no snapshot."""
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -41,7 +41,7 @@ def find_adbc() -> bool:
 
 
 @contextmanager
-def reading(source: Connectable, *, adbc: bool | None = None, batch_bytes: int = BATCH_BYTES) -> Iterator[Reader]:
+def reading(source: Connectable, *, adbc: bool | None = None, batch_bytes: int = BATCH_BYTES) -> Iterator[BatchReader]:
     """A reader: of ADBC where that is installed (``adbc``: whether it shall be)."""
     if find_adbc() if adbc is None else adbc:
         with _adbc_errors(source):

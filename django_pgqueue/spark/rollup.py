@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, engine, named_source
 
 if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.source import Source
 
 GRAINS = ("minute", "hour", "day")
@@ -55,14 +55,14 @@ def days(text: str) -> int:
 
 def run(args: Namespace) -> int:
     from django_pgqueue.spark.export.register import check_identity
-    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.transforms.sla import parse_sla
     from django_pgqueue.spark.transforms.touched import find_touched
 
     began = time.monotonic()
     sla = parse_sla(args.sla)
     source = named_source(args)
-    lake = Lake.open(args.lake)
+    lake = ParquetLake.open(args.lake)
     if source:
         check_identity(lake, source.identity(), adopt=False)
     elif not args.all and not find_touched(lake).days:
@@ -75,7 +75,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, timedelta]) -> None:
+def _roll(args: Namespace, lake: ParquetLake, source: Source | None, sla: dict[str, timedelta]) -> None:
     from django_pgqueue.spark.transforms.forecast import forecast
     from django_pgqueue.spark.transforms.rollup import rollup
 
@@ -85,7 +85,7 @@ def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, tim
         print(f"Forecast: {forecast(spark, lake, source):,} rows.")
 
 
-def _load(args: Namespace, lake: Lake, source: Source) -> None:
+def _load(args: Namespace, lake: ParquetLake, source: Source) -> None:
     from django_pgqueue.spark.load.forecast import load_forecast
     from django_pgqueue.spark.load.metrics import load_metrics
 

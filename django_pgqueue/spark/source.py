@@ -18,7 +18,7 @@ from django_pgqueue.spark.fetch import only
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from django_pgqueue.spark.reading import Reader
+    from django_pgqueue.spark.reading import BatchReader
 
 VARIABLE = "PGQUEUE_SOURCE"
 HIDDEN = "********"
@@ -120,7 +120,7 @@ class Source:
             yield from reader.batches(sql, schema)
 
     @contextmanager
-    def reader(self, **options: Any) -> Iterator[Reader]:
+    def reader(self, **options: Any) -> Iterator[BatchReader]:
         """For several statements on one connection; ``reader.batches(sql, schema)`` as above."""
         from django_pgqueue.spark.reading import reading
 

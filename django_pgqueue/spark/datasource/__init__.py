@@ -36,9 +36,9 @@ class PgQueueDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from django_pgqueue.spark.datasource.options import ReadOptions
-        from django_pgqueue.spark.datasource.reader import Reader
+        from django_pgqueue.spark.datasource.reader import TableReader
 
-        return Reader(ReadOptions.of(self.options), schema)
+        return TableReader(ReadOptions.of(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from django_pgqueue.spark.datasource.options import WriteOptions

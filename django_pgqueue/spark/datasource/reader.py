@@ -26,7 +26,7 @@ class Statements(InputPartition):
         self.statements = list(statements)
 
 
-class Reader(DataSourceReader):
+class TableReader(DataSourceReader):
     """Only the columns of ``schema`` are read. Each range of rows is read at a moment of its own: what is settled
     while a live table is read may be missing, and nothing is there twice."""
 

@@ -41,10 +41,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from django_pgqueue.spark.export.job import export
-    from django_pgqueue.spark.export.options import Options
+    from django_pgqueue.spark.export.options import ExportOptions
 
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
-    options = Options(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
+    options = ExportOptions(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
     summary = export(source_of(args), args.lake, options)
     print(told(summary))
     for line in (summary.warning, *summary.losses):

@@ -17,7 +17,7 @@ CONTROL = "_pgqueue"
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class LakeDescription:
     """lake.json. ``name`` tells the database which lake this is, wherever it is moved to; ``system_identifier`` and
     ``database`` are those of the database whose rows it holds, empty until the first export."""
 
@@ -48,7 +48,7 @@ class LakeFolder:
         return self.control / "staging"
 
     @property
-    def description(self) -> Description:
+    def description(self) -> LakeDescription:
         path = self.control / "lake.json"
         content = read_json(path)
         if content.get("format", 0) > schema.FORMAT:
@@ -57,7 +57,7 @@ class LakeFolder:
                 "use the version of pgqueue-django that wrote it, or a newer one."
             )
         try:
-            return Description(**(content | {"without": tuple(content.get("without", ()))}))
+            return LakeDescription(**(content | {"without": tuple(content.get("without", ()))}))
         except TypeError as error:
             raise damaged(path, error) from None
 

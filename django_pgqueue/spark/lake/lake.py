@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Lake(LakeFolder):
-    """Open it with ``Lake.open``; it is read as it was committed last, and written in ``with lake.writing() as …``."""
+class ParquetLake(LakeFolder):
+    """A lake, opened with ``ParquetLake.open``, read as committed last, written in ``with lake.writing() as …``."""
 
     @classmethod
-    def open(cls, path: str | Path, create: bool = False) -> Lake:
+    def open(cls, path: str | Path, create: bool = False) -> ParquetLake:
         """The lake at a path; ``create``: an empty one when the folder is missing or empty.
 
         Raises PipelineError: no lake, one of a newer version, one that cannot be read.

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import durable
-from django_pgqueue.spark.lake.commit import Commit, File, Staged
+from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
 from django_pgqueue.spark.lake.folder import LakeFolder
 
 # Tables whose rows are counted by day in the state: what the database may forget once the lake has it.
 COUNTED = ("archive", "dead_letter")
-PATIENCE = 30  # seconds that a reader waits for a run that is moving its files
+MOVING_TIMEOUT_SECONDS = 30  # a reader waits so long for a run that is moving its files
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Writing:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{uuid.uuid4().hex}.parquet"
 
-    def staged(self, path: Path, **more: Any) -> Staged:
+    def staged(self, path: Path, **more: Any) -> StagedFile:
         """A file that was written to where ``stage`` said, safe on disk. Raises PipelineError when it is not whole."""
         try:
             rows = pq.read_metadata(path).num_rows
@@ -52,16 +52,16 @@ class Writing:
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
         table, *partition, _ = path.relative_to(self.folder).parts
-        return Staged(table, "/".join(partition), path, rows, path.stat().st_size, more)
+        return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, more)
 
-    def collect(self, table: str) -> list[Staged]:
+    def collect(self, table: str) -> list[StagedFile]:
         """What Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
         return [self.staged(path) for path in sorted((self.folder / table).rglob("day=*/*.parquet"))]
 
     def commit(
         self,
         kind: str,
-        files: Iterable[Staged] = (),
+        files: Iterable[StagedFile] = (),
         replace: Iterable[tuple[str, str]] = (),
         state: dict[str, Any] | None = None,
     ) -> Commit:
@@ -72,7 +72,9 @@ class Writing:
         with errors_in_one_line():
             return self._commit(kind, list(files), list(replace), state or {})
 
-    def _commit(self, kind: str, files: list[Staged], replace: list[tuple[str, str]], state: dict[str, Any]) -> Commit:
+    def _commit(
+        self, kind: str, files: list[StagedFile], replace: list[tuple[str, str]], state: dict[str, Any]
+    ) -> Commit:
         head = self.lake.head
         for staged in files:
             check(staged)
@@ -100,19 +102,19 @@ class Writing:
         folder = self.lake.path / table / partition
         return [path.relative_to(self.lake.path).as_posix() for path in sorted(folder.glob("*.parquet"))]
 
-    def _file(self, staged: Staged, name: str) -> File:
+    def _file(self, staged: StagedFile, name: str) -> LakeFile:
         relative = staged.path.relative_to(self.lake.path).as_posix()
-        return File(staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.more)
+        return LakeFile(staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.more)
 
 
-def check(staged: Staged) -> None:
+def check(staged: StagedFile) -> None:
     size = staged.path.stat().st_size if staged.path.exists() else None
     if size != staged.bytes:
         raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
 
 
 def count(
-    rows: dict[str, dict[str, int]], files: Iterable[Staged], replaced: Iterable[tuple[str, str]]
+    rows: dict[str, dict[str, int]], files: Iterable[StagedFile], replaced: Iterable[tuple[str, str]]
 ) -> dict[str, dict[str, int]]:
     """Rows by table and day, with those of new files, without those of replaced partitions."""
     counted = {table: dict(days) for table, days in rows.items()}
@@ -192,7 +194,7 @@ def errors_in_one_line() -> Iterator[None]:
 
 
 def settle(lake: LakeFolder) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
     while unfinished(lake, lake.head):
         try:
             with locked(lake):

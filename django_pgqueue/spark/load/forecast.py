@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
 
@@ -11,7 +11,7 @@ TABLE = "pgqueue_backlog_forecast"
 COLUMNS = [column.name for column in schema.TABLES["forecast"]]
 
 
-def load_forecast(source: Source, lake: Lake) -> int:
+def load_forecast(source: Source, lake: ParquetLake) -> int:
     """Returns the number of rows. Raises PipelineError."""
     newest = lake.partitions("forecast")[-1:]
     files = [path for partition in newest for path in lake.path.joinpath("forecast", partition).glob("*.parquet")]

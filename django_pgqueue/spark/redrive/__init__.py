@@ -42,14 +42,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from django_pgqueue.spark.export.register import check_identity
-    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.lake import ParquetLake
 
     source = arguments.source_of(args)
     # Said before Spark is up.
     source.connect().close()
     lake = None
     if args.lake is not None:
-        lake = Lake.open(args.lake)
+        lake = ParquetLake.open(args.lake)
         check_identity(lake, source.identity(), adopt=False)
     with arguments.engine("redrive", args) as spark:
         from django_pgqueue.spark.redrive.job import put_back

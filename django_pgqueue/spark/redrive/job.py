@@ -55,10 +55,10 @@ def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: f
     # Chosen once: a task that is tried again has the same letters, though their rows look different by then.
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd
-    return run(rows, Task(source, channel, rate, dry_run, began_at))
+    return run(rows, RedriveTask(source, channel, rate, dry_run, began_at))
 
 
-class Task:
+class RedriveTask:
     """What a task does with its letters; it travels in the function, so that the source is in no file."""
 
     def __init__(

@@ -8,7 +8,7 @@ LARGEST = 4
 INERTIA = 0.9
 
 
-class Pace:
+class SimulatedPace:
     """``slots``: of all workers together; ``batch``: the most of one dequeue, 0: none ahead of the slots."""
 
     def __init__(self, slots: int, batch: int) -> None:
