@@ -95,6 +95,17 @@ class Leased(Protocol):
     def token(self) -> LeaseToken | None: ...
 
 
+@dataclass(slots=True)
+class Cancellation:
+    """The part of a delivery that changes while its handler runs. Copies of the delivery share it."""
+
+    requested: bool = False
+
+    def request(self) -> None:
+        """Ask the handler to end; any thread may call it."""
+        self.requested = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery(Generic[P_co]):
     """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
@@ -105,7 +116,7 @@ class Delivery(Generic[P_co]):
     ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
     last deferral saved. ``last_leased_at``: when the lease before this one began, if any. ``channel_context`` is the
     channel's. ``worker``: the name under which it was leased, if any.
-    ``cancelled``: somebody wants the message cancelled; the worker sets it while the handler runs.
+    ``cancellation`` is what the worker changes while the handler runs, if the message is to be cancelled.
     """
 
     id: int
@@ -126,7 +137,12 @@ class Delivery(Generic[P_co]):
     channel_context: Mapping[str, Any] = field(default_factory=dict)
     last_leased_at: datetime | None = None
     worker: str | None = None
-    cancelled: bool = field(default=False, compare=False, repr=False)
+    cancellation: Cancellation = field(default_factory=Cancellation, compare=False, repr=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Return whether the message is to be cancelled."""
+        return self.cancellation.requested
 
     @property
     def last_attempt(self) -> bool:

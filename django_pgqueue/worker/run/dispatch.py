@@ -151,7 +151,7 @@ class Dispatch:
         if self.drop(delivery):
             self._put([Execution(delivery, NOT_STARTED)])
             return
-        object.__setattr__(delivery, "cancelled", True)
+        delivery.cancellation.request()
         self._loop.cancel(delivery)
 
     def close(self) -> list[Delivery]:

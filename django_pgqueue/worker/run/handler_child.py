@@ -43,7 +43,7 @@ class DeliveryInbox:
                     self._current = delivery
                     self._deliveries.put(delivery)
                 case ("cancelled",) if self._current is not None:
-                    object.__setattr__(self._current, "cancelled", True)
+                    self._current.cancellation.request()
         os._exit(0)
 
 
