@@ -15,8 +15,8 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from django_pgqueue.worker.link.orders import Orders, whereabouts
 from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.prepare import prepare
 
 if TYPE_CHECKING:
     from django_pgqueue.delivery import Delivery
@@ -60,25 +60,6 @@ def main(link: Link) -> None:
     link.send("ready")
     while True:
         serve(link, inbox.get(), middleware)
-
-
-def prepare(orders: Orders, link: Link) -> bool:
-    orders.take_path()
-
-    import django
-
-    django.setup()
-
-    from django.db import connections
-
-    from django_pgqueue.worker.operate.logs import configure_logging
-
-    configure_logging(orders.verbosity)
-    if whereabouts(connections[orders.options.using].settings_dict) == orders.database:
-        return True
-    name = orders.database["NAME"]
-    link.send("refused", f"its settings lead to another database than the worker's, which is {name!r}")
-    return False
 
 
 def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
