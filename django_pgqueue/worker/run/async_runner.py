@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
@@ -21,8 +20,8 @@ from django_pgqueue.worker.database import recover, without_query_log
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.async_slot import AsyncSlot
 from django_pgqueue.worker.run.limits import HandlerLimits
-from django_pgqueue.worker.run.pace import HandlerPace
 from django_pgqueue.worker.run.runtime import Runtime
+from django_pgqueue.worker.run.waiting_list import WaitingList
 
 ROLE = "event loop"
 # Seconds between two looks at the connection of handlers that use the ORM, and how long such a look may keep others.
@@ -45,11 +44,10 @@ class AsyncRunner:
         self.runtime = runtime
         self.context = copy_context()
         self.closed = False
-        self._limits = limits
-        self._pace = HandlerPace(concurrency, batch)
         self._wake = wake
-        self._waiting: deque[Delivery] = deque()
-        self._dropped: list[Delivery] = []
+        self._waiting = WaitingList(
+            concurrency, batch, limits=limits, find=runtime.middleware.find, alike=runtime.middleware.alike
+        )
         self._slots: set[AsyncSlot] = set()
         self._running = 0
         # Counted by another thread than the running ones.
@@ -70,33 +68,26 @@ class AsyncRunner:
         return self._running - self._given_up
 
     def room(self) -> int:
-        return self._pace.room(len(self._waiting), self.running)
+        return self._waiting.room(self.running)
 
     def busy(self) -> bool:
         return bool(self.running or self._waiting)
 
     def most(self) -> int:
-        return self._pace.most(len(self._waiting), self.running)
+        return self._waiting.most(self.running)
 
     def put(self, deliveries: list[Delivery]) -> None:
-        self._waiting.extend(deliveries)
+        self._waiting.put(deliveries)
         self.call(self._start_slot)
 
     def drop(self, lost: Delivery) -> bool:
         """Forget a message that is not ours any more. Returns whether it was still waiting."""
-        if not any(delivery is lost for delivery in tuple(self._waiting)):
-            return False
-        self._dropped.append(lost)
-        return True
+        return self._waiting.drop(lost)
 
     def close(self) -> list[Delivery]:
         """Start nothing more; returns what was not started."""
         self.closed = True
-        left = []
-        with suppress(IndexError):
-            while True:
-                left.append(self._waiting.popleft())
-        return left
+        return self._waiting.clear()
 
     def cancel(self, delivery: Delivery) -> None:
         for slot in self.runs():
@@ -132,27 +123,13 @@ class AsyncRunner:
         """What to run now: one message, or a batch of one handler."""
         if self._held():
             return None
-        while True:
-            try:
-                delivery = self._waiting.popleft()
-            except IndexError:
-                return None
-            if self._dropped and self._was_dropped(delivery):
-                continue
-            handler = self.runtime.middleware.find(delivery.handler)
-            if handler is None:
-                self.runtime.put([missing(delivery)])
-            elif handler.concurrency is None or self._limits.start(handler, delivery):
-                break
-        deliveries = [delivery]
-        while len(deliveries) < (handler.batch or 1) and self._waiting and self._goes_with(delivery):
-            deliveries.append(self._waiting.popleft())
-        self._running += len(deliveries)
-        return handler, deliveries
-
-    def _goes_with(self, first: Delivery) -> bool:
-        following, alike = self._waiting[0], self.runtime.middleware.alike
-        return following.handler == first.handler and (alike is None or alike(first, following))
+        while (found := self._waiting.take()) is not None:
+            handler, deliveries = found
+            if handler is not None:
+                self._running += len(deliveries)
+                return handler, deliveries
+            self.runtime.put([missing(delivery) for delivery in deliveries])
+        return None
 
     def waits(self, slot: AsyncSlot) -> None:
         """The slot's handler has to wait: others may start."""
@@ -183,8 +160,7 @@ class AsyncRunner:
 
     def _follow(self, handler: Handler, count: int, seconds: float) -> None:
         """A call is over: others of a handler with a limit may start."""
-        if following := self._limits.end(handler, count, seconds):
-            self._waiting.extendleft(reversed(following))
+        if self._waiting.call_ended(handler, count, seconds):
             self.call(self._start_slot)
 
     def left(self, slot: AsyncSlot) -> None:
@@ -216,17 +192,10 @@ class AsyncRunner:
         self._looks_again = False
         self._start_slot()
 
-    def _was_dropped(self, delivery: Delivery) -> bool:
-        for place, dropped in enumerate(self._dropped):
-            if dropped is delivery:
-                del self._dropped[place]
-                return True
-        return False
-
     def _flush(self) -> None:
         executions, self._finished = self._finished, []
         self.runtime.put(executions)
-        self._pace.passed(len(executions), sum(execution.seconds for execution in executions))
+        self._waiting.passed(len(executions), sum(execution.seconds for execution in executions))
         if self.room():
             self._wake()
         if any(execution.raised for execution in executions):
