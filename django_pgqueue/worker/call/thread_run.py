@@ -13,13 +13,14 @@ from typing import Any
 
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.outcomes import Outcome
+from django_pgqueue.worker.call.ticket import Ticket
 
 
 class ThreadRun:
     """An exception of another thread arrives between any two bytecodes. It must arrive in the handler or not at all.
 
-    Whoever takes the one ticket has won: the handler that ends, and then nobody raises any more; or the interrupter,
-    and then the handler waits until the exception is there.
+    The one that takes the ticket has won: the handler that ends, and then no exception is raised any more; or the
+    interrupter, and then the handler waits until the exception is there.
 
     ``give_up``: settles the messages without the handler. ``wake``: ends the queries that the handler waits for, where
     no exception reaches it.
@@ -32,7 +33,7 @@ class ThreadRun:
         self.interrupted = False
         self._timeout = timeout
         self._thread = threading.get_ident()
-        self._ticket = [None]
+        self._ticket = Ticket()
         self._sent = False
         self._give_up = give_up
         self._wake = wake
@@ -57,9 +58,7 @@ class ThreadRun:
             raise
 
     def interrupt(self) -> None:
-        try:
-            self._ticket.pop()
-        except IndexError:
+        if not self._ticket.take():
             return
         self.interrupted = True
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(HandlerTimeout))
@@ -73,13 +72,12 @@ class ThreadRun:
         self._give_up()
 
     def _close(self) -> None:
-        try:
-            self._ticket.pop()
-        except IndexError:
-            while not self._sent:
-                time.sleep(0.001)
-            # If it has not been raised yet, this is where it is.
-            time.sleep(0)
+        if self._ticket.take():
+            return
+        while not self._sent:
+            time.sleep(0.001)
+        # If it has not been raised yet, this is where it is.
+        time.sleep(0)
 
 
 def leave_if_forked(process: int) -> None:

@@ -21,6 +21,7 @@ from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
 from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed
 from django_pgqueue.worker.call.thread_run import leave_if_forked
+from django_pgqueue.worker.run.run_ticket import RunTicket
 from django_pgqueue.worker.run.runtime import Runtime
 
 # Seconds for which a slot may go on before others get a turn: those whose wait is over, and new messages.
@@ -48,10 +49,9 @@ class AsyncSlot:
         "_closed",
         "_handler",
         "_runner",
-        "_verdict",
+        "_ticket",
         "cancelled",
         "deadline",
-        "deliveries",
         "interrupted",
         "task",
     )
@@ -64,10 +64,8 @@ class AsyncSlot:
         self.deadline = float("inf")
         self.interrupted = False
         self.cancelled = False
-        self.deliveries: list[Delivery] = []
         self._handler: Handler | None = None
-        # One ticket: whoever takes it, says what becomes of the deliveries.
-        self._verdict: list[None] = []
+        self._ticket: RunTicket | None = None
 
     async def work(self) -> None:
         """Run what is waiting until nothing is."""
@@ -76,19 +74,19 @@ class AsyncSlot:
         with suppress(asyncio.CancelledError):
             until = time.monotonic() + TURN
             while (chosen := runner.next()) is not None:
-                started = self._begin(*chosen)
+                ticket = self._begin(*chosen)
                 try:
                     executions = await self._run(*chosen)
                 except BaseException as error:  # a future that ends with GeneratorExit closes whoever awaits it
                     executions = [failed(delivery, error) for delivery in chosen[1]]
                     self._closed = True
-                if not self._end():
+                if not ticket.take():
                     break
                 runner.finished(chosen[0], executions)
                 # What was cancelled is not fit for another message, nor is what will be at its next wait.
                 if self.task.cancelling() or self._closed:
                     break
-                if started > until:
+                if ticket.started_at > until:
                     await asyncio.sleep(0)
                     until = time.monotonic() + TURN
         self.deadline = float("inf")
@@ -129,29 +127,16 @@ class AsyncSlot:
         self._runner.waits(self)
         return await Rest(coroutine, context, awaited, process)
 
-    def _begin(self, handler: Handler, deliveries: list[Delivery]) -> float:
+    def _begin(self, handler: Handler, deliveries: list[Delivery]) -> RunTicket:
         runtime = self._runner.runtime
         started = time.monotonic()
         timeout = runtime.timeout_of(handler)
-        # First of all, for give_up: whoever sees the new deliveries, sees the new deadline.
+        # First of all, for give_up: a thread that sees the new ticket, sees the new deadline.
         self.deadline = started + timeout
         self.interrupted = self.cancelled = False
         self._handler = handler
-        self.deliveries = deliveries
-        self._verdict = [None]
-        # Together, and then perhaps each of them alone.
-        last = self.deadline if len(deliveries) == 1 else self.deadline + timeout * len(deliveries)
-        runtime.board.begin(deliveries, last)
-        return started
-
-    def _end(self) -> bool:
-        """Returns False if it has been given up."""
-        try:
-            self._verdict.pop()
-        except IndexError:
-            return False
-        self._runner.runtime.board.end(self.deliveries)
-        return True
+        ticket = self._ticket = RunTicket(runtime.board, deliveries, started_at=started, timeout=timeout)
+        return ticket
 
     def _explain(self, error: BaseException) -> BaseException:
         if isinstance(error, Outcome):
@@ -166,30 +151,29 @@ class AsyncSlot:
         return explained
 
     def interrupt(self) -> None:
-        self._runner.call(self._cancel, self._verdict, self.deadline)
+        self._runner.call(self._cancel, self._ticket, self.deadline)
 
-    def _cancel(self, verdict: list[None], deadline: float) -> None:
+    def _cancel(self, ticket: RunTicket, deadline: float) -> None:
         # Of a batch, the next message may be running alone by now.
-        if verdict is self._verdict and verdict and deadline == self.deadline and not self.interrupted:
+        if ticket is self._ticket and ticket.is_free and deadline == self.deadline and not self.interrupted:
             self.interrupted = True
             self.task.cancel()
 
     def cancel(self, delivery: Delivery) -> None:
         """Somebody wants the message cancelled; in the thread of the loop. A batch may only ask its deliveries."""
-        if self._verdict and len(self.deliveries) == 1 and self.deliveries[0] is delivery and not self.cancelled:
+        ticket = self._ticket
+        if ticket is None or not ticket.is_free or self.cancelled:
+            return
+        if len(ticket.deliveries) == 1 and ticket.deliveries[0] is delivery:
             self.cancelled = True
             self.task.cancel()
 
     def give_up(self) -> None:
-        verdict, handler, deliveries = self._verdict, self._handler, self.deliveries
-        if handler is None or self.deadline > time.monotonic():
+        ticket, handler = self._ticket, self._handler
+        if ticket is None or handler is None or self.deadline > time.monotonic():
             return
-        try:
-            verdict.pop()
-        except IndexError:
-            return
-        self._runner.runtime.board.end(deliveries)
-        self._runner.given_up(self, handler, deliveries)
+        if ticket.take():
+            self._runner.given_up(self, handler, ticket.deliveries)
 
 
 class Rest:

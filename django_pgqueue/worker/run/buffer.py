@@ -32,17 +32,17 @@ class Buffer:
         self._wake = wake
         self._idle = 0
         self._waiting = WaitingList(concurrency, batch, limits=limits, alike=alike)
-        self._changed = self._waiting.changed
+        self._lock, self._changed = self._waiting.lock, self._waiting.changed
 
     def room(self) -> int:
-        with self._changed:
+        with self._lock:
             return self._waiting.room(self.running)
 
     def busy(self) -> bool:
         return bool(self.running or self._waiting)
 
     def most(self) -> int:
-        with self._changed:
+        with self._lock:
             return self._waiting.most(self.running)
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
@@ -50,7 +50,7 @@ class Buffer:
 
     def take(self) -> list[Delivery] | None:
         """The next message, or a batch of one handler; blocks until there is one; None when the buffer is closed."""
-        with self._changed:
+        with self._lock:
             while (found := self._waiting.take(takers=1 + self._idle)) is None:
                 if self.closed:
                     return None
@@ -67,7 +67,7 @@ class Buffer:
     def finished(self, deliveries: list[Delivery], seconds: float) -> None:
         """One call of their handler is over."""
         handler = handlers.find(deliveries[0].handler)
-        with self._changed:
+        with self._lock:
             self.running -= len(deliveries)
             self._waiting.passed(len(deliveries), seconds)
             others = handler is not None and self._waiting.call_ended(handler, len(deliveries), seconds)
@@ -83,10 +83,10 @@ class Buffer:
 
     def close(self) -> list[Delivery]:
         """Start nothing more; returns what was not started."""
-        with self._changed:
+        with self._lock:
             self.closed = True
             return self._waiting.clear()
 
     def wait_until_idle(self, timeout: float) -> bool:
-        with self._changed:
+        with self._lock:
             return self._changed.wait_for(lambda: not self.running and not self._waiting, timeout)

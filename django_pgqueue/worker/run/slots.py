@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from django.db import connections
@@ -19,6 +20,7 @@ from django_pgqueue.worker.database import cancel_query, recover, without_query_
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.perform import Performer
+from django_pgqueue.worker.run.run_ticket import RunTicket
 from django_pgqueue.worker.run.runtime import Runtime
 
 ROLE = "slot"
@@ -89,10 +91,6 @@ class Slot:
         self._runtime = runtime
         self._replace = replace
         self._connections: list[BaseDatabaseWrapper] = []
-        self._deliveries: list[Delivery] = []
-        self._started = self._timeout = 0.0
-        # One ticket: whoever takes it, says what becomes of the deliveries.
-        self._verdict: list[None] = []
 
     def _run(self) -> None:
         self._connections = list(connections.all())
@@ -105,42 +103,25 @@ class Slot:
 
     def _serve(self) -> None:
         while (deliveries := self._next()) is not None:
-            self._begin(deliveries)
+            timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
+            ticket = RunTicket(self._runtime.board, deliveries, started_at=time.monotonic(), timeout=timeout)
             try:
-                executions = self._performer.perform(deliveries, self._limited, self._timeout)
+                executions = self._performer.perform(deliveries, partial(self._limited, ticket), timeout)
             except BaseException as error:  # a slot that dies silently would be missing until the next restart
                 messages = ", ".join(map(label, deliveries))
                 logger.exception("a slot failed; retrying %s", messages, extra={"event": "slot_failed"})
                 executions = [failed(delivery, error) for delivery in deliveries]
-            if not self._end():
+            if not ticket.take():
                 return
             self._runtime.put(executions)
             recover(self._runtime.using, ROLE, self._runtime.outage, sleep=self._sleep)
-            self._buffer.finished(deliveries, time.monotonic() - self._started)
+            self._buffer.finished(deliveries, time.monotonic() - ticket.started_at)
 
-    def _begin(self, deliveries: list[Delivery]) -> None:
-        self._started = time.monotonic()
-        self._deliveries = deliveries
-        # A batch that fails is handled again, one by one.
-        calls = 1 if len(deliveries) == 1 else 1 + len(deliveries)
-        self._timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
-        self._runtime.board.begin(deliveries, self._started + calls * self._timeout)
-        self._verdict.append(None)
-
-    def _end(self) -> bool:
-        """Returns False if somebody has given this thread up."""
-        try:
-            self._verdict.pop()
-        except IndexError:
-            return False
-        self._runtime.board.end(self._deliveries)
-        return True
-
-    def _limited(self, handler: Handler) -> Callable[[Any], Any]:
-        timeout = self._runtime.timeout_of(handler)
+    def _limited(self, ticket: RunTicket, handler: Handler) -> Callable[[Any], Any]:
+        timeout, give_up = self._runtime.timeout_of(handler), partial(self._give_up, ticket)
 
         def call(argument: Any) -> Any:
-            run = self.current = ThreadRun(timeout, give_up=self._give_up, wake=self._cancel_queries)
+            run = self.current = ThreadRun(timeout, give_up=give_up, wake=self._cancel_queries)
             self._runtime.expect(run.deadline)
             try:
                 return run.call(handler.function, argument)
@@ -153,11 +134,10 @@ class Slot:
         for connection in self._connections:
             cancel_query(connection)
 
-    def _give_up(self) -> None:
-        if not self._end():
-            return
-        self._replace(self, self._deliveries)
-        self._buffer.finished(self._deliveries, time.monotonic() - self._started)
+    def _give_up(self, ticket: RunTicket) -> None:
+        if ticket.take():
+            self._replace(self, ticket.deliveries)
+            self._buffer.finished(ticket.deliveries, time.monotonic() - ticket.started_at)
 
     def _next(self) -> list[Delivery] | None:
         while not self._runtime.outage.wait_until_over(0.5) and not self._buffer.closed:

@@ -19,7 +19,7 @@ class WaitingList:
     """Holds what keeps ``concurrency`` handlers busy for a moment, by their pace. Safe for threads.
 
     ``batch``: the most of one dequeue. ``find``: the handler of a name. ``alike``: whether one call may take both
-    messages, if their handler is the same; None: always. ``changed``: its lock, to wait for changes.
+    messages, if their handler is the same; None: always. ``changed``: to wait for messages, under ``lock``.
     """
 
     def __init__(
@@ -31,7 +31,8 @@ class WaitingList:
         find: Callable[[str], Handler | None] = handlers.find,
         alike: Alike | None = None,
     ) -> None:
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         self._waiting: deque[Delivery] = deque()
         self._pace = HandlerPace(concurrency, batch)
         self._limits = limits
@@ -50,7 +51,7 @@ class WaitingList:
         return self._pace.most(len(self._waiting), running)
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
-        with self.changed:
+        with self.lock:
             self._waiting.extend(deliveries)
             self.changed.notify_all()
 
@@ -60,22 +61,21 @@ class WaitingList:
         ``takers``: how many share what waits. A batch must not leave those without work that have nothing to do. The
         handler is None for a name that this process does not know.
         """
-        with self.changed:
+        with self.lock:
             while self._waiting:
                 first = self._waiting.popleft()
                 handler = self._find(first.handler)
                 if handler is None:
                     return None, [first]
                 if handler.concurrency is None or self._limits.start(handler, first):
-                    return handler, self._batch(handler, first, takers)
+                    return handler, [first] if handler.batch is None else self._batch(handler.batch, first, takers)
         return None
 
-    def _batch(self, handler: Handler, first: Delivery, takers: int) -> list[Delivery]:
+    def _batch(self, most: int, first: Delivery, takers: int) -> list[Delivery]:
         taken = [first]
-        if handler.batch is not None:
-            size = min(handler.batch, -(-(1 + len(self._waiting)) // takers))
-            while len(taken) < size and self._goes_with(first):
-                taken.append(self._waiting.popleft())
+        size = min(most, -(-(1 + len(self._waiting)) // takers))
+        while len(taken) < size and self._goes_with(first):
+            taken.append(self._waiting.popleft())
         return taken
 
     def _goes_with(self, first: Delivery) -> bool:
@@ -90,14 +90,14 @@ class WaitingList:
         """Record that one call of ``count`` messages took ``seconds``. Returns whether others may start for it."""
         if handler.concurrency is None:
             return False
-        with self.changed:
+        with self.lock:
             following = self._limits.end(handler, count, seconds)
             self._waiting.extendleft(reversed(following))
         return bool(following)
 
     def drop(self, lost: Delivery) -> bool:
         """Forget a message that this process has lost. Returns whether it was waiting."""
-        with self.changed:
+        with self.lock:
             for place, delivery in enumerate(self._waiting):
                 if delivery is lost:
                     del self._waiting[place]
@@ -106,7 +106,7 @@ class WaitingList:
 
     def clear(self) -> list[Delivery]:
         """Forget all messages, and return them."""
-        with self.changed:
+        with self.lock:
             left = list(self._waiting)
             self._waiting.clear()
             self.changed.notify_all()
