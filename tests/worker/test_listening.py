@@ -45,7 +45,7 @@ def make_producer(found: list[Delivery] | None = None, **options: Any) -> Produc
     return Producer(
         chosen,
         served=ServedQueues(chosen),
-        buffer=Buffer(2, 10, limits=HandlerLimits(keep=False), wake=lambda: None),
+        dispatch=Buffer(2, 10, limits=HandlerLimits(keep=False), wake=lambda: None),
         hold=lambda deliveries, since: (found if found is not None else []).extend(deliveries),
         held=lambda: 0,
         done=lambda: None,
