@@ -70,84 +70,75 @@ class QueueWorker:
         self._crashes: list[str] = []
         self._outage = Outage(options.using, options.name)
         self._served = ServedQueues(options)
-        using, outage, crashed = options.using, self._outage, self._crashed
         self._link = link
+        self._make_settling()
+        self._make_running()
+        self._make_fetching()
+        self._companions = self._make_companions(companion)
+
+    def _make_settling(self) -> None:
+        """What holds leases, and what writes outcomes down."""
         self._keeper = self._make_keeper()
         self._completer = Completer(
-            using,
+            self.options.using,
             keeper=self._keeper,
             board=self.board,
             ledger=self.ledger,
-            outage=outage,
+            outage=self._outage,
             on_settled=self._wake,
-            crashed=crashed,
+            crashed=self._crashed,
         )
-        self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=crashed)
-        middleware = Middleware.configured()
-        runtime = Runtime(
-            using=using,
-            middleware=middleware,
-            timeout=options.timeout,
-            board=self.board,
-            outage=outage,
-            put=self._completer.put,
-            expect=self._deadlines.expect,
-            recycle=self._unfit,
-            crashed=crashed,
-        )
+
+    def _make_running(self) -> None:
+        """What calls handlers: threads, the event loop, their deadlines, and what chooses between them."""
+        options, keeper, middleware = self.options, self._keeper, Middleware.configured()
         keep = options.once or options.drain
         limits = HandlerLimits(keep=keep)
-        self._buffer = Buffer(
-            options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike
-        )
-        performer = Performer(
-            Atomic(options, keeper=self._keeper, board=self.board, ledger=self.ledger),
-            HandlerProcesses(options),
-            find=middleware.find,
-        )
-        self._slots = Slots(self._buffer, performer=performer, runtime=runtime)
+        self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=self._crashed)
+        runtime = self._make_runtime(middleware)
+        buffer = Buffer(options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike)
+        atomic = Atomic(options, keeper=keeper, board=self.board, ledger=self.ledger)
+        performer = Performer(atomic, HandlerProcesses(options), find=middleware.find)
+        self._slots = Slots(buffer, performer=performer, runtime=runtime)
         self._loop = AsyncRunner(
             options.async_concurrency, options.batch, limits=limits, wake=self._wake, runtime=runtime
         )
         self._dispatch = Dispatch(
-            self._buffer,
+            buffer,
             self._loop,
             limits=limits,
             keep=keep,
             board=self.board,
-            keeper=self._keeper,
-            using=using,
+            keeper=keeper,
+            using=options.using,
             put=self._completer.put,
         )
+
+    def _make_fetching(self) -> None:
+        """What takes messages from the database."""
         self._producer = Producer(
-            options,
+            self.options,
             served=self._served,
             dispatch=self._dispatch,
             hold=self._keeper.hold,
             held=self._keeper.__len__,
             done=lambda: self.shutdown.request("nothing left to do"),
-            outage=outage,
-            crashed=crashed,
+            outage=self._outage,
+            crashed=self._crashed,
         )
-        keeper = self._keeper
-        self._companions = (
-            self._supervised(link, keeper)
-            if link is not None and isinstance(keeper, RemoteKeeper)
-            else self._alone(companion)
+
+    def _make_runtime(self, middleware: Middleware) -> Runtime:
+        return Runtime(
+            using=self.options.using,
+            middleware=middleware,
+            timeout=self.options.timeout,
+            board=self.board,
+            outage=self._outage,
+            put=self._completer.put,
+            expect=self._deadlines.expect,
+            recycle=self._unfit,
+            crashed=self._crashed,
         )
-        self._companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
-        if options.listen is not None:
-            # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
-            self._companions.append(
-                Listener(
-                    options.listen,
-                    self._served.serves,
-                    worker=options.name,
-                    outage=outage,
-                    wake=self._producer.hear,
-                    crashed=crashed,
-                )
-            )
 
     def _make_keeper(self) -> LeaseKeeper[Delivery] | RemoteKeeper:
         if self._link is not None:
@@ -160,6 +151,27 @@ class QueueWorker:
             on_cancelled=self._cancelled,
             crashed=self._crashed,
         )
+
+    def _make_companions(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
+        options, outage, crashed = self.options, self._outage, self._crashed
+        link, keeper = self._link, self._keeper
+        if link is not None and isinstance(keeper, RemoteKeeper):
+            companions = self._supervised(link, keeper)
+        else:
+            companions = self._alone(companion)
+        companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
+        if options.listen is not None:
+            # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
+            listener = Listener(
+                options.listen,
+                self._served.serves,
+                worker=options.name,
+                outage=outage,
+                wake=self._producer.hear,
+                crashed=crashed,
+            )
+            companions.append(listener)
+        return companions
 
     def _alone(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
         options, outage, crashed = self.options, self._outage, self._crashed
