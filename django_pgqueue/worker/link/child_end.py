@@ -46,7 +46,7 @@ class SupervisorInbox:
 
 
 class Reports:
-    """Report to the supervisor every second. That a report comes at all is the news that this process is not stuck.
+    """Report to the supervisor every second. That a report comes at all says that this process is not stuck.
 
     ``describe``: what the supervisor shall know. ``trouble``: what the database says, if it fails; else empty.
     """

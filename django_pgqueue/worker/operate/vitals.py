@@ -80,9 +80,9 @@ class Vitals:
         if now >= self._file_due:
             self._file_due = now + FILE_INTERVAL
             health = self._health()
-            news = health.ready and not changing and not self._ready
-            sd_notify(f"STATUS={health.summary}", *(["READY=1"] if news else []))
-            self._ready = self._ready or news
+            becomes_ready = health.ready and not changing and not self._ready
+            sd_notify(f"STATUS={health.summary}", *(["READY=1"] if becomes_ready else []))
+            self._ready = self._ready or becomes_ready
             if self._file is not None:
                 self._write(self._file, health)
 
