@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     # With its default, a plain ``Delivery`` means Delivery[Any]; typing.TypeVar has defaults from Python 3.13 on.
     from typing_extensions import TypeVar
 
-    from django_pgqueue.handler_types import AnyHandler
-
     P_co = TypeVar("P_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
@@ -24,11 +22,22 @@ else:
     P_co = TypeVar("P_co", covariant=True)
 
 
+class EnqueuesItself(Protocol):
+    """A function under ``@handler``, as far as a message to be enqueued needs to know it."""
+
+    __name__: str
+
+    def __call__(self, argument: Any, /) -> Any: ...
+
+    @property
+    def enqueue(self) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
     """A message to be enqueued; the fields are those of :func:`django_pgqueue.enqueue`."""
 
-    handler: str | AnyHandler
+    handler: str | EnqueuesItself
     payload: Any = None
     channel: str = "default"
     queue: str | None = None
@@ -97,6 +106,17 @@ class Leased(Protocol):
     def token(self) -> LeaseToken | None: ...
 
 
+@dataclass(slots=True)
+class Cancellation:
+    """The part of a delivery that changes while its handler runs. Copies of the delivery share it."""
+
+    requested: bool = False
+
+    def request(self) -> None:
+        """Ask the handler to end; any thread may call it."""
+        self.requested = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery(Generic[P_co]):
     """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
@@ -107,7 +127,7 @@ class Delivery(Generic[P_co]):
     ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
     last deferral saved. ``last_leased_at``: when the lease before this one began, if any. ``channel_context`` is the
     channel's. ``worker``: the name under which it was leased, if any.
-    ``cancelled``: somebody wants the message cancelled; the worker sets it while the handler runs.
+    ``cancellation`` is what the worker changes while the handler runs, if the message is to be cancelled.
     """
 
     id: int
@@ -128,7 +148,12 @@ class Delivery(Generic[P_co]):
     channel_context: Mapping[str, Any] = field(default_factory=dict)
     last_leased_at: datetime | None = None
     worker: str | None = None
-    cancelled: bool = field(default=False, compare=False, repr=False)
+    cancellation: Cancellation = field(default_factory=Cancellation, compare=False, repr=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Return whether the message is to be cancelled."""
+        return self.cancellation.requested
 
     @property
     def last_attempt(self) -> bool:

@@ -26,7 +26,7 @@ from django_pgqueue.signatures import check_name, check_options, check_switches,
 Function = Callable[[Any], Any]
 F = TypeVar("F", bound=Function)
 # The pause after a failure, by the attempt, counted from 1, and what was raised; None: the message's back-off.
-Pauses = Callable[[int, BaseException], timedelta | None]
+BackoffFunction = Callable[[int, BaseException], timedelta | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Handler:
     concurrency: int | None = None
     process: bool = False
     archive: Archive | None = None
-    pauses: Pauses | None = None
+    backoff_function: BackoffFunction | None = None
     asynchronous: bool = False
     converts: bool = False
 
@@ -71,7 +71,7 @@ def handler(
     atomic: bool = False,
     queue: str = "default",
     max_attempts: int | None = None,
-    backoff: Policy | Pauses | None = None,
+    backoff: Policy | BackoffFunction | None = None,
     batch: None = None,
     timeout: timedelta | None = None,
     concurrency: int | None = None,
@@ -85,7 +85,7 @@ def handler(
     atomic: bool = False,
     queue: str = "default",
     max_attempts: int | None = None,
-    backoff: Policy | Pauses | None = None,
+    backoff: Policy | BackoffFunction | None = None,
     batch: int,
     timeout: timedelta | None = None,
     concurrency: int | None = None,
@@ -97,7 +97,7 @@ def handler(
     atomic: bool = False,
     queue: str = "default",
     max_attempts: int | None = None,
-    backoff: Policy | Pauses | None = None,
+    backoff: Policy | BackoffFunction | None = None,
     batch: int | None = None,
     timeout: timedelta | None = None,
     concurrency: int | None = None,
@@ -147,13 +147,13 @@ def handler(
             "transaction nor more than one message."
         )
     policy: Policy | None = None
-    pauses: Pauses | None = None
+    backoff_function: BackoffFunction | None = None
     if isinstance(backoff, timedelta) and backoff < timedelta(0):
         raise ValueError(f"backoff of the handler {name!r} is {backoff}: it must not be negative.")
     if backoff is None or isinstance(backoff, timedelta | Constant | Exponential):
         policy = backoff
     elif callable(backoff):
-        pauses = backoff
+        backoff_function = backoff
     else:
         raise ValueError(
             f"backoff of the handler {name!r} is {backoff!r}: it takes a timedelta, a policy or a function."
@@ -172,7 +172,7 @@ def handler(
         called = function if convert is None else converting(function, convert, asynchronous=asynchronous)
         _registry[name] = Handler(
             name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process,
-            archive=archive, pauses=pauses, asynchronous=asynchronous, converts=convert is not None,
+            archive=archive, backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
         )  # fmt: skip
         give_enqueue(function)
         return function

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -202,33 +201,26 @@ def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous
 
         @wraps(function)
         async def acall(argument: Any) -> Any:
-            with converted(argument, convert):
-                return await function(argument)
+            return await function(converted(argument, convert))
 
         return acall
 
     @wraps(function)
     def call(argument: Any) -> Any:
-        with converted(argument, convert):
-            return function(argument)
+        return function(converted(argument, convert))
 
     return call
 
 
-@contextmanager
-def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -> Iterator[None]:
-    """In place, not in a copy: the worker knows a delivery by its identity, and tells it when it is cancelled."""
-    deliveries = argument if isinstance(argument, list) else [argument]
-    before = [delivery.payload for delivery in deliveries]
+def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -> Any:
+    """Return copies of the deliveries with payloads of the handler's type.
+
+    Logs, signals and other processes get the payload as it was enqueued. A copy shares its cancellation with the
+    delivery that the worker knows.
+    """
     try:
-        values = [convert(payload, "payload") for payload in before]
+        if isinstance(argument, list):
+            return [replace(delivery, payload=convert(delivery.payload, "payload")) for delivery in argument]
+        return replace(argument, payload=convert(argument.payload, "payload"))
     except Mismatch as problem:
         raise DeadLetter(INVALID, {"problem": str(problem)}) from None
-    try:
-        for delivery, value in zip(deliveries, values, strict=True):
-            object.__setattr__(delivery, "payload", value)
-        yield
-    finally:
-        # Logs, signals and other processes get the payload as it was enqueued.
-        for delivery, payload in zip(deliveries, before, strict=True):
-            object.__setattr__(delivery, "payload", payload)

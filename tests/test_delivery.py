@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from django_pgqueue import Cancelled, Delivery
+from django_pgqueue.payloads import converted
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -19,7 +20,7 @@ def delivery() -> Delivery:
 
 def test_a_handler_ends_where_it_asks_once_somebody_wants_it_cancelled(delivery: Delivery) -> None:
     delivery.raise_if_cancelled()
-    object.__setattr__(delivery, "cancelled", True)
+    delivery.cancellation.request()
     with pytest.raises(Cancelled):
         delivery.raise_if_cancelled()
 
@@ -27,6 +28,12 @@ def test_a_handler_ends_where_it_asks_once_somebody_wants_it_cancelled(delivery:
 def test_a_delivery_that_is_to_be_cancelled_is_still_the_same(delivery: Delivery) -> None:
     before = repr(delivery)
     other = Delivery(**{name: getattr(delivery, name) for name in Delivery.__slots__})
-    object.__setattr__(delivery, "cancelled", True)
+    delivery.cancellation.request()
     assert delivery == other
     assert repr(delivery) == before
+
+
+def test_the_copy_with_a_typed_payload_is_cancelled_with_the_delivery(delivery: Delivery) -> None:
+    copy = converted(delivery, lambda value, path: [value])
+    delivery.cancellation.request()
+    assert (copy.payload, copy.cancelled, delivery.payload) == ([None], True, None)

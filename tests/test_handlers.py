@@ -52,14 +52,14 @@ def test_defaults_are_modest():
 
 
 def test_a_backoff_may_be_a_policy_or_a_function():
-    def pauses(attempt, error):
+    def backoff(attempt, error):
         return timedelta(seconds=attempt)
 
     handler("tests.constant", backoff=Constant(timedelta(minutes=1)))(lambda delivery: None)
-    handler("tests.function", backoff=pauses)(lambda delivery: None)
+    handler("tests.function", backoff=backoff)(lambda delivery: None)
     constant, function = handlers.get("tests.constant"), handlers.get("tests.function")
-    assert (constant.backoff, constant.pauses) == (Constant(timedelta(minutes=1)), None)
-    assert (function.backoff, function.pauses) == (None, pauses)
+    assert (constant.backoff, constant.backoff_function) == (Constant(timedelta(minutes=1)), None)
+    assert (function.backoff, function.backoff_function) == (None, backoff)
     with pytest.raises(ValueError, match="backoff of the handler"):
         handler("tests.greet", backoff=5)
 

@@ -96,3 +96,18 @@ def test_queue_and_channel_cannot_be_swapped(name: str):
         assert kinds["channel"][1] is inspect.Parameter.KEYWORD_ONLY
     if "queue" in kinds and kinds["queue"][1] is not inspect.Parameter.KEYWORD_ONLY:
         assert kinds["queue"][0] == 0
+
+
+def classes(package: Path) -> list[tuple[str, Path]]:
+    trees = [(path, ast.parse(path.read_text())) for path in sorted(package.rglob("*.py"))]
+    return [(node.name, path) for path, tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+@pytest.mark.parametrize("folder", ["worker", "tasks", "spark"])
+def test_a_class_of_these_has_a_name_of_its_own_in_the_package(folder: str):
+    package = Path(django_pgqueue.__file__).parent
+    homes: dict[str, list[Path]] = {}
+    for name, path in classes(package):
+        homes.setdefault(name, []).append(path.relative_to(package))
+    shared = {name: found for name, found in homes.items() if len(found) > 1}
+    assert {name: found for name, found in shared.items() if any(path.parts[0] == folder for path in found)} == {}

@@ -15,7 +15,7 @@ from django.test import override_settings
 
 import django_pgqueue
 from django_pgqueue.redaction import HIDDEN, RedactingFilter, forget_secrets, redact
-from django_pgqueue.worker.failure import LONGEST_MESSAGE, describe
+from django_pgqueue.worker.call.failure import LONGEST_MESSAGE, describe
 
 CANARY = "canary-7f3a"
 

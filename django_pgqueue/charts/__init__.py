@@ -5,9 +5,9 @@ classes of `stylesheet()`; light and dark follow the reader's. All text is escap
 anybody's.
 """
 
-from .frame import text
-from .plots import Series, bars, lines, meter, sparkline, stack
-from .scale import shown
-from .stylesheet import stylesheet
+from django_pgqueue.charts.frame import text
+from django_pgqueue.charts.plots import Series, bars, lines, meter, sparkline, stack
+from django_pgqueue.charts.scale import shown
+from django_pgqueue.charts.stylesheet import stylesheet
 
 __all__ = ["Series", "bars", "lines", "meter", "shown", "sparkline", "stack", "stylesheet", "text"]

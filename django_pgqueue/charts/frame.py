@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from html import escape
 from zlib import crc32
 
-from . import times as axis_of_time
-from .scale import Scale, shown
+from django_pgqueue.charts import times as axis_of_time
+from django_pgqueue.charts.scale import Scale, shown
 
 WIDTH, HEIGHT = 760, 240
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 10, 36

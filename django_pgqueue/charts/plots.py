@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from .frame import TOP, WIDTH, Frame, empty, figure, number, svg, text
-from .scale import scale_for, shown
+from django_pgqueue.charts.frame import TOP, WIDTH, Frame, empty, figure, number, svg, text
+from django_pgqueue.charts.scale import scale_for, shown
 
 COLOURS = 8
 ROW, LABEL, VALUE = 24, 220, 96

@@ -6,11 +6,11 @@ with temporary_cluster() as cluster:                  # tests: gone afterwards
     psycopg.connect(cluster.url("postgres"))
 """
 
-from .binaries import Binaries, find_all, find_binaries
-from .cluster import Cluster, Status
-from .errors import EmbeddedError
-from .settings import databases, parse_url
-from .temporary import temporary_cluster
+from django_pgqueue.embedded.binaries import Binaries, find_all, find_binaries
+from django_pgqueue.embedded.cluster import Cluster, Status
+from django_pgqueue.embedded.errors import EmbeddedError
+from django_pgqueue.embedded.settings import databases, parse_url
+from django_pgqueue.embedded.temporary import temporary_cluster
 
 __all__ = [
     "Binaries",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import EmbeddedError
+from django_pgqueue.embedded.errors import EmbeddedError
 
 UNPRIVILEGED = ("postgres", "nobody")
 

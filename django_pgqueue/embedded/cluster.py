@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from . import home as homes
-from . import postmaster
-from .account import Account, account_for
-from .binaries import Binaries, find_binaries
-from .errors import EmbeddedError
-from .home import PORT, Home, State
-from .initdb import DEVELOPMENT, SUPERUSER, last_line, make_data, partial_of
+from django_pgqueue.embedded import home as homes
+from django_pgqueue.embedded import postmaster
+from django_pgqueue.embedded.account import Account, account_for
+from django_pgqueue.embedded.binaries import Binaries, find_binaries
+from django_pgqueue.embedded.errors import EmbeddedError
+from django_pgqueue.embedded.home import PORT, Home, State
+from django_pgqueue.embedded.initdb import DEVELOPMENT, SUPERUSER, last_line, make_data, partial_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from .account import Account
-from .errors import EmbeddedError
+from django_pgqueue.embedded.account import Account
+from django_pgqueue.embedded.errors import EmbeddedError
 
 PORT = 5432  # only a part of the socket's name: the server does not listen on TCP
 LONGEST_SOCKET = 99  # bytes; the kernel's limit is 107, macOS has 103

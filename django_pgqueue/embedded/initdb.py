@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from .account import Account
-from .binaries import Binaries
-from .errors import EmbeddedError
+from django_pgqueue.embedded.account import Account
+from django_pgqueue.embedded.binaries import Binaries
+from django_pgqueue.embedded.errors import EmbeddedError
 
 SUPERUSER = "postgres"
 DEVELOPMENT = {

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from .cluster import Cluster
-from .errors import EmbeddedError
-from .initdb import SUPERUSER
+from django_pgqueue.embedded.cluster import Cluster
+from django_pgqueue.embedded.errors import EmbeddedError
+from django_pgqueue.embedded.initdb import SUPERUSER
 
 ENGINE = "django.db.backends.postgresql"
 SCHEMES = ("postgres", "postgresql")

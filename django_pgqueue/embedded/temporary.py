@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from .cluster import Cluster
-from .errors import EmbeddedError
+from django_pgqueue.embedded.cluster import Cluster
+from django_pgqueue.embedded.errors import EmbeddedError
 
 PREFIX = "pgqueue-temporary-"
 THROWAWAY = {

@@ -11,7 +11,7 @@ from django.db import transaction
 from django_pgqueue import handlers
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.exceptions import ChannelFull
-from django_pgqueue.importing.source import Source, Waiting
+from django_pgqueue.importing.source import ImportSource, Waiting
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.enqueue import enqueue_many
 from django_pgqueue.outcomes import KEEP
@@ -55,7 +55,7 @@ class Moved:
         return Moved(self.created + other.created, self.duplicates + other.duplicates)
 
 
-def move_batch(source: Source, plan: Plan, names: Collection[str], using: str) -> Moved | None:
+def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: str) -> Moved | None:
     """Moves up to BATCH jobs; None if there was none. Raises what ``enqueue`` raises; then the batch stays."""
     with transaction.atomic(using=using):
         jobs = source.lock(list(names), BATCH, using, stuck=plan.stuck)

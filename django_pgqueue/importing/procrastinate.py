@@ -1,8 +1,8 @@
 """Procrastinate, from 3.0: jobs that are moved are cancelled there. Its locks become channels."""
 
-from django_pgqueue.importing.source import Source
+from django_pgqueue.importing.source import ImportSource
 
-PROCRASTINATE = Source(
+PROCRASTINATE = ImportSource(
     name="procrastinate",
     table="procrastinate_jobs",
     header="procrastinate_job",

@@ -39,7 +39,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImportSource:
     """The statements of one queue.
 
     ``count`` takes nothing and gives name, queue, waiting, running. ``take`` takes the states, the names and a number;

@@ -3,9 +3,9 @@
 The payload is that of the backend for ``django.tasks``, so that it runs the message.
 """
 
-from django_pgqueue.importing.source import Source
+from django_pgqueue.importing.source import ImportSource
 
-TASKS_DB = Source(
+TASKS_DB = ImportSource(
     name="django-tasks-db",
     table="django_tasks_database_dbtaskresult",
     header="django_tasks_db_result",

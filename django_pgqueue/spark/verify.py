@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.arguments import add_lake, add_source, named_source
 
 if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import File, Lake
+    from django_pgqueue.spark.lake import LakeFile, ParquetLake
     from django_pgqueue.spark.source import Source
 
 REMEDY = "Remove what is damaged, then `export --rescan` writes anew the days that the archive still has."
@@ -37,9 +37,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.lake import ParquetLake
 
-    lake = Lake.open(args.lake)
+    lake = ParquetLake.open(args.lake)
     lake.settle()
     committed = {path: file for path, file in committed_files(lake).items() if file.day >= args.since}
     problems = list(find_problems(lake, committed, args.since))
@@ -56,14 +56,14 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def committed_files(lake: Lake) -> dict[str, File]:
+def committed_files(lake: ParquetLake) -> dict[str, LakeFile]:
     """By path, what all commits together say is there. Raises PipelineError when a commit is missing."""
     from django_pgqueue.spark.errors import PipelineError
 
     numbers = lake.commit_numbers()
     if missing := sorted(set(range(1, lake.head.number + 1)) - set(numbers)):
         raise PipelineError(f"{lake.commit_path(missing[0])} is missing: restore it from a backup.")
-    files: dict[str, File] = {}
+    files: dict[str, LakeFile] = {}
     for number in numbers:
         commit = lake.commit(number)
         for path in commit.removed:
@@ -72,7 +72,7 @@ def committed_files(lake: Lake) -> dict[str, File]:
     return files
 
 
-def find_problems(lake: Lake, committed: dict[str, File], since: date) -> Iterator[str]:
+def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date) -> Iterator[str]:
     from django_pgqueue.spark.schema import TABLES
 
     for path, file in sorted(committed.items()):
@@ -85,7 +85,7 @@ def find_problems(lake: Lake, committed: dict[str, File], since: date) -> Iterat
                 yield f"{there}: no commit knows it."
 
 
-def look_at(lake: Lake, file: File) -> str:
+def look_at(lake: ParquetLake, file: LakeFile) -> str:
     """What is wrong with a file; reads all of it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -103,7 +103,7 @@ def look_at(lake: Lake, file: File) -> str:
     return "" if rows == file.rows else f"it has {rows:,} rows, committed were {file.rows:,}."
 
 
-def compare(lake: Lake, source: Source, since: date) -> Iterator[str]:
+def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:
     """Days of which lake and database differ, up to where the last export went."""
     from django_pgqueue.spark.export.archive import find_partitions
     from django_pgqueue.spark.export.register import check_identity
@@ -132,7 +132,7 @@ def _rows(counted: dict[str, int], day: date) -> int:
     return counted.get(day.isoformat(), 0)
 
 
-def _days(lake: Lake) -> set[date]:
+def _days(lake: ParquetLake) -> set[date]:
     from django_pgqueue.spark.lake.commit import day_of
     from django_pgqueue.spark.schema import TABLES
 

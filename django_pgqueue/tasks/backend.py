@@ -76,9 +76,9 @@ class PgQueueBackend(BaseTaskBackend):
 
         Raises TaskResultDoesNotExist, also for a message that is no task of this process.
         """
-        from django_pgqueue.tasks import lives  # models: not before the apps are ready
+        from django_pgqueue.tasks import history  # models: not before the apps are ready
 
-        return lives.result_of(result_id)
+        return history.result_of(result_id)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         from django_pgqueue.tasks import checks
@@ -99,11 +99,11 @@ class PgQueueBackend(BaseTaskBackend):
         return message_of(self, call)
 
     def _answer(self, call: Call, enqueued: Enqueued) -> TaskResult:
-        from django_pgqueue.tasks import result
+        from django_pgqueue.tasks import enqueued as results
 
         if enqueued.id is None:
-            return result.refused(call, self.alias, enqueued)
-        answer = result.new(call, self, enqueued)
+            return results.refused(call, self.alias, enqueued)
+        answer = results.new(call, self, enqueued)
         if enqueued.created:
             task_enqueued.send_robust(sender=type(self), task_result=answer)
         return answer

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 
 from django_pgqueue.backoff import Constant, Exponential
-
-if TYPE_CHECKING:
-    from django_pgqueue.tasks.backend import PgQueueBackend
+from django_pgqueue.tasks.home import TaskHome
 
 Rule = tuple[str, Callable[[Any], bool]]
 
@@ -35,7 +33,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def check(backend: PgQueueBackend) -> Iterator[CheckMessage]:
+def check(backend: TaskHome) -> Iterator[CheckMessage]:
     place = f"TASKS[{backend.alias!r}]"
     if not apps.is_installed("django_pgqueue"):
         yield Error(

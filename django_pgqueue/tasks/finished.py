@@ -63,10 +63,10 @@ def as_written(delivery: Delivery) -> TaskResult | None:
     """Of a task that was tried before: only the tables know what happened then. None if they may not be read."""
     if delivery.attempt <= 1:
         return None
-    from django_pgqueue.tasks import lives
+    from django_pgqueue.tasks import history
 
     try:
-        return lives.result_of(str(delivery.id))
+        return history.result_of(str(delivery.id))
     except (Error, TaskResultDoesNotExist):
         return None
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
+from django_pgqueue.tasks.home import TaskHome
 from django_pgqueue.tasks.options import Said, options_of
-
-if TYPE_CHECKING:
-    from django_pgqueue.tasks.backend import PgQueueBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Call:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def message_of(backend: PgQueueBackend, call: Call) -> NewMessage:
+def message_of(backend: TaskHome, call: Call) -> NewMessage:
     """The message of a call. Raises InvalidTask, and TypeError or ValueError for arguments that are not JSON."""
     task, of_task, of_backend = call.task, options_of(call.task), backend.options
     args, kwargs = normalize_json(list(call.args)), normalize_json(dict(call.kwargs))
@@ -68,7 +66,7 @@ def text(name: str, said: Said, call: Call) -> str | None:
     )
 
 
-def as_defined(backend: PgQueueBackend, definition: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
+def as_defined(backend: TaskHome, definition: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``facts`` without those that the definition of the task says by itself.
 
     ``definition``: the task as it is defined, with the arguments of the call. ``facts``: channel, dedupe_key and

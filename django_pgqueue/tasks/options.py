@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
-from django_pgqueue.handlers import Pauses
+from django_pgqueue.handlers import BackoffFunction
 from django_pgqueue.outcomes import Archive
 from django_pgqueue.tasks.compat import Task
 
@@ -27,7 +27,7 @@ class Options:
     channel: Said = None
     dedupe_key: Said = None
     max_attempts: int | None = None
-    backoff: Policy | Pauses | None = None
+    backoff: Policy | BackoffFunction | None = None
     atomic: bool = False
     timeout: timedelta | None = None
     concurrency: int | None = None
@@ -50,7 +50,7 @@ def options(
     channel: Said = None,
     dedupe_key: Said = None,
     max_attempts: int | None = None,
-    backoff: Policy | Pauses | None = None,
+    backoff: Policy | BackoffFunction | None = None,
     atomic: bool = False,
     timeout: timedelta | None = None,
     concurrency: int | None = None,

@@ -24,16 +24,16 @@ from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.outcomes import Defer, Outcome, Retry
 from django_pgqueue.testing.drained import Drained, Handled
 from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
-from django_pgqueue.worker.atomic import Atomic
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.contention import Contention
-from django_pgqueue.worker.executor import COMPLETE, Execution, HandlerMissing, failed
-from django_pgqueue.worker.ledger import Ledger
-from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.call.executor import COMPLETE, Execution, HandlerMissing, failed
+from django_pgqueue.worker.call.middleware import Middleware
+from django_pgqueue.worker.fetch.contention import Contention
+from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.perform import Performer
-from django_pgqueue.worker.process_slot import ProcessSlots
-from django_pgqueue.worker.settle import batches, settle
+from django_pgqueue.worker.run.atomic import Atomic
+from django_pgqueue.worker.run.handler_process import HandlerProcesses
+from django_pgqueue.worker.run.perform import Performer
+from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.settle.verbs import batches, settle
 
 MOST = 1000
 """Deliveries without a ``limit``: who enqueues or defers for ever must not hang the tests."""
@@ -114,7 +114,7 @@ class Drain:
         self._middleware = Middleware.configured()
         options = WorkerOptions(using=using, lease=settings.LEASE, name="drain")
         atomic = Atomic(options, keeper=Leases(), board=Board(), ledger=self._recorder)
-        self._performer = Performer(atomic, ProcessSlots(options), find=self._find)
+        self._performer = Performer(atomic, HandlerProcesses(options), find=self._find)
 
     def run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
         try:

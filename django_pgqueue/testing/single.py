@@ -14,7 +14,7 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.outcomes import Complete, Outcome
-from django_pgqueue.worker.executor import nonsense
+from django_pgqueue.worker.call.executor import nonsense
 
 LEASE = timedelta(hours=1)
 

@@ -12,12 +12,15 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.link.orders import Orders
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.prepare import prepare
 
 if TYPE_CHECKING:
-    from django_pgqueue.worker.worker import Worker
+    from django_pgqueue.worker.worker import QueueWorker
+
+HINT = "With settings that were changed at run time, use --processes 0."
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -29,12 +32,9 @@ def main(link: Link, board: Board) -> int:
     faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = link.receive()
-    if orders is None:
+    if orders is None or not prepare(orders[0], link, hint=HINT):
         return 1
-    worker = prepare(orders[0], link, board)
-    if worker is None:
-        return 1
-    clean = worker.run()
+    clean = make_worker(orders[0], link, board).run()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -44,30 +44,12 @@ def main(link: Link, board: Board) -> int:
     return 0
 
 
-def prepare(orders: Orders, link: Link, board: Board) -> Worker | None:
-    orders.take_path()
+def make_worker(orders: Orders, link: Link, board: Board) -> QueueWorker:
+    """Make the worker, after what the project wants to be called at the start. Django is set up."""
+    from django_pgqueue.worker.worker import QueueWorker
 
-    import django
-
-    django.setup()
-
-    from django.db import connections
-
-    from django_pgqueue.worker.logs import configure_logging
-    from django_pgqueue.worker.worker import Worker
-
-    configure_logging(orders.verbosity)
-    found = whereabouts(connections[orders.options.using].settings_dict)
-    if found != orders.database:
-        link.send(
-            "refused",
-            f"the settings module {os.environ['DJANGO_SETTINGS_MODULE']} leads to another database than this process "
-            f"uses: {found['NAME']!r}, not {orders.database['NAME']!r}. With settings that were changed at run time, "
-            "use --processes 0.",
-        )
-        return None
     call_at_start(orders)
-    return Worker(orders.options, link=link, board=board)
+    return QueueWorker(orders.options, link=link, board=board)
 
 
 def call_at_start(orders: Orders) -> None:

@@ -9,45 +9,43 @@ import time
 from collections.abc import Callable, Iterator
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.atomic import Atomic
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.completer import Completer
+from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage, keep_alive
-from django_pgqueue.worker.deadlines import Deadlines, Run
-from django_pgqueue.worker.dispatch import Dispatch
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.ledger import Ledger
-from django_pgqueue.worker.limits import Limits
-from django_pgqueue.worker.listener import Listener
-from django_pgqueue.worker.logs import announce
-from django_pgqueue.worker.loop import AsyncRunner
-from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.fetch.listener import Listener
+from django_pgqueue.worker.fetch.producer import Producer
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.link.child_end import Reports, SupervisorInbox, end_within
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
+from django_pgqueue.worker.operate.logs import announce
+from django_pgqueue.worker.operate.recycling import Recycling, memory_bytes
+from django_pgqueue.worker.operate.registration import Registration, WorkerDescription, as_json
+from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.perform import Performer
-from django_pgqueue.worker.process_slot import ProcessSlots
-from django_pgqueue.worker.producer import Producer
-from django_pgqueue.worker.recycling import Recycling, memory_bytes
-from django_pgqueue.worker.registration import Description, Registration, as_json
 from django_pgqueue.worker.role import Companion
-from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.run.async_runner import AsyncRunner
+from django_pgqueue.worker.run.atomic import Atomic
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.deadlines import Deadlines, Run
+from django_pgqueue.worker.run.dispatch import Dispatch
+from django_pgqueue.worker.run.handler_process import HandlerProcesses
+from django_pgqueue.worker.run.limits import HandlerLimits
+from django_pgqueue.worker.run.perform import Performer
+from django_pgqueue.worker.run.runtime import Runtime
+from django_pgqueue.worker.run.slots import Slots
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.shutdown import Shutdown
-from django_pgqueue.worker.slots import Slots
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
-from django_pgqueue.worker.supervisor.subordinate import Inbox, Reports, end_within
-from django_pgqueue.worker.unstarted import return_unstarted
-from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
+from django_pgqueue.worker.settle.completer import Completer
+from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.settle.unstarted import return_unstarted
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# For the last settlements, after the handlers have ended.
-SETTLE_TIMEOUT = 10.0
 VITALS_INTERVAL = 1.0
 
 
-class Worker:
+class QueueWorker:
     """Serves its queues until it is asked to stop, once, or until they are empty.
 
     ``link``, ``board``: to its supervisor. A worker without one does itself what a supervisor does for its children;
@@ -72,84 +70,75 @@ class Worker:
         self._crashes: list[str] = []
         self._outage = Outage(options.using, options.name)
         self._served = ServedQueues(options)
-        using, outage, crashed = options.using, self._outage, self._crashed
         self._link = link
+        self._make_settling()
+        self._make_running()
+        self._make_fetching()
+        self._companions = self._make_companions(companion)
+
+    def _make_settling(self) -> None:
+        """What holds leases, and what writes outcomes down."""
         self._keeper = self._make_keeper()
         self._completer = Completer(
-            using,
+            self.options.using,
             keeper=self._keeper,
             board=self.board,
             ledger=self.ledger,
-            outage=outage,
+            outage=self._outage,
             on_settled=self._wake,
-            crashed=crashed,
+            crashed=self._crashed,
         )
-        self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=crashed)
-        middleware = Middleware.configured()
-        runtime = Runtime(
-            using=using,
-            middleware=middleware,
-            timeout=options.timeout,
-            board=self.board,
-            outage=outage,
-            put=self._completer.put,
-            expect=self._deadlines.expect,
-            recycle=self._unfit,
-            crashed=crashed,
-        )
+
+    def _make_running(self) -> None:
+        """What calls handlers: threads, the event loop, their deadlines, and what chooses between them."""
+        options, keeper, middleware = self.options, self._keeper, Middleware.configured()
         keep = options.once or options.drain
-        limits = Limits(keep=keep)
-        self._buffer = Buffer(
-            options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike
-        )
-        performer = Performer(
-            Atomic(options, keeper=self._keeper, board=self.board, ledger=self.ledger),
-            ProcessSlots(options),
-            find=middleware.find,
-        )
-        self._slots = Slots(self._buffer, performer=performer, runtime=runtime)
+        limits = HandlerLimits(keep=keep)
+        self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=self._crashed)
+        runtime = self._make_runtime(middleware)
+        buffer = Buffer(options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike)
+        atomic = Atomic(options, keeper=keeper, board=self.board, ledger=self.ledger)
+        performer = Performer(atomic, HandlerProcesses(options), find=middleware.find)
+        self._slots = Slots(buffer, performer=performer, runtime=runtime)
         self._loop = AsyncRunner(
             options.async_concurrency, options.batch, limits=limits, wake=self._wake, runtime=runtime
         )
         self._dispatch = Dispatch(
-            self._buffer,
+            buffer,
             self._loop,
             limits=limits,
             keep=keep,
             board=self.board,
-            keeper=self._keeper,
-            using=using,
+            keeper=keeper,
+            using=options.using,
             put=self._completer.put,
         )
+
+    def _make_fetching(self) -> None:
+        """What takes messages from the database."""
         self._producer = Producer(
-            options,
+            self.options,
             served=self._served,
-            buffer=self._dispatch,
+            dispatch=self._dispatch,
             hold=self._keeper.hold,
             held=self._keeper.__len__,
             done=lambda: self.shutdown.request("nothing left to do"),
-            outage=outage,
-            crashed=crashed,
+            outage=self._outage,
+            crashed=self._crashed,
         )
-        keeper = self._keeper
-        self._companions = (
-            self._supervised(link, keeper)
-            if link is not None and isinstance(keeper, RemoteKeeper)
-            else self._alone(companion)
+
+    def _make_runtime(self, middleware: Middleware) -> Runtime:
+        return Runtime(
+            using=self.options.using,
+            middleware=middleware,
+            timeout=self.options.timeout,
+            board=self.board,
+            outage=self._outage,
+            put=self._completer.put,
+            expect=self._deadlines.expect,
+            recycle=self._unfit,
+            crashed=self._crashed,
         )
-        self._companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
-        if options.listen is not None:
-            # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
-            self._companions.append(
-                Listener(
-                    options.listen,
-                    self._served.serves,
-                    worker=options.name,
-                    outage=outage,
-                    wake=self._producer.hear,
-                    crashed=crashed,
-                )
-            )
 
     def _make_keeper(self) -> LeaseKeeper[Delivery] | RemoteKeeper:
         if self._link is not None:
@@ -162,6 +151,27 @@ class Worker:
             on_cancelled=self._cancelled,
             crashed=self._crashed,
         )
+
+    def _make_companions(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
+        options, outage, crashed = self.options, self._outage, self._crashed
+        link, keeper = self._link, self._keeper
+        if link is not None and isinstance(keeper, RemoteKeeper):
+            companions = self._supervised(link, keeper)
+        else:
+            companions = self._alone(companion)
+        companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
+        if options.listen is not None:
+            # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
+            listener = Listener(
+                options.listen,
+                self._served.serves,
+                worker=options.name,
+                outage=outage,
+                wake=self._producer.hear,
+                crashed=crashed,
+            )
+            companions.append(listener)
+        return companions
 
     def _alone(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
         options, outage, crashed = self.options, self._outage, self._crashed
@@ -187,7 +197,7 @@ class Worker:
             "stop": self.shutdown.request,
         }
         return [
-            Inbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
+            SupervisorInbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
             Reports(link, describe=self.describe, trouble=lambda: self._outage.problem, crashed=self._crashed),
         ]
 
@@ -220,8 +230,8 @@ class Worker:
         else:
             self.shutdown.request(f"recycling: {reason}")
 
-    def describe(self) -> Description:
-        return Description(
+    def describe(self) -> WorkerDescription:
+        return WorkerDescription(
             name=self.options.name,
             pid=os.getpid(),
             state="stopping" if self.shutdown.reason else "running",
@@ -266,7 +276,7 @@ class Worker:
                 using=self.options.using,
                 outage=self._outage,
                 crashed=self._crashed,
-                timeout=SETTLE_TIMEOUT,
+                timeout=SHUTDOWN_SETTLE_SECONDS,
             )
             self._keeper.release(waiting)
         idle = self._dispatch.wait_until_idle(max(0.0, deadline - time.monotonic()))
@@ -276,7 +286,7 @@ class Worker:
                 "their leases will expire" if self._link is None else "the supervisor gives their messages back",
                 extra=extra,
             )  # fmt: skip
-        written = self._completer.stop(max(SETTLE_TIMEOUT, deadline - time.monotonic()))
+        written = self._completer.stop(max(SHUTDOWN_SETTLE_SECONDS, deadline - time.monotonic()))
         self._slots.join(5 if idle else 0)
         self._loop.stop(5 if idle else 0)
         self._deadlines.stop()

@@ -318,3 +318,20 @@ def test_modules_and_names_that_are_imported_exist(path: Path) -> None:
                 for public in names.split(", "):
                     there = hasattr(import_module(module), public) or find_spec(f"{module}.{public}")
                     assert there, f"{name(path)}: {module}.{public}"
+
+
+def test_the_listing_of_the_worker_is_the_real_one() -> None:
+    [listing] = [
+        block for block in blocks(DOCS / "explanation" / "architecture.md") if "\nfetch/\n" in f"\n{block.text}"
+    ]
+    told, folder = [], ""
+    for line in listing.text.splitlines():
+        indent, name, slash, words = re.match(r"( *)(\w*)(/?) *(.*)", line).groups()
+        if slash:
+            folder = f"{name}/"
+        elif name:
+            assert words, f"{name} says nothing"
+            told.append(f"{folder if indent else ''}{name}.py")
+    worker = PACKAGE / "worker"
+    real = [path.relative_to(worker).as_posix() for path in worker.rglob("*.py") if path.name != "__init__.py"]
+    assert sorted(told) == sorted(real)

@@ -34,12 +34,12 @@ IMPORTERS = {
     ("testing/__init__.py", "import_module"),  # the names of that package
     ("apps.py", "import_string"),  # settings: TASKS
     ("tasks/aliases.py", "import_string"),  # settings: TASKS
-    ("worker/process_slot.py", "loads"),  # an outcome, from a process that the worker started itself
+    ("worker/run/handler_process.py", "loads"),  # an outcome, from a process that the worker started itself
     ("tasks/discovery.py", "import_module"),  # tasks.py of installed apps; settings: TASKS
     ("checks/configuration.py", "import_string"),  # settings
     ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES
     ("lifecycle/enqueue_context.py", "import_string"),  # settings: ENQUEUE_CONTEXT
-    ("worker/middleware.py", "import_string"),  # settings: HANDLER_MIDDLEWARE
+    ("worker/call/middleware.py", "import_string"),  # settings: HANDLER_MIDDLEWARE
     ("worker/child.py", "import_string"),  # what the supervisor's own code orders
     ("spark/cli.py", "import_module"),  # the list of its commands
 }

@@ -30,12 +30,13 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 EXPORT = """
 import sys
 from pathlib import Path
-from django_pgqueue.spark.export.job import Options, export
+from django_pgqueue.spark.export.job import ExportOptions, export
 from django_pgqueue.spark.source import Source
 
 if __name__ == "__main__":
     url, lake = sys.argv[1:]
-    print(export(Source.from_environment(), Path(lake), Options(master=url, memory="512m", range_bytes=32_768)).rows)
+    options = ExportOptions(master=url, memory="512m", range_bytes=32_768)
+    print(export(Source.from_environment(), Path(lake), options).rows)
 """
 READ = """
 import os, sys

@@ -8,7 +8,7 @@ import pytest
 
 from django_pgqueue.spark.datasource import ranges
 from django_pgqueue.spark.datasource.options import ReadOptions
-from django_pgqueue.spark.datasource.reader import Reader
+from django_pgqueue.spark.datasource.reader import TableReader
 from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 
@@ -27,10 +27,10 @@ def read(spark: SparkSession, dsn: str, table: str, schema: str = "", **options:
     return (reader.schema(schema) if schema else reader).load()
 
 
-def asked(dsn: str, **options: str) -> Reader:
+def asked(dsn: str, **options: str) -> TableReader:
     """The reader that Spark would make, for what need not run in Spark."""
     given = ReadOptions.of({"source": dsn, **options})
-    return Reader(given, spark_schema(TABLES[given.table]))
+    return TableReader(given, spark_schema(TABLES[given.table]))
 
 
 def test_live_messages_are_read_with_all_their_columns(spark: SparkSession, dsn: str, database: Database) -> None:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
 
-from django_pgqueue.spark.datasource.encoding import Encoder
-from django_pgqueue.spark.datasource.staging import Job
+from django_pgqueue.spark.datasource.encoding import RowEncoder
+from django_pgqueue.spark.datasource.staging import BulkEnqueue
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source
 
@@ -119,7 +119,7 @@ def test_a_row_that_is_refused_is_named(source: Source, database: Database, row:
     rows = [good, good, good | row, good]
     batch = pa.RecordBatch.from_pylist(rows, to_arrow_schema(schema, timezone="UTC"))
     with pytest.raises(PipelineError) as caught:
-        Job(source, "refused").stage([batch], Encoder(schema, {}))
+        BulkEnqueue(source, "refused").stage([batch], RowEncoder(schema, {}))
 
     assert str(caught.value).startswith("Row 3 of partition 0 cannot be enqueued")
     assert told in str(caught.value)
@@ -131,8 +131,8 @@ def test_a_server_that_crashed_between_tasks_and_commit_is_noticed(source: Sourc
     """It empties unlogged tables: the job must not look as if it had enqueued everything."""
     schema = StructType([StructField("handler", StringType()), StructField("payload", StringType())])
     batch = pa.RecordBatch.from_pylist([{"handler": "mail.send"}] * 3, to_arrow_schema(schema))
-    job = Job(source, "crashed")
-    stage, rows = job.stage([batch], Encoder(schema, {}))
+    job = BulkEnqueue(source, "crashed")
+    stage, rows = job.stage([batch], RowEncoder(schema, {}))
     database.execute(f"TRUNCATE pgqueue_stage_{stage}")
     with pytest.raises(PipelineError, match=r'^The stages of job "crashed" hold 0 messages, not 3.*run the job again'):
         job.ingest([stage], rows, create_channels=False)
@@ -143,13 +143,13 @@ def test_a_server_that_crashed_between_tasks_and_commit_is_noticed(source: Sourc
 def test_what_a_killed_driver_left_goes_with_a_later_job(source: Source, database: Database) -> None:
     schema = StructType([StructField("handler", StringType()), StructField("payload", StringType())])
     batch = pa.RecordBatch.from_pylist([{"handler": "mail.send"}], to_arrow_schema(schema))
-    left, _ = Job(source, "killed").stage([batch], Encoder(schema, {}))
-    Job(source, "running").stage([batch], Encoder(schema, {}))
+    left, _ = BulkEnqueue(source, "killed").stage([batch], RowEncoder(schema, {}))
+    BulkEnqueue(source, "running").stage([batch], RowEncoder(schema, {}))
     database.execute(
         "UPDATE pgqueue_ingest_stage SET created_at = created_at - interval '3 days' WHERE id = %s", [left]
     )
-    Job(source, "later").ingest([], 0, create_channels=False)
+    BulkEnqueue(source, "later").ingest([], 0, create_channels=False)
 
     assert one(database, "SELECT string_agg(job, ',') FROM pgqueue_ingest_stage") == "running"
     with pytest.raises(PipelineError, match=r'^Stages of job "killed" are gone.*run the job again'):
-        Job(source, "killed").ingest([left], 1, create_channels=False)
+        BulkEnqueue(source, "killed").ingest([left], 1, create_channels=False)

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.horizon import find_holder, read_horizon
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import make_plan
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.conftest import Connect
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
@@ -30,7 +30,7 @@ def lake_rows(lake: Path, table: str = "archive") -> list[dict[str, Any]]:
     """All rows, with those that are there twice, in the order of ids."""
     rows = [
         row
-        for path in Lake.open(lake).files(table)
+        for path in ParquetLake.open(lake).files(table)
         for row in pq.read_table(path, partitioning=None, schema=schema.arrow_schema(table)).to_pylist()
     ]
     return sorted(rows, key=lambda row: row["id"])
@@ -65,7 +65,7 @@ def test_a_second_export_brings_only_what_is_new(source: Source, database: Datab
 
     assert summary.rows == {"archive": 10, "dead_letter": 5, "channel": 0}
     assert ids(lake) == expected(database)
-    assert Lake.open(lake).state["rows"] == {"archive": {f"{DAY}": 1010}, "dead_letter": {f"{DAY}": 5}}
+    assert ParquetLake.open(lake).state["rows"] == {"archive": {f"{DAY}": 1010}, "dead_letter": {f"{DAY}": 5}}
 
 
 def test_an_empty_archive_is_a_lake_without_rows(source: Source, lake: Path) -> None:
@@ -78,22 +78,22 @@ def test_when_nothing_is_new_nothing_is_committed(source: Source, database: Data
     # The second one closes the days that are over.
     for _ in range(2):
         export(source, lake)
-    before = Lake.open(lake).head.number
+    before = ParquetLake.open(lake).head.number
 
     assert export(source, lake).files == 0
-    assert Lake.open(lake).head.number == before
+    assert ParquetLake.open(lake).head.number == before
 
 
 def test_the_tasks_run_on_spark(spark: Any, source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 5000)
     fill_dead_letters(database, 300)
 
-    export(source, lake, Options(master="local", range_bytes=100_000))
+    export(source, lake, ExportOptions(master="local", range_bytes=100_000))
 
     assert ids(lake) == expected(database)
     assert ids(lake, "dead_letter") == expected(database, LETTERS)
-    assert len(Lake.open(lake).files("archive")) > 5
-    assert Lake.open(lake).read(spark, "archive").agg({"id": "sum"}).first()[0] == sum(expected(database))
+    assert len(ParquetLake.open(lake).files("archive")) > 5
+    assert ParquetLake.open(lake).read(spark, "archive").agg({"id": "sum"}).first()[0] == sum(expected(database))
 
 
 def test_what_a_long_transaction_commits_late_comes_later_and_once(
@@ -240,23 +240,23 @@ def test_channels_are_written_when_they_changed(source: Source, database: Databa
 def test_days_that_are_over_are_not_read_any_more(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
-    assert Lake.open(lake).state["closed_before"] is None
+    assert ParquetLake.open(lake).state["closed_before"] is None
     # The horizon has passed what was going on when the day was over for an hour.
     export(source, lake)
-    closed = date.fromisoformat(Lake.open(lake).state["closed_before"])
+    closed = date.fromisoformat(ParquetLake.open(lake).state["closed_before"])
 
     assert closed >= datetime.now(UTC).date() - timedelta(days=1)
-    plan = make_plan(database, Lake.open(lake).state)
+    plan = make_plan(database, ParquetLake.open(lake).state)
     assert not [task for task in plan.tasks if "20260314" in task.relation]
 
 
 def test_columns_can_be_left_out_from_now_on(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 1, headers="'{}'::jsonb")
-    export(source, lake, Options(without=("payload", "headers")))
+    export(source, lake, ExportOptions(without=("payload", "headers")))
     fill_archive(database, 1, headers="'{}'::jsonb")
     export(source, lake)
     fill_archive(database, 1, headers="'{}'::jsonb")
-    export(source, lake, Options(without=()))
+    export(source, lake, ExportOptions(without=()))
 
     assert [row["payload"] for row in lake_rows(lake)] == [None, None, '{"order": 0}']
     assert [row["headers"] for row in lake_rows(lake)] == [None, None, "{}"]
@@ -270,25 +270,25 @@ def test_a_rescan_writes_days_anew_that_lost_a_file_or_lack_a_row(
     export(source, lake)
     fill_archive(database, 20)
     export(source, lake)
-    Lake.open(lake).files("archive", [DAY])[0].unlink()
+    ParquetLake.open(lake).files("archive", [DAY])[0].unlink()
     # No transaction commits below the horizon; this one stands for a day that was closed too early.
     fill_archive(database, 1, day=DAY + timedelta(days=1), xid="'3'::xid8")
     untouched = make_partition(database, DAY + timedelta(days=2))
     fill_archive(database, 7, day=DAY + timedelta(days=2))
 
-    summary = export(source, lake, Options(rescan=True))
+    summary = export(source, lake, ExportOptions(rescan=True))
 
     assert untouched is None
     assert summary.rewritten == (DAY, DAY + timedelta(days=1))
     assert ids(lake) == expected(database)
-    assert Lake.open(lake).state["rows"]["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
-    assert export(source, lake, Options(rescan=True)).rewritten == ()
+    assert ParquetLake.open(lake).state["rows"]["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
+    assert export(source, lake, ExportOptions(rescan=True)).rewritten == ()
 
 
 def test_created_days_of_the_rows_are_remembered_for_rollups(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10, created_at="{day} - i % 3 * interval '10 days'", leased_at="{day}")
     export(source, lake)
 
-    [file] = [file for file in Lake.open(lake).head.files if file.table == "archive"]
+    [file] = [file for file in ParquetLake.open(lake).head.files if file.table == "archive"]
 
     assert file.more["created_days"] == ["2026-02-22", "2026-03-04", "2026-03-14"]

@@ -11,7 +11,7 @@ from django_pgqueue.spark.export.archive import check_unchanged
 from django_pgqueue.spark.export.job import export, find_losses
 from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import perform
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.conftest import Connect
 from tests.spark.rows import fill_archive
@@ -26,12 +26,12 @@ def test_a_long_transaction_keeps_the_days_open_that_it_may_write_to(
     fill_archive(late, 1)
     for _ in range(3):
         export(source, lake)
-    assert Lake.open(lake).state["closed_before"] is None
+    assert ParquetLake.open(lake).state["closed_before"] is None
     late.commit()
     for _ in range(2):
         export(source, lake)
 
-    assert Lake.open(lake).state["closed_before"]
+    assert ParquetLake.open(lake).state["closed_before"]
     assert ids(lake) == expected(database)
 
 

@@ -21,8 +21,8 @@ import pytest
 from django_pgqueue.embedded import Cluster, EmbeddedError, temporary_cluster
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import Options
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.export.options import ExportOptions
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.docs.markdown import REPOSITORY
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
@@ -41,12 +41,12 @@ import sys
 from pathlib import Path
 from django_pgqueue.spark.export import engine
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.source import Source
 
 master, lake = sys.argv[1:]
 engine.FEW = 1000
-export(Source.from_environment(), Path(lake), Options(master or None, memory="512m", range_bytes=200_000))
+export(Source.from_environment(), Path(lake), ExportOptions(master or None, memory="512m", range_bytes=200_000))
 """
 MOMENTS = {
     "reading": "_pgqueue/staging/*/archive/day=*/*.parquet",
@@ -103,7 +103,7 @@ def test_a_driver_that_is_killed(
 
     assert ids(lake) == expected(database)
     assert ids(lake, "dead_letter") == expected(database, LETTERS)
-    assert list(Lake.open(lake).staging.iterdir()) == []
+    assert list(ParquetLake.open(lake).staging.iterdir()) == []
 
 
 def test_a_driver_that_is_killed_while_its_tasks_run_on_spark(
@@ -134,13 +134,13 @@ def test_a_commit_whose_files_could_not_be_moved_is_finished_by_the_next(
     source: Source, database: Database, lake: Path
 ) -> None:
     fill_archive(database, ROWS)
-    Lake.open(lake, create=True)
+    ParquetLake.open(lake, create=True)
     obstacle = lake / "archive"
     obstacle.touch()
 
     with pytest.raises(PipelineError, match="cannot be written"):
         export(source, lake)
-    assert Lake.open(lake).head.number == 1
+    assert ParquetLake.open(lake).head.number == 1
     obstacle.unlink()
     fill_archive(database, ROWS)
     export(source, lake)
@@ -152,7 +152,7 @@ def test_a_python_worker_that_is_killed(spark: Any, source: Source, database: Da
     fill(database)
     jvm = spark.sparkContext._gateway.proc.pid
     with ThreadPoolExecutor(1) as pool:
-        exported = pool.submit(export, source, lake, Options("local", range_bytes=100_000))
+        exported = pool.submit(export, source, lake, ExportOptions("local", range_bytes=100_000))
         victims = set()
         while len(victims) < 2 and not exported.done():
             if new_files(lake, MOMENTS["reading"]):
@@ -253,7 +253,7 @@ def test_no_statement_of_an_export_lasts_longer_than_a_range(
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        export(source, lake, Options("local", range_bytes=200_000))
+        export(source, lake, ExportOptions("local", range_bytes=200_000))
     finally:
         done.set()
         watcher.join()

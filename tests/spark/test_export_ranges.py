@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import make_plan
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, Database, expected, ids
@@ -38,13 +38,13 @@ def test_of_a_day_that_is_in_the_lake_only_the_ranges_with_something_new_are_rea
     export(source, lake)
     fill_archive(database, 3)
 
-    state = Lake.open(lake).state
+    state = ParquetLake.open(lake).state
     plan = make_plan(database, state, range_bytes=100_000)
     conditions = [condition for task in plan.tasks if task.table == "archive" for condition in task.ranges]
 
     assert state["open_days"] == [DAY.isoformat()]
     assert 1 <= len(conditions) <= 2
-    assert export(source, lake, Options(range_bytes=100_000)).rows["archive"] == 3
+    assert export(source, lake, ExportOptions(range_bytes=100_000)).rows["archive"] == 3
     assert ids(lake) == expected(database)
 
 

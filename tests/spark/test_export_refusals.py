@@ -9,9 +9,9 @@ import pytest
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.register import report
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, Database, expected, ids
@@ -21,19 +21,19 @@ def test_a_lake_of_another_database_is_refused_until_it_is_adopted(
     source: Source, database: Database, lake: Path
 ) -> None:
     fill_archive(database, 1)
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     made.describe(system_identifier="1", database="5 shop")
 
     with pytest.raises(PipelineError, match=r"holds another database .*--adopt"):
         export(source, lake)
-    export(source, lake, Options(adopt=True))
+    export(source, lake, ExportOptions(adopt=True))
 
-    assert Lake.open(lake).description.system_identifier == source.identity()[0]
+    assert ParquetLake.open(lake).description.system_identifier == source.identity()[0]
 
 
 def test_a_database_that_is_older_than_the_lake_is_refused(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 1)
-    with Lake.open(lake, create=True).writing() as writing:
+    with ParquetLake.open(lake, create=True).writing() as writing:
         writing.commit("export", state={"exported_xid": 2**40})
 
     with pytest.raises(PipelineError, match=r"only at \d+: it was restored from a backup"):
@@ -43,7 +43,7 @@ def test_a_database_that_is_older_than_the_lake_is_refused(source: Source, datab
 def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
-    name, copy = Lake.open(lake).description.name, lake.with_name("copy")
+    name, copy = ParquetLake.open(lake).description.name, lake.with_name("copy")
     copy.mkdir()
     for path in sorted(lake.rglob("*")):
         to = copy / path.relative_to(lake)
@@ -53,7 +53,7 @@ def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, 
 
     with pytest.raises(PipelineError, match=r"an old copy.*--adopt"):
         export(source, copy)
-    assert export(source, copy, Options(adopt=True)).rows["archive"] == 5
+    assert export(source, copy, ExportOptions(adopt=True)).rows["archive"] == 5
     assert ids(copy) == expected(database)
     assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(name,)]
 
@@ -62,7 +62,7 @@ def test_the_database_is_told_what_the_lake_holds(source: Source, database: Data
     fill_archive(database, 10)
     fill_dead_letters(database, 2)
     summary = export(source, lake)
-    made = Lake.open(lake)
+    made = ParquetLake.open(lake)
 
     [row] = database.execute("SELECT name, path, exported_xid, rows FROM pgqueue_lake").fetchall()
 
@@ -74,10 +74,10 @@ def test_the_database_is_told_what_the_lake_holds(source: Source, database: Data
 def test_a_report_that_the_database_does_not_take_is_told(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
-    assert report(source, Lake.open(lake), new=False) == ""
+    assert report(source, ParquetLake.open(lake), new=False) == ""
     # As if another copy of this lake had been exported to meanwhile.
     database.execute("UPDATE pgqueue_lake SET exported_xid = exported_xid + 1000")
-    assert "another copy of it is written, too" in report(source, Lake.open(lake), new=False)
+    assert "another copy of it is written, too" in report(source, ParquetLake.open(lake), new=False)
 
 
 def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(
@@ -87,7 +87,7 @@ def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(
     lake.rename(lake.with_name("gone"))
 
     assert export(source, lake).warning == ""
-    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(Lake.open(lake).description.name,)]
+    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(ParquetLake.open(lake).description.name,)]
 
 
 def test_a_role_that_may_only_read_exports_and_warns(dsn: str, source: Source, database: Database, lake: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.load.forecast import load_forecast
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.forecast import forecast
@@ -38,7 +38,7 @@ def test_the_forecast_is_what_was_seen_at_the_same_hour(
         " FROM pgqueue_channel AS c, generate_series(0, 34) AS i WHERE c.name = 'default'"
     )
     export(source, lake)
-    opened = Lake.open(lake)
+    opened = ParquetLake.open(lake)
     with opened.writing() as writing:
         writing.commit("test", state={"exported_at": (NOON + timedelta(minutes=25)).isoformat()})
     rollup(spark, opened)

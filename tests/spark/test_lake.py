@@ -13,7 +13,7 @@ import pytest
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import NOTHING
 from django_pgqueue.spark.lake.writing import Writing, finish
 
@@ -27,27 +27,27 @@ def write(writing: Writing, rows: int, table: str = "archive", partition: str = 
     return writing.staged(path)
 
 
-def commit(lake: Lake, rows: int, **options: Any) -> None:
+def commit(lake: ParquetLake, rows: int, **options: Any) -> None:
     with lake.writing() as writing:
         writing.commit("test", [write(writing, rows)], **options)
 
 
-def rows(lake: Lake, table: str = "archive") -> int:
+def rows(lake: ParquetLake, table: str = "archive") -> int:
     return sum(pq.read_metadata(path).num_rows for path in lake.files(table))
 
 
 def test_what_is_committed_is_there(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
 
     commit(made, 3, state={"exported_xid": 7})
 
     assert made.files("archive") == [lake / "archive" / DAY / "00000001-0.parquet"]
     assert made.state == {"exported_xid": 7, "rows": {"archive": {"2026-03-14": 3}}}
-    assert Lake.open(lake).head.rows == 3
+    assert ParquetLake.open(lake).head.rows == 3
 
 
 def test_the_newest_commit_carries_all_of_the_state(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 3, state={"exported_xid": 7})
 
     commit(made, 2, state={"rolled_up": 1})
@@ -56,7 +56,7 @@ def test_the_newest_commit_carries_all_of_the_state(lake: Path) -> None:
 
 
 def test_what_is_not_committed_is_not_there_and_goes(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     with made.writing() as writing:
         write(writing, 3)
     left = made.staging / "of-a-killed-run"
@@ -70,7 +70,7 @@ def test_what_is_not_committed_is_not_there_and_goes(lake: Path) -> None:
 
 
 def test_a_run_killed_between_its_commit_and_the_moves_is_finished_by_the_next(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 5)
     commit_and_die(made, 3, replace=[("archive", DAY)])
     assert len(list((lake / "archive" / DAY).glob("*"))) == 1
@@ -82,14 +82,14 @@ def test_a_run_killed_between_its_commit_and_the_moves_is_finished_by_the_next(l
 
 
 def test_a_reader_sees_a_commit_whose_files_are_not_moved_yet(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 5)
     commit_and_die(made, 3, replace=[("archive", DAY)])
 
-    assert rows(Lake.open(lake)) == 3
+    assert rows(ParquetLake.open(lake)) == 3
 
 
-def commit_and_die(lake: Lake, count: int, **options: Any) -> None:
+def commit_and_die(lake: ParquetLake, count: int, **options: Any) -> None:
     """Leave what a process leaves that dies right after its commit: no file is moved, none is removed."""
     before = {path: path.read_bytes() for path in lake.files("archive")}
     commit(lake, count, **options)
@@ -101,7 +101,7 @@ def commit_and_die(lake: Lake, count: int, **options: Any) -> None:
 
 
 def test_finishing_a_commit_again_changes_nothing(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 5)
     before = made.files("archive")
 
@@ -111,7 +111,7 @@ def test_finishing_a_commit_again_changes_nothing(lake: Path) -> None:
 
 
 def test_a_partition_can_be_replaced(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 5)
     with made.writing() as writing:
         other = write(writing, 2, partition="day=2026-03-15")
@@ -122,22 +122,22 @@ def test_a_partition_can_be_replaced(lake: Path) -> None:
 
 
 def test_two_runs_cannot_write_at_the_same_time(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
 
-    with made.writing(), pytest.raises(PipelineError, match="written by another run"), Lake.open(lake).writing():
+    with made.writing(), pytest.raises(PipelineError, match="written by another run"), ParquetLake.open(lake).writing():
         pass
 
 
 def test_a_run_that_lost_its_lock_cannot_commit_over_another_one(lake: Path) -> None:
     """Where flock does not hold, on some network file systems, the name of the commit decides."""
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     slow, quick = Writing(made), Writing(made)
     for run in (slow, quick):
         run.folder.mkdir()
     staged = write(slow, 3)
     quick.commit("test", [write(quick, 1)])
 
-    class Late(Lake):
+    class Late(ParquetLake):
         head = NOTHING  # as it was when it looked
 
     with pytest.raises(PipelineError, match="committed"):
@@ -146,7 +146,7 @@ def test_a_run_that_lost_its_lock_cannot_commit_over_another_one(lake: Path) -> 
 
 
 def test_a_file_that_is_not_whole_is_not_committed(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     with made.writing() as writing:
         staged = write(writing, 100)
         staged.path.write_bytes(staged.path.read_bytes()[:-10])
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_whole_is_not_committed(lake: Path) -> None:
 
 
 def test_days_select_files(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 1)
     with made.writing() as writing:
         writing.commit("test", [write(writing, 1, "metrics", "grain=hour/day=2026-03-15")])
@@ -170,7 +170,7 @@ def test_days_select_files(lake: Path) -> None:
 
 
 def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 1)
     with made.writing() as writing:
         path = writing.stage("archive", DAY)
@@ -186,7 +186,7 @@ def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, lake: 
 
 
 def test_spark_reads_a_table_that_has_no_files(spark: Any, lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
 
     for table in schema.TABLES:
         frame = made.read(spark, table)
@@ -195,25 +195,25 @@ def test_spark_reads_a_table_that_has_no_files(spark: Any, lake: Path) -> None:
 
 
 def test_a_lake_of_a_newer_version_is_refused(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     described = json.loads((made.control / "lake.json").read_text())
     (made.control / "lake.json").write_text(json.dumps(described | {"format": schema.FORMAT + 1, "later": 1}))
 
     with pytest.raises(PipelineError, match="format 2, this version knows 1"):
-        Lake.open(lake)
+        ParquetLake.open(lake)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}'])
 def test_a_damaged_description_is_one_clear_line(lake: Path, content: str) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     (made.control / "lake.json").write_text(content)
 
     with pytest.raises(PipelineError, match=r"lake\.json cannot be read"):
-        Lake.open(lake)
+        ParquetLake.open(lake)
 
 
 def test_a_damaged_commit_is_one_clear_line(lake: Path) -> None:
-    made = Lake.open(lake, create=True)
+    made = ParquetLake.open(lake, create=True)
     commit(made, 1)
     made.commit_path(1).write_text("{}")
 
@@ -223,18 +223,18 @@ def test_a_damaged_commit_is_one_clear_line(lake: Path) -> None:
 
 def test_a_lake_is_not_made_where_its_parent_is_missing_or_other_files_are(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="does not exist"):
-        Lake.open(tmp_path / "no" / "lake", create=True)
+        ParquetLake.open(tmp_path / "no" / "lake", create=True)
     (tmp_path / "photo.jpg").touch()
     with pytest.raises(PipelineError, match="holds other files"):
-        Lake.open(tmp_path, create=True)
+        ParquetLake.open(tmp_path, create=True)
     with pytest.raises(PipelineError, match="There is no lake"):
-        Lake.open(tmp_path / "nothing")
+        ParquetLake.open(tmp_path / "nothing")
     with pytest.raises(PipelineError, match="object stores"):
-        Lake.open("s3://bucket/lake", create=True)
+        ParquetLake.open("s3://bucket/lake", create=True)
 
 
 def test_a_lake_whose_making_was_killed_is_made_again(lake: Path) -> None:
     (lake / "_pgqueue" / "commits").mkdir(parents=True)
     (lake / "_pgqueue" / ".lake-1234").touch()
 
-    assert Lake.open(lake, create=True).head.number == 0
+    assert ParquetLake.open(lake, create=True).head.number == 0

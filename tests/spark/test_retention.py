@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.source import Source
 from tests.conftest import Connect
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
@@ -62,7 +62,7 @@ def test_a_day_from_which_somebody_deleted_rows_is_left_to_him(source: Source, d
     export(source, lake)
     database.execute("DELETE FROM pgqueue_archived_message WHERE id = (SELECT min(id) FROM pgqueue_archived_message)")
     assert prune(database) == (0, 1, 0)
-    export(source, lake, Options(rescan=True))
+    export(source, lake, ExportOptions(rescan=True))
     assert len(ids(lake)) == 100, "the lake keeps what it has"
     assert prune(database) == (0, 1, 0)
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.rollup import ACCURACY, Rolled, rollup
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
@@ -52,7 +52,7 @@ def fill(database: Database) -> None:
 
 
 def roll(spark: Any, lake: Path, **options: Any) -> Any:
-    return rollup(spark, Lake.open(lake), SLA, **options)
+    return rollup(spark, ParquetLake.open(lake), SLA, **options)
 
 
 def test_every_number_is_the_truth(spark: Any, source: Source, database: Database, lake: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there(
     finally:
         process.kill()
         process.wait()
-    Lake.open(lake).settle()
+    ParquetLake.open(lake).settle()
     assert lake_metrics(lake) in ({}, truth)
 
     roll(spark, lake)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.transforms.rollup import batches
 from django_pgqueue.spark.transforms.sla import parse_sla
 from django_pgqueue.spark.transforms.touched import find_touched
@@ -17,7 +17,7 @@ from django_pgqueue.spark.transforms.touched import find_touched
 FIRST, SECOND, THIRD, FOURTH = (date(2026, 3, day) for day in (1, 2, 3, 4))
 
 
-def put(lake: Lake, settled: date, *created: date, table: str = "archive", replace: bool = False) -> None:
+def put(lake: ParquetLake, settled: date, *created: date, table: str = "archive", replace: bool = False) -> None:
     with lake.writing() as writing:
         path = writing.stage(table, f"day={settled}")
         pq.write_table(pa.table({"id": [1]}), path)
@@ -25,7 +25,7 @@ def put(lake: Lake, settled: date, *created: date, table: str = "archive", repla
         writing.commit("export", [staged], replace=[(table, f"day={settled}")] if replace else [])
 
 
-def roll(lake: Lake) -> set[date]:
+def roll(lake: ParquetLake) -> set[date]:
     """As a rollup does, without the metrics."""
     touched = find_touched(lake)
     days = {*touched.days}
@@ -36,11 +36,11 @@ def roll(lake: Lake) -> set[date]:
 
 
 @pytest.fixture
-def opened(lake: Path) -> Lake:
-    return Lake.open(lake, create=True)
+def opened(lake: Path) -> ParquetLake:
+    return ParquetLake.open(lake, create=True)
 
 
-def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(opened: Lake) -> None:
+def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(opened: ParquetLake) -> None:
     put(opened, SECOND, SECOND)
     put(opened, THIRD, FIRST, THIRD, table="dead_letter")
 
@@ -48,7 +48,7 @@ def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(open
     assert roll(opened) == set()
 
 
-def test_what_was_computed_is_not_touched_by_other_files_of_the_day(opened: Lake) -> None:
+def test_what_was_computed_is_not_touched_by_other_files_of_the_day(opened: ParquetLake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     roll(opened)
     put(opened, THIRD, THIRD)
@@ -56,7 +56,7 @@ def test_what_was_computed_is_not_touched_by_other_files_of_the_day(opened: Lake
     assert roll(opened) == {THIRD}
 
 
-def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_created(opened: Lake) -> None:
+def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_created(opened: ParquetLake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     roll(opened)
     put(opened, THIRD, THIRD, replace=True)
@@ -64,7 +64,7 @@ def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_crea
     assert roll(opened) == {FIRST, THIRD}
 
 
-def test_exports_and_other_commits_between_rollups_lose_no_day(opened: Lake) -> None:
+def test_exports_and_other_commits_between_rollups_lose_no_day(opened: ParquetLake) -> None:
     put(opened, FIRST, FIRST)
     with opened.writing() as writing:
         writing.commit("other")
@@ -73,7 +73,7 @@ def test_exports_and_other_commits_between_rollups_lose_no_day(opened: Lake) -> 
     assert roll(opened) == {FIRST, FOURTH}
 
 
-def test_what_a_killed_rollup_left_is_touched_again(opened: Lake) -> None:
+def test_what_a_killed_rollup_left_is_touched_again(opened: ParquetLake) -> None:
     put(opened, FIRST, FIRST)
     put(opened, SECOND, SECOND)
     touched = find_touched(opened)
@@ -85,7 +85,7 @@ def test_what_a_killed_rollup_left_is_touched_again(opened: Lake) -> None:
     assert roll(opened) == {FIRST, THIRD}
 
 
-def test_everything_is_all_that_the_lake_ever_had(opened: Lake) -> None:
+def test_everything_is_all_that_the_lake_ever_had(opened: ParquetLake) -> None:
     put(opened, FIRST, FIRST)
     put(opened, THIRD, SECOND)
     roll(opened)
@@ -93,7 +93,7 @@ def test_everything_is_all_that_the_lake_ever_had(opened: Lake) -> None:
     assert find_touched(opened, everything=True).days == {FIRST, SECOND, THIRD}
 
 
-def test_messages_are_looked_for_on_all_days_on_which_they_were_settled(opened: Lake) -> None:
+def test_messages_are_looked_for_on_all_days_on_which_they_were_settled(opened: ParquetLake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     put(opened, FOURTH, FIRST)
     put(opened, SECOND, THIRD)

@@ -11,7 +11,7 @@ import pytest
 
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 
@@ -43,7 +43,7 @@ def verify(
 
 
 def first_file(lake: Path) -> Path:
-    return Lake.open(lake).files("archive")[0]
+    return ParquetLake.open(lake).files("archive")[0]
 
 
 def test_a_whole_lake_is_found_whole(verify: Any) -> None:
@@ -119,7 +119,7 @@ def test_old_days_that_were_removed_are_left_out_by_since(verify: Any, lake: Pat
 
 
 def test_a_missing_commit_is_one_clear_line(verify: Any, lake: Path) -> None:
-    Lake.open(lake).commit_path(1).unlink()
+    ParquetLake.open(lake).commit_path(1).unlink()
 
     status, said = verify()
 

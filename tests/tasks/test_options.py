@@ -201,7 +201,7 @@ def test_a_back_off_function_is_asked_by_the_worker() -> None:
         from django_pgqueue.tasks import register
 
         register(defined.nothing)
-        assert handlers.get("tests.tasks.defined.nothing").pauses is pauses
+        assert handlers.get("tests.tasks.defined.nothing").backoff_function is pauses
         with with_options(BACKOFF=timedelta(seconds=4)):
             assert message(defined.nothing.enqueue()).backoff is None
     finally:

@@ -25,7 +25,7 @@ from django.db import OperationalError, connection
 from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, handlers
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.worker import Worker
+from django_pgqueue.worker.worker import QueueWorker
 from tests.worker.scripted import handlers as scripted
 
 # One statement, hence one snapshot.
@@ -67,14 +67,14 @@ def queue(transactional_db: None) -> Iterator[None]:
 
 
 @pytest.fixture
-def start(queue: None) -> Iterator[Callable[..., Worker]]:
+def start(queue: None) -> Iterator[Callable[..., QueueWorker]]:
     """Workers in threads: `start(concurrency=2)`; stopped at the end, if the test has not."""
-    running: list[tuple[Worker, threading.Thread]] = []
+    running: list[tuple[QueueWorker, threading.Thread]] = []
 
-    def start(*, maintenance: bool = False, **options: Any) -> Worker:
+    def start(*, maintenance: bool = False, **options: Any) -> QueueWorker:
         options = {"using": "default", "poll_interval": timedelta(seconds=0.1)} | options
         companion = (lambda wake: MaintenanceLoop("default", on_promoted=wake)) if maintenance else None
-        worker = Worker(WorkerOptions(**options), companion=companion)
+        worker = QueueWorker(WorkerOptions(**options), companion=companion)
         worker.clean = None
         thread = threading.Thread(target=lambda: setattr(worker, "clean", worker.run()))
         worker.join = lambda: ended(thread)
@@ -95,7 +95,7 @@ def ended(thread: threading.Thread) -> None:
 
 
 @pytest.fixture
-def drain(start: Callable[..., Worker]) -> Callable[..., dict[str, int]]:
+def drain(start: Callable[..., QueueWorker]) -> Callable[..., dict[str, int]]:
     """Run a worker until nothing is ready; returns its totals, without zeros."""
 
     def drain(**options: Any) -> dict[str, int]:

@@ -10,14 +10,14 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from django_pgqueue.worker import board as module
-from django_pgqueue.worker.board import PLACES, Board
+from django_pgqueue.worker.hold import board as module
+from django_pgqueue.worker.hold.board import PLACES, Board
 from tests.worker.conftest import REPOSITORY
 
 WRITER = """
 import os, signal, sys
 from types import SimpleNamespace
-from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.hold.board import Board
 board = Board(int(sys.argv[1]))
 settled, ended, *running = [SimpleNamespace(id=number) for number in range(1, 5)]
 board.begin([settled, ended])

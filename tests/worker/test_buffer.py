@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.limits import Limits
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.limits import HandlerLimits
 from tests.worker.test_executor import DELIVERY
 
 
@@ -24,7 +24,7 @@ def make(register: Callable[..., None]) -> Callable[..., Buffer]:
     def make(concurrency: int = 4, batch: int = 50, together: int | None = None) -> Buffer:
         for name in ("h", "other"):
             register(name, lambda delivery: None, batch=together)
-        return Buffer(concurrency, batch, limits=Limits(keep=False), wake=lambda: None)
+        return Buffer(concurrency, batch, limits=HandlerLimits(keep=False), wake=lambda: None)
 
     return make
 

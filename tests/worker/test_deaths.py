@@ -13,10 +13,10 @@ import pytest
 
 from django_pgqueue import dequeue
 from django_pgqueue.models import ArchivedMessage, Message
-from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.supervisor.deaths import Undertaker, after_death
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.supervisor.lease_reclaimer import LeaseReclaimer, after_death
 from django_pgqueue.worker.supervisor.restarts import Restarts
 from django_pgqueue.worker.supervisor.watch import Verdict, judge
 from tests.worker.conftest import PATIENCE, effects, eventually, mark, marks, script, scripts, where
@@ -56,13 +56,13 @@ def test_what_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
     message = script(["effect"])
     outage, settled = Outage("default", "test"), threading.Event()
     keeper = LeaseKeeper("default", timedelta(seconds=600), outage=outage, on_lost=print, crashed=print)
-    undertaker = Undertaker("default", keeper=keeper, outage=outage, on_settled=settled.set, crashed=print)
-    undertaker.put(after_death("ghost", begun=(), end="SIGKILL"))
-    undertaker.start()
+    reclaimer = LeaseReclaimer("default", keeper=keeper, outage=outage, on_settled=settled.set, crashed=print)
+    reclaimer.put(after_death("ghost", begun=(), end="SIGKILL"))
+    reclaimer.start()
     # Its session in the database goes on for a moment.
     assert [delivery.id for delivery in dequeue("default", worker="ghost")] == [message]
     assert settled.wait(PATIENCE)
-    assert undertaker.stop(30)
+    assert reclaimer.stop(30)
     assert where(message) == "live: ready"
     assert Message.objects.get(id=message).attempts == 0
 
@@ -132,11 +132,11 @@ def test_a_process_that_cannot_even_give_up_what_is_overdue_is_killed(spawn: Spa
     innocent = script(["mark", "running"], ["first", ["await", "never"]])
     worker = spawn("--lease", "600", processes=1)
     eventually(lambda: marks("running"))
-    guilty = script(["first", stuck], ["effect"], handler="scripted.limited")
-    eventually(lambda: where(guilty) == "completed")
-    [error] = ArchivedMessage.objects.get(id=guilty).errors
+    culprit = script(["first", stuck], ["effect"], handler="scripted.limited")
+    eventually(lambda: where(culprit) == "completed")
+    [error] = ArchivedMessage.objects.get(id=culprit).errors
     assert error["type"] == "HandlerTimeout"
-    assert f"past the deadline of #{guilty}" in error["message"]
+    assert f"past the deadline of #{culprit}" in error["message"]
     # It was not its fault, and its effects may be there: it has begun.
     eventually(lambda: where(innocent) == "completed")
     [error] = ArchivedMessage.objects.get(id=innocent).errors

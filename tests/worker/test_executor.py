@@ -10,8 +10,8 @@ import pytest
 
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.executor import HandlerMissing, execute, missing, run
-from django_pgqueue.worker.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
+from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing, run
+from django_pgqueue.worker.call.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DELIVERY = Delivery(
@@ -144,12 +144,12 @@ class TestBackoff:
     """The pause that the handler's own function names."""
 
     def test_it_is_asked_with_the_attempt_and_what_was_raised(self) -> None:
-        def pauses(attempt: int, error: BaseException) -> timedelta:
+        def backoff_function(attempt: int, error: BaseException) -> timedelta:
             assert isinstance(error, ConnectionError)
             return timedelta(minutes=attempt)
 
         delivery = replace(DELIVERY, attempt=3)
-        assert execute(raising(ConnectionError()), delivery, pauses).outcome.after == timedelta(minutes=3)
+        assert execute(raising(ConnectionError()), delivery, backoff_function).outcome.after == timedelta(minutes=3)
 
     def test_a_retry_that_names_its_own_pause_wins(self) -> None:
         assert execute(raising(Retry(timedelta(1))), DELIVERY, lambda *_: timedelta(2)).outcome.after == timedelta(1)

@@ -13,7 +13,7 @@ import pytest
 
 from django_pgqueue import Delivery, handlers
 from django_pgqueue.models import ArchivedMessage
-from django_pgqueue.worker.limits import LONGEST, Limits
+from django_pgqueue.worker.run.limits import LONGEST, HandlerLimits
 from tests.worker.conftest import PATIENCE, effects, eventually, scripts
 from tests.worker.test_executor import DELIVERY
 
@@ -131,13 +131,13 @@ class TestLimits:
 
     def test_twice_as_many_stay_as_may_run(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=3)
-        stay, back = Limits(keep=False).split([*self.messages(10), DELIVERY])
+        stay, back = HandlerLimits(keep=False).split([*self.messages(10), DELIVERY])
         assert [delivery.id for delivery in stay] == [0, 1, 2, 3, 4, 5, DELIVERY.id]
         assert [delivery.id for surplus in back.values() for delivery in surplus] == [6, 7, 8, 9]
 
     def test_the_more_go_back_the_longer_they_stay_away(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=1)
-        limits = Limits(keep=False)
+        limits = HandlerLimits(keep=False)
         [delivery, _], _ = limits.split(self.messages(2))
         assert limits.start(handlers.find("limited"), delivery)
         limits.end(handlers.find("limited"), 1, 2.0)
@@ -149,11 +149,11 @@ class TestLimits:
 
     def test_a_worker_that_works_everything_off_keeps_all(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=1)
-        assert Limits(keep=True).split(self.messages(10)) == (self.messages(10), {})
+        assert HandlerLimits(keep=True).split(self.messages(10)) == (self.messages(10), {})
 
     def test_what_is_lost_makes_room(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=1)
-        limits = Limits(keep=False)
+        limits = HandlerLimits(keep=False)
         first, second, third = self.messages(3)
         handler = handlers.find("limited")
         limits.split([first, second])

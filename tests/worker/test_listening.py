@@ -11,12 +11,12 @@ import pytest
 from django.db import transaction
 
 from django_pgqueue import Delivery, channel_set
-from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.limits import Limits
+from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.role import Role
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.served import ServedQueues
 from tests.conftest import Connect
 from tests.worker.conftest import PATIENCE, effects, eventually, script, scripts, sql, where
@@ -45,7 +45,7 @@ def make_producer(found: list[Delivery] | None = None, **options: Any) -> Produc
     return Producer(
         chosen,
         served=ServedQueues(chosen),
-        buffer=Buffer(2, 10, limits=Limits(keep=False), wake=lambda: None),
+        dispatch=Buffer(2, 10, limits=HandlerLimits(keep=False), wake=lambda: None),
         hold=lambda deliveries, since: (found if found is not None else []).extend(deliveries),
         held=lambda: 0,
         done=lambda: None,

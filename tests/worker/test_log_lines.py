@@ -13,7 +13,7 @@ from psycopg.errors import UndefinedFunction
 
 from django_pgqueue import DeadLetter, channel_set
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.ledger import duration
+from django_pgqueue.worker.settle.ledger import duration
 from tests.worker.conftest import Process, script
 
 Drain = Callable[..., dict[str, int]]

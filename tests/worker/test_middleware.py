@@ -15,8 +15,8 @@ import pytest
 from django.test import override_settings
 
 from django_pgqueue import Complete, Delivery, enqueue, handlers
-from django_pgqueue.worker.executor import execute, execute_batch
-from django_pgqueue.worker.middleware import Middleware, surround, surround_async
+from django_pgqueue.worker.call.executor import execute, execute_batch
+from django_pgqueue.worker.call.middleware import Middleware, surround, surround_async
 from tests.worker.conftest import marks as marks_of
 from tests.worker.conftest import script, sql, where
 from tests.worker.test_executor import DELIVERY

@@ -18,7 +18,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_pgqueue import probe
-from django_pgqueue.worker.vitals import Health, Vitals
+from django_pgqueue.worker.operate.vitals import Health, Vitals
 from tests.conftest import Connect
 from tests.worker.conftest import PATIENCE, REPOSITORY, Process, eventually, script
 

@@ -15,10 +15,10 @@ from django_pgqueue.lifecycle.queue_names import queue_names
 from django_pgqueue.management.starting import chosen_queues, warn_of_unknown
 from django_pgqueue.models import Queue
 from django_pgqueue.models import Worker as Row
-from django_pgqueue.worker.worker import Worker
+from django_pgqueue.worker.worker import QueueWorker
 from tests.worker.conftest import Process, eventually, script, where
 
-Start = Callable[..., Worker]
+Start = Callable[..., QueueWorker]
 Spawn = Callable[..., Process]
 
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker.supervisor.link import Leases, Link
-from django_pgqueue.worker.supervisor.remote_keeper import RemoteKeeper
+from django_pgqueue.worker.link.pipe import LeaseList, Link
+from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 FIRST = Delivery(
@@ -50,13 +50,13 @@ def test_leases_are_told_and_released_by_id_and_token(child: Child) -> None:
     child.keeper.hold([FIRST, SECOND], 10.0)
     assert child.keeper.release([FIRST, FIRST]) == [FIRST]
     assert len(child.keeper) == 1
-    assert child.said() == [("hold", Leases.of([FIRST, SECOND]), 10.0), ("release", Leases.of([FIRST]))]
+    assert child.said() == [("hold", LeaseList.of([FIRST, SECOND]), 10.0), ("release", LeaseList.of([FIRST]))]
 
 
 def test_what_was_released_before_the_heartbeat_missed_it_is_not_lost(child: Child) -> None:
     child.keeper.hold([FIRST, SECOND], 10.0)
     child.keeper.release([FIRST])
-    child.keeper.lost(Leases.of([FIRST, SECOND]))
+    child.keeper.lost(LeaseList.of([FIRST, SECOND]))
     assert child.lost == [SECOND]
     assert len(child.keeper) == 0
 
@@ -64,20 +64,20 @@ def test_what_was_released_before_the_heartbeat_missed_it_is_not_lost(child: Chi
 def test_what_is_being_settled_when_the_heartbeat_misses_it_is_not_lost(child: Child) -> None:
     child.keeper.hold([FIRST], 10.0)
     child.keeper.settling([FIRST])
-    child.keeper.lost(Leases.of([FIRST]))
+    child.keeper.lost(LeaseList.of([FIRST]))
     assert child.lost == []
     child.keeper.settling([FIRST], now=False)
-    child.keeper.lost(Leases.of([FIRST]))
+    child.keeper.lost(LeaseList.of([FIRST]))
     assert child.lost == [FIRST]
 
 
 def test_another_lease_of_the_same_message_is_another_lease(child: Child) -> None:
     again = replace(FIRST, token=uuid4())
     child.keeper.hold([again], 10.0)
-    child.keeper.lost(Leases.of([FIRST]))
-    child.keeper.cancelled(Leases.of([FIRST]))
+    child.keeper.lost(LeaseList.of([FIRST]))
+    child.keeper.cancelled(LeaseList.of([FIRST]))
     assert (child.lost, child.cancelled) == ([], [])
-    child.keeper.cancelled(Leases.of([again]))
+    child.keeper.cancelled(LeaseList.of([again]))
     assert child.cancelled == [again]
 
 
@@ -95,7 +95,7 @@ def test_only_of_leases_that_are_heartbeated_for_the_settling_is_told(child: Chi
     child.keeper.hold([FIRST], now)
     child.keeper.hold([SECOND], now - LEASE.total_seconds() / 3)
     child.keeper.settling([FIRST, SECOND])
-    assert child.said()[2:] == [("settling", Leases.of([SECOND]), True)]
+    assert child.said()[2:] == [("settling", LeaseList.of([SECOND]), True)]
 
 
 def test_a_supervisor_that_is_gone_makes_no_trouble(child: Child) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.lease_keeper import Lease
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import Lease
 from django_pgqueue.worker.supervisor.stalls import Stalls
 from tests.worker.conftest import eventually, script, scripts, where
 from tests.worker.test_supervisor import Spawn

@@ -16,7 +16,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from django_pgqueue.models import DeadLetter, Message, Worker
-from django_pgqueue.worker.supervisor.post import Post
+from django_pgqueue.worker.supervisor.process_slot import ProcessSlot
 from tests.worker.conftest import Process, effects, eventually, mark, script, scripts, where
 
 Spawn = Callable[..., Process]
@@ -171,13 +171,13 @@ def test_a_worker_that_is_paused_in_the_database_takes_nothing_new(spawn: Spawn,
 
 def test_a_process_that_the_system_does_not_start_is_tried_again() -> None:
     tries: list[None] = []
-    post = Post(spawn=lambda: tries.append(None), stop=print)
-    post.fill(may_replace=True)
-    post.fill(may_replace=True)
+    slot = ProcessSlot(spawn=lambda: tries.append(None), stop=print)
+    slot.fill(may_replace=True)
+    slot.fill(may_replace=True)
     # Not at once.
     assert len(tries) == 1
-    assert post.failures == 1
-    eventually(lambda: post.fill(may_replace=True) or len(tries) == 2)
+    assert slot.failures == 1
+    eventually(lambda: slot.fill(may_replace=True) or len(tries) == 2)
 
 
 def test_a_terminal_that_is_closed_ends_the_worker(queue: None, environment: dict[str, str]) -> None:

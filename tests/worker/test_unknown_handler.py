@@ -12,8 +12,8 @@ from django.test import override_settings
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from django_pgqueue.worker import executor
-from django_pgqueue.worker.worker import Worker
+from django_pgqueue.worker.call import executor
+from django_pgqueue.worker.worker import QueueWorker
 from tests.worker.conftest import eventually, script, scripts, where
 
 Drain = Callable[..., dict[str, int]]
@@ -26,7 +26,7 @@ def _nothing_logged() -> Iterator[None]:
     executor._logged_unknown.clear()
 
 
-def test_it_waits_and_those_behind_it_are_served(start: Callable[..., Worker]) -> None:
+def test_it_waits_and_those_behind_it_are_served(start: Callable[..., QueueWorker]) -> None:
     channel_set(channel="one", max_concurrency=1)
     waiting = script(handler="nobody", max_attempts=1, channel="one", priority=1)
     behind = [script(channel="one") for _ in range(5)]
@@ -40,7 +40,7 @@ def test_it_waits_and_those_behind_it_are_served(start: Callable[..., Worker]) -
 
 @pytest.mark.parametrize("options", [{}, {"batch": 3}, {"asynchronous": True}])
 def test_a_worker_that_knows_the_handler_gets_it(
-    start: Callable[..., Worker], register: Callable[..., None], options: dict[str, Any]
+    start: Callable[..., QueueWorker], register: Callable[..., None], options: dict[str, Any]
 ) -> None:
     def known(delivery: Any) -> None: ...
     async def also_known(delivery: Any) -> None: ...
@@ -56,7 +56,7 @@ def test_a_worker_that_knows_the_handler_gets_it(
     assert ArchivedMessage.objects.get(id=message).attempts == 1
 
 
-def test_it_is_rejected_when_the_grace_has_passed(start: Callable[..., Worker]) -> None:
+def test_it_is_rejected_when_the_grace_has_passed(start: Callable[..., QueueWorker]) -> None:
     message = script(handler="nobody", max_attempts=1)
     with override_settings(DJANGO_PGQUEUE={"UNKNOWN_HANDLER_GRACE": timedelta(seconds=1)}):
         start(maintenance=True)

@@ -19,12 +19,12 @@ from django_pgqueue.maintenance import declared
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.management.database import known_database
 from django_pgqueue.management.starting import check_database, chosen_queues, queue_name
-from django_pgqueue.worker.logs import configure_logging
+from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.operate.logs import configure_logging
+from django_pgqueue.worker.operate.vitals import Vitals
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.supervisor.orders import Orders, whereabouts
 from django_pgqueue.worker.supervisor.supervisor import Supervisor
-from django_pgqueue.worker.vitals import Vitals
-from django_pgqueue.worker.worker import Worker
+from django_pgqueue.worker.worker import QueueWorker
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -174,7 +174,7 @@ class Command(BaseCommand):
             )
             clean = parent.run()
         else:
-            clean = Worker(options, companion=maintenance, vitals=vitals).run()
+            clean = QueueWorker(options, companion=maintenance, vitals=vitals).run()
         if not clean:
             sys.exit(1)
 

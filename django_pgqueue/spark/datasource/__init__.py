@@ -28,32 +28,32 @@ class PgQueueDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Of a read without ``.schema(…)``: all columns of the table."""
-        from .options import Given, table
-        from .tables import TABLES, spark_schema
+        from django_pgqueue.spark.datasource.options import Given, table
+        from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 
         # A stream has the columns of a message, and no option that names another table.
         return spark_schema(TABLES[Given(self.options).take("table", table, "message")])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from .options import ReadOptions
-        from .reader import Reader
+        from django_pgqueue.spark.datasource.options import ReadOptions
+        from django_pgqueue.spark.datasource.reader import TableReader
 
-        return Reader(ReadOptions.of(self.options), schema)
+        return TableReader(ReadOptions.of(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from .options import WriteOptions
-        from .writer import Writer
+        from django_pgqueue.spark.datasource.options import WriteOptions
+        from django_pgqueue.spark.datasource.writer import Writer
 
         return Writer(WriteOptions.of(self.options), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from .options import StreamOptions
-        from .stream_reader import StreamReader
+        from django_pgqueue.spark.datasource.options import StreamOptions
+        from django_pgqueue.spark.datasource.stream_reader import StreamReader
 
         return StreamReader(StreamOptions.of(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from .options import WriteOptions
-        from .stream_writer import StreamWriter
+        from django_pgqueue.spark.datasource.options import WriteOptions
+        from django_pgqueue.spark.datasource.stream_writer import StreamWriter
 
         return StreamWriter(WriteOptions.of(self.options, stream=True), schema, overwrite)

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from django_pgqueue.spark.datasource.options import StreamOptions
+from django_pgqueue.spark.datasource.refused import refusals
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
-
-from .options import StreamOptions
-from .refused import refusals
 
 # While other consumers hold what there is: so many claims, 0.3 s in all, before a batch is empty.
 CLAIM_TRIES = 8

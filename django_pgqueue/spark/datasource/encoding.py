@@ -77,7 +77,7 @@ COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
 }
 
 
-class Encoder:
+class RowEncoder:
     """Of the rows of one frame. ``constants``: values for columns that are absent, or NULL in a row.
 
     Raises PipelineError when the frame has columns that no message has, of the wrong type, or too few.

@@ -60,7 +60,7 @@ def truth(text: str) -> bool:
 
 
 def table(text: str) -> str:
-    from .tables import TABLES
+    from django_pgqueue.spark.datasource.tables import TABLES
 
     if text not in TABLES:
         raise ValueError(f"{text!r} is none of {', '.join(TABLES)}.")

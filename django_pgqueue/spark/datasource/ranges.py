@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from django_pgqueue.spark.datasource.tables import Table
 from django_pgqueue.spark.export.archive import find_partitions
 from django_pgqueue.spark.fetch import only
-
-from .tables import Table
 
 # Some tenths of a second, so that a hundred thousand rows are work for several tasks; or a second or so.
 ROWS = 50_000

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .options import ReadOptions
-from .ranges import Range, by_block, by_id, dealt
-from .tables import TABLES, chosen, literal, select
+from django_pgqueue.spark.datasource.options import ReadOptions
+from django_pgqueue.spark.datasource.ranges import Range, by_block, by_id, dealt
+from django_pgqueue.spark.datasource.tables import TABLES, chosen, literal, select
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ class Statements(InputPartition):
         self.statements = list(statements)
 
 
-class Reader(DataSourceReader):
+class TableReader(DataSourceReader):
     """Only the columns of ``schema`` are read. Each range of rows is read at a moment of its own: what is settled
     while a live table is read may be missing, and nothing is there twice."""
 

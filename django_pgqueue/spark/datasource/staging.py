@@ -20,16 +20,15 @@ import psycopg
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
+from django_pgqueue.spark.datasource.refused import InTheWay, refusals
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
 
-from .refused import InTheWay, refusals
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .encoding import Encoder
+    from django_pgqueue.spark.datasource.encoding import RowEncoder
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
 PAUSES = (0.5, 2.0, 8.0)
@@ -38,14 +37,14 @@ PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BulkEnqueue:
     """A bulk enqueue, or a batch of a stream. ``name`` and ``batch`` say whether it was done before."""
 
     source: Source
     name: str
     batch: int = 0
 
-    def stage(self, batches: Iterable[pa.RecordBatch], encoder: Encoder) -> tuple[int | None, int]:
+    def stage(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> tuple[int | None, int]:
         """Copies the rows; returns the id of their stage, if there are any, and how many. Raises PipelineError."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
@@ -117,7 +116,7 @@ class Job:
             raise PipelineError(f"{place} cannot be enqueued{f', {column}' if column else ''}: {problem}.") from None
 
 
-class Staged(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """What a task has copied, for the commit."""
 
     def __init__(self, name: str, stage: int | None, rows: int) -> None:
@@ -126,7 +125,7 @@ class Staged(WriterCommitMessage):
         self.rows = rows
 
 
-def gathered(messages: Iterable[Staged | None]) -> tuple[list[int], int]:
+def gathered(messages: Iterable[StagedRows | None]) -> tuple[list[int], int]:
     """The stages in the order of partitions, and how many messages they hold."""
     staged = [(message.stage, message.rows) for message in messages if message is not None]
     filled = [(stage, rows) for stage, rows in staged if stage is not None]

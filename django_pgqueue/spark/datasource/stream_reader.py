@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from .claims import Claims, Heart
-from .options import StreamOptions
-from .reader import Statements, read, types
-from .tables import TABLES, chosen, literal, select
+from django_pgqueue.spark.datasource.claims import Claims, Heart
+from django_pgqueue.spark.datasource.options import StreamOptions
+from django_pgqueue.spark.datasource.reader import Statements, read, types
+from django_pgqueue.spark.datasource.tables import TABLES, chosen, literal, select
 
 if TYPE_CHECKING:
     import pyarrow as pa

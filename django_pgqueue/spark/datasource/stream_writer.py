@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark.taskcontext import TaskContext
 
+from django_pgqueue.spark.datasource.encoding import RowEncoder
+from django_pgqueue.spark.datasource.options import WriteOptions
+from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows, gathered
 from django_pgqueue.spark.errors import PipelineError
-
-from .encoding import Encoder
-from .options import WriteOptions
-from .staging import Job, Staged, gathered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,20 +36,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise PipelineError("A queue can only be appended to: outputMode('append').")
-        self.encoder = Encoder(schema, options.constants)
+        self.encoder = RowEncoder(schema, options.constants)
         self.options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         # The query's id stays with its checkpoint, so it names the same job after a restart.
-        job = Job(self.options.source, said(QUERY), int(said(BATCH)))
-        return Staged(job.name, *job.stage(iterator, self.encoder))
+        job = BulkEnqueue(self.options.source, said(QUERY), int(said(BATCH)))
+        return StagedRows(job.name, *job.stage(iterator, self.encoder))
 
     # Spark hands back what write() returned.
-    def commit(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]  # see above
+    def commit(self, messages: list[StagedRows | None], batchId: int) -> None:  # type: ignore[override]  # see above
         for name in {message.name for message in messages if message is not None}:
-            job = Job(self.options.source, name, batchId)
+            job = BulkEnqueue(self.options.source, name, batchId)
             job.ingest(*gathered(messages), create_channels=self.options.create_channels)
 
-    def abort(self, messages: list[Staged | None], batchId: int) -> None:  # type: ignore[override]  # see above
+    def abort(self, messages: list[StagedRows | None], batchId: int) -> None:  # type: ignore[override]  # see above
         for name in {message.name for message in messages if message is not None}:
-            Job(self.options.source, name, batchId).clean()
+            BulkEnqueue(self.options.source, name, batchId).clean()

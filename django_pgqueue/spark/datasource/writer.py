@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter
 
+from django_pgqueue.spark.datasource.encoding import RowEncoder
+from django_pgqueue.spark.datasource.options import WriteOptions
+from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows, gathered
 from django_pgqueue.spark.errors import PipelineError
-
-from .encoding import Encoder
-from .options import WriteOptions
-from .staging import Job, Staged, gathered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,16 +22,16 @@ class Writer(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise PipelineError("A queue can only be appended to: .mode('append').")
-        self.encoder = Encoder(schema, options.constants)
+        self.encoder = RowEncoder(schema, options.constants)
         self.create_channels = options.create_channels
-        self.job = Job(options.source, options.job or f"spark-{uuid.uuid4()}")
+        self.job = BulkEnqueue(options.source, options.job or f"spark-{uuid.uuid4()}")
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        return Staged(self.job.name, *self.job.stage(iterator, self.encoder))
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
+        return StagedRows(self.job.name, *self.job.stage(iterator, self.encoder))
 
     # Spark hands back what write() returned.
-    def commit(self, messages: list[Staged | None]) -> None:  # type: ignore[override]  # see above
+    def commit(self, messages: list[StagedRows | None]) -> None:  # type: ignore[override]  # see above
         self.job.ingest(*gathered(messages), create_channels=self.create_channels)
 
-    def abort(self, messages: list[Staged | None]) -> None:  # type: ignore[override]  # see above
+    def abort(self, messages: list[StagedRows | None]) -> None:  # type: ignore[override]  # see above
         self.job.clean()

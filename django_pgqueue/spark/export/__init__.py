@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, source_of
 
 if TYPE_CHECKING:
-    from .job import Summary
+    from django_pgqueue.spark.export.job import Summary
 
 # What may stay out of the lake; without the others a row is worth nothing.
 OPTIONAL = ("payload", "body", "headers", "result", "state", "errors", "details", "dedupe_key", "worker", "context")
@@ -40,11 +40,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from .job import export
-    from .options import Options
+    from django_pgqueue.spark.export.job import export
+    from django_pgqueue.spark.export.options import ExportOptions
 
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
-    options = Options(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
+    options = ExportOptions(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
     summary = export(source_of(args), args.lake, options)
     print(told(summary))
     for line in (summary.warning, *summary.losses):

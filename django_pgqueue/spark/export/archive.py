@@ -11,9 +11,8 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
-
-from .horizon import Horizon
 
 # After its day a partition still gets the rows of transactions that began to settle within it.
 GRACE = timedelta(hours=1)

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
+from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import Staged
+from django_pgqueue.spark.lake import StagedFile
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.source import Source
-
-from .horizon import Horizon
 
 DIGEST = "SELECT count(*) || ':' || coalesce(sum(hashtextextended(c::text, 0)), 0) FROM pgqueue_channel AS c"
 
@@ -25,7 +24,7 @@ def digest(connection: psycopg.Connection[Any]) -> str:
     return text
 
 
-def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon) -> Staged:
+def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon) -> StagedFile:
     path = writing.stage("channel", f"day={horizon.now.date()}")
     columns = schema.arrow_schema("channel")
     with pq.ParquetWriter(path, columns, compression="zstd") as writer:

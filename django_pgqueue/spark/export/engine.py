@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from django_pgqueue.spark.export.options import ExportOptions
+from django_pgqueue.spark.export.task import ExportResult, ExportTask, perform
 from django_pgqueue.spark.progress import Progress, collect
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
-
-from .options import Options
-from .task import Result, Task, perform
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
 FEW = 6
 
 
-def run(tasks: list[Task], source: Source, folder: str, progress: Progress, options: Options) -> list[Result]:
+def run(
+    tasks: list[ExportTask], source: Source, folder: str, progress: Progress, options: ExportOptions
+) -> list[ExportResult]:
     """The results of all tasks. Where a master is asked for, Spark is used for however little."""
     if not tasks:
         return []
@@ -30,17 +31,17 @@ def run(tasks: list[Task], source: Source, folder: str, progress: Progress, opti
         return run_on_spark(tasks, source, folder, progress, spark.sparkContext)
 
 
-def run_here(task: Task, source: Source, folder: str, progress: Progress) -> Result:
+def run_here(task: ExportTask, source: Source, folder: str, progress: Progress) -> ExportResult:
     result = perform(task, source, folder)
     progress.add(result.rows)
     return result
 
 
 def run_on_spark(
-    tasks: list[Task], source: Source, folder: str, progress: Progress, context: SparkContext
-) -> list[Result]:
+    tasks: list[ExportTask], source: Source, folder: str, progress: Progress, context: SparkContext
+) -> list[ExportResult]:
     # The source is in the function: what `parallelize` is given goes through a file.
-    def one(part: Iterable[Task]) -> Result:
+    def one(part: Iterable[ExportTask]) -> ExportResult:
         [task] = part
         return perform(task, source, folder)
 

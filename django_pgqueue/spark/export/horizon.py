@@ -39,7 +39,7 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class HorizonHolder:
     """A transaction that holds the horizon back."""
 
     who: str
@@ -67,9 +67,9 @@ def _barrier(connection: psycopg.Connection[Any]) -> int:
     return xid
 
 
-def find_holder(connection: psycopg.Connection[Any], horizon: Horizon) -> Holder | None:
+def find_holder(connection: psycopg.Connection[Any], horizon: Horizon) -> HorizonHolder | None:
     """Who holds the horizon back for over a minute. A role without pg_read_all_stats sees only its own sessions."""
     row = connection.execute(HOLDERS).fetchone()
     if row is None or row[1] is None or horizon.now - row[1] < OLD:
         return None
-    return Holder(row[0], row[1])
+    return HorizonHolder(row[0], row[1])

@@ -11,20 +11,19 @@ from typing import Any
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Lake, Staged
+from django_pgqueue.spark.export import register
+from django_pgqueue.spark.export.archive import check_unchanged
+from django_pgqueue.spark.export.channels import take_snapshot
+from django_pgqueue.spark.export.engine import run
+from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
+from django_pgqueue.spark.export.options import ExportOptions
+from django_pgqueue.spark.export.plan import ExportPlan, make_plan
+from django_pgqueue.spark.export.repair import days_that_differ
+from django_pgqueue.spark.export.task import ExportResult, Written
+from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
-
-from . import register
-from .archive import check_unchanged
-from .channels import take_snapshot
-from .engine import run
-from .horizon import Holder, find_holder
-from .options import Options
-from .plan import Plan, make_plan
-from .repair import days_that_differ
-from .task import Result, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +34,18 @@ class Summary:
     files: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    holder: Holder | None = None
+    holder: HorizonHolder | None = None
     rewritten: tuple[date, ...] = ()
     losses: tuple[str, ...] = ()
     warning: str = ""
 
 
-def export(source: Source, path: Path, options: Options | None = None) -> Summary:
+def export(source: Source, path: Path, options: ExportOptions | None = None) -> Summary:
     """Bring all below the horizon that the lake does not have. Raises PipelineError; then the lake is as before."""
-    options = options or Options()
+    options = options or ExportOptions()
     began = time.monotonic()
     identity = source.identity()
-    lake = Lake.open(path, create=True)
+    lake = ParquetLake.open(path, create=True)
     with lake.writing() as writing:
         new = lake.head.number == 0
         register.check_identity(lake, identity, adopt=options.adopt)
@@ -78,7 +77,7 @@ def export(source: Source, path: Path, options: Options | None = None) -> Summar
     )
 
 
-def _read(plan: Plan, source: Source, writing: Writing, options: Options) -> list[Result]:
+def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOptions) -> list[ExportResult]:
     progress = Progress(len(plan.tasks))
     try:
         results = run(plan.tasks, source, str(writing.folder), progress, options)
@@ -90,12 +89,12 @@ def _read(plan: Plan, source: Source, writing: Writing, options: Options) -> lis
     return results
 
 
-def _staged(file: Written) -> Staged:
+def _staged(file: Written) -> StagedFile:
     more = {"created_days": [day.isoformat() for day in file.created_days]}
-    return Staged(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, more)
+    return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, more)
 
 
-def find_losses(plan: Plan, results: list[Result], state: dict[str, Any]) -> Iterator[str]:
+def find_losses(plan: ExportPlan, results: list[ExportResult], state: dict[str, Any]) -> Iterator[str]:
     """What retention dropped before the lake had it."""
     for relation in sorted({result.gone for result in results if result.gone}):
         yield f"{relation} was dropped while it was read: what it held is not all in the lake."
@@ -105,7 +104,7 @@ def find_losses(plan: Plan, results: list[Result], state: dict[str, Any]) -> Ite
             yield f"The partition of {day} was dropped since the last export: what came late to it is not in the lake."
 
 
-def _commit(writing: Writing, plan: Plan, files: list[Staged]) -> None:
+def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile]) -> None:
     """Commits unless nothing is new: an idle queue does not fill the lake with commits."""
     before = writing.lake.state
     state = {

@@ -9,7 +9,7 @@ RANGE_BYTES = 64 * 1024 * 1024  # what one statement reads, about half a second
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ExportOptions:
     """``without``: columns that are left empty, None: as before. ``rescan``: compare all days, write anew those that
     differ. ``adopt``: go on although the database, or the state of the lake, is another one than expected."""
 

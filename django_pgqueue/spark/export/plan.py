@@ -12,12 +12,11 @@ import psycopg
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-
-from . import channels, dead_letters
-from .archive import Closing, Partition, find_partitions, has_rows
-from .horizon import Horizon, read_horizon
-from .options import RANGE_BYTES
-from .task import Task
+from django_pgqueue.spark.export import channels, dead_letters
+from django_pgqueue.spark.export.archive import Closing, Partition, find_partitions, has_rows
+from django_pgqueue.spark.export.horizon import Horizon, read_horizon
+from django_pgqueue.spark.export.options import RANGE_BYTES
+from django_pgqueue.spark.export.task import ExportTask
 
 RANGES_PER_TASK = 8  # at most: the size of a file
 TASKS_PER_CORE = 3  # at least, where there are as many ranges, so that the cores end at about the same time
@@ -29,11 +28,11 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExportPlan:
     """``tasks`` read what is new below the horizon, and ``rewritten`` days as a whole. ``closing``: afterwards."""
 
     horizon: Horizon
-    tasks: list[Task]
+    tasks: list[ExportTask]
     partitions: list[Partition]
     closing: Closing
     rewritten: list[date]
@@ -54,7 +53,7 @@ def make_plan(
     without: tuple[str, ...] = (),
     rewrite: Collection[date] = (),
     range_bytes: int = RANGE_BYTES,
-) -> Plan:
+) -> ExportPlan:
     """Raises PipelineError when the tables are not there, or not to be read."""
     selects = {table: _select(connection, table, without) for table in schema.SOURCES}
     since = state.get("exported_xid", 0)
@@ -74,7 +73,7 @@ def make_plan(
             if partition.day and partition.day.isoformat() in state.get("open_days", []):
                 # Most of it is in the lake: what has nothing new is not worth a task.
                 conditions = [condition for condition in conditions if has_rows(connection, partition, condition)]
-            tasks += [Task("archive", partition.relation, query, (condition,)) for condition in conditions]
+            tasks += [ExportTask("archive", partition.relation, query, (condition,)) for condition in conditions]
         if partition.day and partition.day < after.before:
             day = partition.day.isoformat()
             now = {"blocks": partition.blocks, "xid": horizon.xid}
@@ -83,10 +82,10 @@ def make_plan(
         ranges = dead_letters.find_ranges(connection, since, horizon.xid, range_bytes)
         relation = schema.SOURCES["dead_letter"]
         query = f"{selects['dead_letter']} FROM {relation}"
-        tasks += [Task("dead_letter", relation, query, (condition,)) for condition in ranges]
+        tasks += [ExportTask("dead_letter", relation, query, (condition,)) for condition in ranges]
     digest = channels.digest(connection)
     query = f"{selects['channel']} FROM {schema.SOURCES['channel']}"
-    return Plan(horizon, group(tasks), partitions, replace(after, closed=closed), list(rewrite), query, digest)
+    return ExportPlan(horizon, group(tasks), partitions, replace(after, closed=closed), list(rewrite), query, digest)
 
 
 def first_xid(connection: psycopg.Connection[Any], partition: Partition, closing: Closing, since: int) -> int | None:
@@ -97,10 +96,10 @@ def first_xid(connection: psycopg.Connection[Any], partition: Partition, closing
     return read_up_to if partition.grew(connection, closing.closed[partition.day.isoformat()]) else None
 
 
-def group(tasks: list[Task]) -> list[Task]:
+def group(tasks: list[ExportTask]) -> list[ExportTask]:
     """Put neighbouring ranges of a table into one task, which writes one file a day."""
     size = min(RANGES_PER_TASK, max(1, len(tasks) // (TASKS_PER_CORE * (os.cpu_count() or 1))))
-    grouped: list[Task] = []
+    grouped: list[ExportTask] = []
     for task in tasks:
         last = grouped[-1] if grouped else None
         if last and last.query == task.query and len(last.ranges) < size:

@@ -8,18 +8,17 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
-
-from .horizon import Horizon
 
 REMEMBERED = "SELECT l.exported_xid FROM pgqueue_lake AS l WHERE l.name = %s"
 FORGET = "DELETE FROM pgqueue_lake AS l WHERE l.path = %s AND l.name <> %s"
 REPORT = "SELECT pgqueue_lake_exported(%s, %s, %s, %s)"
 
 
-def check_identity(lake: Lake, identity: tuple[str, str], *, adopt: bool) -> None:
+def check_identity(lake: ParquetLake, identity: tuple[str, str], *, adopt: bool) -> None:
     """Raises PipelineError when the lake holds the rows of another database."""
     known = (lake.description.system_identifier, lake.description.database)
     # A database may be renamed; its oid stays.
@@ -32,7 +31,7 @@ def check_identity(lake: Lake, identity: tuple[str, str], *, adopt: bool) -> Non
         )
 
 
-def check_horizon(lake: Lake, horizon: Horizon) -> None:
+def check_horizon(lake: ParquetLake, horizon: Horizon) -> None:
     """Raises PipelineError when the database is older than the lake: new rows would have numbers that are passed."""
     exported = lake.state.get("exported_xid", 0)
     if horizon.next_xid is not None and exported > horizon.next_xid:
@@ -42,7 +41,7 @@ def check_horizon(lake: Lake, horizon: Horizon) -> None:
         )
 
 
-def check_remembered(connection: psycopg.Connection[Any], lake: Lake, *, adopt: bool) -> None:
+def check_remembered(connection: psycopg.Connection[Any], lake: ParquetLake, *, adopt: bool) -> None:
     """Raises PipelineError when the database remembers a newer state of this lake."""
     try:
         row = connection.execute(REMEMBERED, [lake.description.name]).fetchone()
@@ -57,7 +56,7 @@ def check_remembered(connection: psycopg.Connection[Any], lake: Lake, *, adopt: 
         )
 
 
-def report(source: Source, lake: Lake, *, new: bool) -> str:
+def report(source: Source, lake: ParquetLake, *, new: bool) -> str:
     """Tell the database what the lake holds. Returns a warning, or nothing."""
     name, path, state = lake.description.name, str(lake.path), lake.state
     exported = state["exported_xid"]

@@ -9,15 +9,14 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from django_pgqueue.spark.export.archive import Partition, find_partitions
 from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import Lake
-
-from .archive import Partition, find_partitions
+from django_pgqueue.spark.lake import ParquetLake
 
 COUNT_BYTES = 512 * 1024 * 1024  # what one statement counts, about a second
 
 
-def days_that_differ(connection: psycopg.Connection[Any], lake: Lake) -> list[date]:
+def days_that_differ(connection: psycopg.Connection[Any], lake: ParquetLake) -> list[date]:
     """Days of which the lake cannot be read, or lacks rows that an earlier export should have brought.
 
     A day of which the database holds fewer rows than the lake stays as it is.
@@ -33,7 +32,7 @@ def days_that_differ(connection: psycopg.Connection[Any], lake: Lake) -> list[da
     return differing
 
 
-def rows_in_lake(lake: Lake, table: str, day: date) -> int | None:
+def rows_in_lake(lake: ParquetLake, table: str, day: date) -> int | None:
     """What the files say that are there; None: one cannot be read."""
     try:
         rows: int = sum(pq.read_metadata(path).num_rows for path in lake.files(table, [day]))

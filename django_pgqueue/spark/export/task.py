@@ -19,14 +19,14 @@ from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.source import Source, SourceLost, TableGone
 
 ATTEMPTS = 4
-PATIENCE = 60  # seconds, for a server that restarts
+RESTART_TIMEOUT_SECONDS = 60  # for a server that restarts
 MOST_WRITERS = 32
 # Columns with few different values; the others would pay for a dictionary and not gain.
 DICTIONARY = ["queue", "channel", "handler", "outcome", "reason", "worker"]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ExportTask:
     """``query``: a SELECT from ``relation`` up to its WHERE; ``ranges``: a condition for each statement."""
 
     table: str
@@ -48,7 +48,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ExportResult:
     """``failure``: why the task gave up. ``gone``: the table that was dropped; what was read before is written."""
 
     files: tuple[Written, ...] = ()
@@ -60,7 +60,7 @@ class Result:
         return sum(file.rows for file in self.files)
 
 
-def perform(task: Task, source: Source, folder: str) -> Result:
+def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
     """Run a task into a staging folder. A server that goes away is waited for; then the task starts from the beginning.
 
     Known errors are values: Spark would turn an exception into pages of text.
@@ -72,19 +72,19 @@ def perform(task: Task, source: Source, folder: str) -> Result:
                 for batch in read(task, source):
                     files.write(batch)
             except TableGone:
-                return Result(files.close(), gone=task.relation)
-            return Result(files.close())
+                return ExportResult(files.close(), gone=task.relation)
+            return ExportResult(files.close())
         except SourceLost as error:
             files.discard()
             if attempt == ATTEMPTS or not wait_for(source):
-                return Result(failure=str(error))
+                return ExportResult(failure=str(error))
         except PipelineError as error:
             files.discard()
-            return Result(failure=str(error))
+            return ExportResult(failure=str(error))
     raise AssertionError("a loop that always returns")
 
 
-def read(task: Task, source: Source) -> Iterator[pa.RecordBatch]:
+def read(task: ExportTask, source: Source) -> Iterator[pa.RecordBatch]:
     with source.reader() as reader:
         for condition in task.ranges:
             yield from reader.batches(f"{task.query} WHERE {condition}", schema.arrow_schema(task.table))
@@ -92,7 +92,7 @@ def read(task: Task, source: Source) -> Iterator[pa.RecordBatch]:
 
 def wait_for(source: Source) -> bool:
     """Whether the server is there again in time."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + RESTART_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         try:
             source.connect().close()
@@ -104,7 +104,7 @@ def wait_for(source: Source) -> bool:
 
 
 @dataclass(slots=True)
-class File:
+class OpenFile:
     path: Path
     writer: pq.ParquetWriter
     created_days: set[date] = field(default_factory=set)
@@ -117,7 +117,7 @@ class Files:
     def __init__(self, table: str, folder: Path) -> None:
         self.table = table
         self.folder = folder
-        self._open: dict[date, File] = {}
+        self._open: dict[date, OpenFile] = {}
         self._closed: list[Written] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -148,14 +148,14 @@ class Files:
         file.rows += batch.num_rows
         file.created_days.update(pc.unique(batch.column("created_at").cast(pa.date32())).to_pylist())
 
-    def _create(self, day: date) -> File:
+    def _create(self, day: date) -> OpenFile:
         # Not with its parents: the staging folder of a run that was killed must not come back.
         for folder in (self.folder / self.table, self.folder / self.table / f"day={day}"):
             folder.mkdir(exist_ok=True)
         path = folder / f"{uuid4().hex}.parquet"
         columns = schema.arrow_schema(self.table)
         dictionary = [name for name in DICTIONARY if name in columns.names]
-        return File(
+        return OpenFile(
             path,
             pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=dictionary, write_page_checksum=True),
         )

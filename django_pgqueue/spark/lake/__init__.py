@@ -1,6 +1,6 @@
 """The lake: Parquet files by day, and commits that make each change whole or not at all."""
 
-from .commit import Commit, File, Staged
-from .lake import Lake
+from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
+from django_pgqueue.spark.lake.lake import ParquetLake
 
-__all__ = ["Commit", "File", "Lake", "Staged"]
+__all__ = ["Commit", "LakeFile", "ParquetLake", "StagedFile"]

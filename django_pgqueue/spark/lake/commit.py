@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFile:
     """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
 
     ``more``: what else the commit shall remember of it, in JSON's types.
@@ -24,7 +24,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class LakeFile:
     """A file of a commit, at ``path`` in the lake; at ``staged`` until it is moved there."""
 
     table: str
@@ -50,7 +50,7 @@ class Commit:
     number: int
     kind: str
     at: str
-    files: tuple[File, ...] = ()
+    files: tuple[LakeFile, ...] = ()
     removed: tuple[str, ...] = ()
     state: dict[str, Any] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class Commit:
             number=content["number"],
             kind=content["kind"],
             at=content["at"],
-            files=tuple(File(**file) for file in content["files"]),
+            files=tuple(LakeFile(**file) for file in content["files"]),
             removed=tuple(content["removed"]),
             state=content["state"],
         )

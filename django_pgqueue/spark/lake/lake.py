@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-
-from . import durable
-from .commit import NOTHING, Commit, day_of
+from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake.folder import CONTROL, LakeFolder
+from django_pgqueue.spark.lake.writing import Writing, settle, writing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .writing import Writing
 
-CONTROL = "_pgqueue"
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """lake.json. ``name`` tells the database which lake this is, wherever it is moved to; ``system_identifier`` and
-    ``database`` are those of the database whose rows it holds, empty until the first export."""
-
-    format: int
-    name: str
-    created_at: str
-    system_identifier: str = ""
-    database: str = ""
-    without: tuple[str, ...] = ()
-
-
-class Lake:
-    """Open it with ``Lake.open``; it is read as it was committed last, and written in ``with lake.writing() as …``."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+class ParquetLake(LakeFolder):
+    """A lake, opened with ``ParquetLake.open``, read as committed last, written in ``with lake.writing() as …``."""
 
     @classmethod
-    def open(cls, path: str | Path, create: bool = False) -> Lake:
+    def open(cls, path: str | Path, create: bool = False) -> ParquetLake:
         """The lake at a path; ``create``: an empty one when the folder is missing or empty.
 
         Raises PipelineError: no lake, one of a newer version, one that cannot be read.
@@ -60,62 +39,6 @@ class Lake:
             lake._create()
         lake.description  # noqa: B018  (refuses what it cannot read)
         return lake
-
-    @property
-    def control(self) -> Path:
-        return self.path / CONTROL
-
-    @property
-    def commits(self) -> Path:
-        return self.control / "commits"
-
-    @property
-    def staging(self) -> Path:
-        return self.control / "staging"
-
-    @property
-    def description(self) -> Description:
-        path = self.control / "lake.json"
-        content = read_json(path)
-        if content.get("format", 0) > schema.FORMAT:
-            raise PipelineError(
-                f"The lake in {self.path} has format {content['format']}, this version knows {schema.FORMAT}: "
-                "use the version of pgqueue-django that wrote it, or a newer one."
-            )
-        try:
-            return Description(**(content | {"without": tuple(content.get("without", ()))}))
-        except TypeError as error:
-            raise damaged(path, error) from None
-
-    def describe(self, **changes: Any) -> None:
-        """Change what lake.json says; while writing."""
-        described = asdict(replace(self.description, **changes))
-        if described != asdict(self.description):
-            durable.replace(self.control / "lake.json", described)
-
-    @property
-    def head(self) -> Commit:
-        """The newest commit; number 0 when there is none."""
-        number = max(self.commit_numbers(), default=0)
-        return self.commit(number) if number else NOTHING
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return self.head.state
-
-    def commit_numbers(self) -> list[int]:
-        """Of all commits, the oldest first."""
-        return sorted(int(name[:-5]) for name in os.listdir(self.commits) if name[:-5].isdigit())
-
-    def commit(self, number: int) -> Commit:
-        path = self.commit_path(number)
-        try:
-            return Commit.from_json(read_json(path))
-        except (KeyError, TypeError) as error:
-            raise damaged(path, error) from None
-
-    def commit_path(self, number: int) -> Path:
-        return self.commits / f"{number:08}.json"
 
     def partitions(self, table: str) -> list[str]:
         """Such as ``day=2026-11-21``, or ``grain=hour/day=2026-11-21``."""
@@ -148,15 +71,11 @@ class Lake:
 
         Raises PipelineError when another run has the lake.
         """
-        from .writing import writing
-
         with writing(self) as right:
             yield right
 
     def settle(self) -> None:
         """Move the files of the newest commit to their places, if the run that committed them could not."""
-        from .writing import settle
-
         settle(self)
 
     def _create(self) -> None:
@@ -179,17 +98,3 @@ class Lake:
             pass  # another run made it at this moment
         except OSError as error:
             raise PipelineError(f"The lake cannot be made: {error.strerror}: {error.filename}") from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise damaged(path, error) from None
-    if not isinstance(content, dict):
-        raise damaged(path, "no JSON object")
-    return content
-
-
-def damaged(path: Path, error: object) -> PipelineError:
-    return PipelineError(f"{path} cannot be read ({error}): the lake is damaged, restore it from a backup.")

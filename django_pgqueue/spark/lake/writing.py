@@ -18,21 +18,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError
-
-from . import durable
-from .commit import Commit, File, Staged
-from .lake import Lake
+from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
+from django_pgqueue.spark.lake.folder import LakeFolder
 
 # Tables whose rows are counted by day in the state: what the database may forget once the lake has it.
 COUNTED = ("archive", "dead_letter")
-PATIENCE = 30  # seconds that a reader waits for a run that is moving its files
+MOVING_TIMEOUT_SECONDS = 30  # a reader waits so long for a run that is moving its files
 
 
 @dataclass(slots=True)
 class Writing:
     """One run's right to write. ``folder`` is its staging folder, where Spark's tasks may write, too."""
 
-    lake: Lake
+    lake: LakeFolder
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -45,7 +44,7 @@ class Writing:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{uuid.uuid4().hex}.parquet"
 
-    def staged(self, path: Path, **more: Any) -> Staged:
+    def staged(self, path: Path, **more: Any) -> StagedFile:
         """A file that was written to where ``stage`` said, safe on disk. Raises PipelineError when it is not whole."""
         try:
             rows = pq.read_metadata(path).num_rows
@@ -53,16 +52,16 @@ class Writing:
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
         table, *partition, _ = path.relative_to(self.folder).parts
-        return Staged(table, "/".join(partition), path, rows, path.stat().st_size, more)
+        return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, more)
 
-    def collect(self, table: str) -> list[Staged]:
+    def collect(self, table: str) -> list[StagedFile]:
         """What Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
         return [self.staged(path) for path in sorted((self.folder / table).rglob("day=*/*.parquet"))]
 
     def commit(
         self,
         kind: str,
-        files: Iterable[Staged] = (),
+        files: Iterable[StagedFile] = (),
         replace: Iterable[tuple[str, str]] = (),
         state: dict[str, Any] | None = None,
     ) -> Commit:
@@ -73,7 +72,9 @@ class Writing:
         with errors_in_one_line():
             return self._commit(kind, list(files), list(replace), state or {})
 
-    def _commit(self, kind: str, files: list[Staged], replace: list[tuple[str, str]], state: dict[str, Any]) -> Commit:
+    def _commit(
+        self, kind: str, files: list[StagedFile], replace: list[tuple[str, str]], state: dict[str, Any]
+    ) -> Commit:
         head = self.lake.head
         for staged in files:
             check(staged)
@@ -101,19 +102,19 @@ class Writing:
         folder = self.lake.path / table / partition
         return [path.relative_to(self.lake.path).as_posix() for path in sorted(folder.glob("*.parquet"))]
 
-    def _file(self, staged: Staged, name: str) -> File:
+    def _file(self, staged: StagedFile, name: str) -> LakeFile:
         relative = staged.path.relative_to(self.lake.path).as_posix()
-        return File(staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.more)
+        return LakeFile(staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.more)
 
 
-def check(staged: Staged) -> None:
+def check(staged: StagedFile) -> None:
     size = staged.path.stat().st_size if staged.path.exists() else None
     if size != staged.bytes:
         raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
 
 
 def count(
-    rows: dict[str, dict[str, int]], files: Iterable[Staged], replaced: Iterable[tuple[str, str]]
+    rows: dict[str, dict[str, int]], files: Iterable[StagedFile], replaced: Iterable[tuple[str, str]]
 ) -> dict[str, dict[str, int]]:
     """Rows by table and day, with those of new files, without those of replaced partitions."""
     counted = {table: dict(days) for table, days in rows.items()}
@@ -127,7 +128,7 @@ def count(
     return counted
 
 
-def finish(lake: Lake, commit: Commit) -> None:
+def finish(lake: LakeFolder, commit: Commit) -> None:
     """Bring the folders to what a commit says. Repeating it changes nothing."""
     for path in commit.removed:
         (lake.path / path).unlink(missing_ok=True)
@@ -143,14 +144,14 @@ def finish(lake: Lake, commit: Commit) -> None:
         durable.sync(lake.path)
 
 
-def unfinished(lake: Lake, commit: Commit) -> bool:
+def unfinished(lake: LakeFolder, commit: Commit) -> bool:
     return any((lake.path / file.staged).exists() for file in commit.files) or any(
         (lake.path / path).exists() for path in commit.removed
     )
 
 
 @contextmanager
-def locked(lake: Lake) -> Iterator[None]:
+def locked(lake: LakeFolder) -> Iterator[None]:
     """Raises PipelineError when another process of this machine has the lake."""
     with open(lake.control / "lock", "a+") as file:
         try:
@@ -168,7 +169,7 @@ def locked(lake: Lake) -> Iterator[None]:
 
 
 @contextmanager
-def writing(lake: Lake) -> Iterator[Writing]:
+def writing(lake: LakeFolder) -> Iterator[Writing]:
     with locked(lake):
         right = Writing(lake)
         with errors_in_one_line():
@@ -192,8 +193,8 @@ def errors_in_one_line() -> Iterator[None]:
         raise PipelineError(f"The lake cannot be written: {error.strerror or error}: {error.filename}") from None
 
 
-def settle(lake: Lake) -> None:
-    deadline = time.monotonic() + PATIENCE
+def settle(lake: LakeFolder) -> None:
+    deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
     while unfinished(lake, lake.head):
         try:
             with locked(lake):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
-
-from .rows import copy_into, read_rows
 
 TABLE = "pgqueue_backlog_forecast"
 COLUMNS = [column.name for column in schema.TABLES["forecast"]]
 
 
-def load_forecast(source: Source, lake: Lake) -> int:
+def load_forecast(source: Source, lake: ParquetLake) -> int:
     """Returns the number of rows. Raises PipelineError."""
     newest = lake.partitions("forecast")[-1:]
     files = [path for partition in newest for path in lake.path.joinpath("forecast", partition).glob("*.parquet")]

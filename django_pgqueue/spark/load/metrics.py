@@ -11,11 +11,10 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
-
-from .rows import copy_into, read_rows
 
 TABLE = "pgqueue_queue_metric"
 COLUMNS = [column.name for column in schema.TABLES["metrics"]]
@@ -37,7 +36,7 @@ class Loaded:
 
 def load_metrics(
     source: Source,
-    lake: Lake,
+    lake: ParquetLake,
     grains: Sequence[str] = ("hour", "day"),
     *,
     keep: timedelta = timedelta(days=90),
@@ -71,7 +70,7 @@ def midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def _changed(lake: Lake, grain: str, since: int) -> set[date]:
+def _changed(lake: ParquetLake, grain: str, since: int) -> set[date]:
     """The days of a grain that commits after ``since`` wrote or removed."""
     folder = f"metrics/grain={grain}/"
     return {
@@ -84,7 +83,7 @@ def _changed(lake: Lake, grain: str, since: int) -> set[date]:
     }
 
 
-def _load(connection: psycopg.Connection[Any], lake: Lake, grain: str, day: date) -> int:
+def _load(connection: psycopg.Connection[Any], lake: ParquetLake, grain: str, day: date) -> int:
     files = lake.path.joinpath("metrics", f"grain={grain}", f"day={day}").glob("*.parquet")
     rows = (_row(grain, row) for row in read_rows(files, COLUMNS[1:]))
     with connection.transaction():

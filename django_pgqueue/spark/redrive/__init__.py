@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark import arguments
 
 if TYPE_CHECKING:
-    from .tally import Tally
+    from django_pgqueue.spark.redrive.tally import Tally
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,18 +42,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from django_pgqueue.spark.export.register import check_identity
-    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.lake import ParquetLake
 
     source = arguments.source_of(args)
     # Said before Spark is up.
     source.connect().close()
     lake = None
     if args.lake is not None:
-        lake = Lake.open(args.lake)
+        lake = ParquetLake.open(args.lake)
         check_identity(lake, source.identity(), adopt=False)
     with arguments.engine("redrive", args) as spark:
-        from .job import put_back
-        from .letters import dead_letters, dead_letters_of
+        from django_pgqueue.spark.redrive.job import put_back
+        from django_pgqueue.spark.redrive.letters import dead_letters, dead_letters_of
 
         if lake is None:
             letters = dead_letters(spark, source, args.where, args.set_payload)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from .tally import Tally
+from django_pgqueue.spark.redrive.tally import Tally
 
 REDRIVE = "SELECT old_id, refusal FROM pgqueue_redrive(%s::bigint[], %s::text, NULL, %s::jsonb[])"
 STATES = "SELECT id, redriven_at FROM pgqueue_dead_letter WHERE id = ANY (%s::bigint[])"

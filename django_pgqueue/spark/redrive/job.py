@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.progress import Progress, collect
+from django_pgqueue.spark.redrive.batch import Letter, look, redrive_batch
+from django_pgqueue.spark.redrive.letters import dead_letters, once, prepared
+from django_pgqueue.spark.redrive.tally import Tally
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source
-
-from .batch import Letter, look, redrive_batch
-from .letters import dead_letters, once, prepared
-from .tally import Tally
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -56,10 +55,10 @@ def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: f
     # Chosen once: a task that is tried again has the same letters, though their rows look different by then.
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd
-    return run(rows, Task(source, channel, rate, dry_run, began_at))
+    return run(rows, RedriveTask(source, channel, rate, dry_run, began_at))
 
 
-class Task:
+class RedriveTask:
     """What a task does with its letters; it travels in the function, so that the source is in no file."""
 
     def __init__(

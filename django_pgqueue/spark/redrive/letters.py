@@ -12,7 +12,7 @@ from pyspark.sql import functions
 from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, NumericType, StringType, StructType
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,7 +42,7 @@ def dead_letters(
     return chosen(reader.options(**options).load(), condition, payload)
 
 
-def dead_letters_of(spark: SparkSession, lake: Lake, condition: str, payload: str | None = None) -> DataFrame:
+def dead_letters_of(spark: SparkSession, lake: ParquetLake, condition: str, payload: str | None = None) -> DataFrame:
     """The same from a lake. What retention has dropped since, or somebody redrove, is told when it is put back."""
     missing = [name for name in lake.description.without if re.search(rf"\b{name}\b", f"{condition} {payload or ''}")]
     if missing:

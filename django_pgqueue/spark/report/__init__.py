@@ -35,7 +35,7 @@ def _days(given: str) -> int:
 
 
 def run(args: Namespace) -> int:
-    from .write import write
+    from django_pgqueue.spark.report.write import write
 
     print(write(args.lake, args.output, days=args.days, queues=args.queue))
     return 0

@@ -6,16 +6,16 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from .holdings import Holdings
-from .html import page
-from .read import Data
-from .sections.forecast import forecast
-from .sections.lake import lake
-from .sections.queue import queue
-from .sections.retries import retries
-from .sections.sla import sla
-from .sections.summary import summary
-from .sections.tenants import tenants
+from django_pgqueue.spark.report.holdings import Holdings
+from django_pgqueue.spark.report.html import page
+from django_pgqueue.spark.report.read import Data
+from django_pgqueue.spark.report.sections.forecast import forecast
+from django_pgqueue.spark.report.sections.lake import lake
+from django_pgqueue.spark.report.sections.queue import queue
+from django_pgqueue.spark.report.sections.retries import retries
+from django_pgqueue.spark.report.sections.sla import sla
+from django_pgqueue.spark.report.sections.summary import summary
+from django_pgqueue.spark.report.sections.tenants import tenants
 
 # So many queues have plots; all of them are in the tables.
 MOST_QUEUES = 6

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
 
 TABLES = ("archive", "dead_letter", "channel", "metrics", "forecast")
@@ -14,7 +14,7 @@ LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TableHoldings:
     """``rows``: None, where commits do not count them."""
 
     table: str
@@ -36,10 +36,10 @@ class Holdings:
     exported_xid: int | None = None
     rolled_up_at: datetime | None = None
     rollup_due: bool = False
-    tables: Sequence[Held] = ()
+    tables: Sequence[TableHoldings] = ()
 
 
-def holdings(lake: Lake) -> Holdings:
+def holdings(lake: ParquetLake) -> Holdings:
     state, numbers = lake.state, lake.commit_numbers()
     unseen = (number for number in numbers if number > state.get("rolled_up", 0))
     return Holdings(
@@ -52,14 +52,14 @@ def holdings(lake: Lake) -> Holdings:
     )
 
 
-def _held(lake: Lake, table: str, rows: dict[str, int] | None) -> Held:
+def _held(lake: ParquetLake, table: str, rows: dict[str, int] | None) -> TableHoldings:
     files = lake.files(table)
     days = {day_of(file.parent.relative_to(lake.path / table).as_posix()) for file in files}
     counted = None if rows is None else sum(rows.values())
-    return Held(table, len(days), len(files), sum(file.stat().st_size for file in files), counted)
+    return TableHoldings(table, len(days), len(files), sum(file.stat().st_size for file in files), counted)
 
 
-def _last_rollup(lake: Lake, numbers: Sequence[int]) -> datetime | None:
+def _last_rollup(lake: ParquetLake, numbers: Sequence[int]) -> datetime | None:
     """Among the newest commits: a lake may have many thousands."""
     commits = (lake.commit(number) for number in reversed(numbers[-LOOKED_AT:]))
     return next((_time(commit.at) for commit in commits if commit.kind == "rollup"), None)

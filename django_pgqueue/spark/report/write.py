@@ -12,12 +12,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
-
-from .compose import compose
-from .holdings import Holdings, holdings
-from .read import Data, read, read_forecast
+from django_pgqueue.spark.report.compose import compose
+from django_pgqueue.spark.report.holdings import Holdings, holdings
+from django_pgqueue.spark.report.read import Data, read, read_forecast
 
 # So often is a lake read again that was written meanwhile.
 ATTEMPTS = 5
@@ -30,7 +29,7 @@ def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) ->
 
     Raises PipelineError: no lake, a damaged file, a queue that the lake does not know, a place that cannot be written.
     """
-    lake = Lake.open(path)
+    lake = ParquetLake.open(path)
 
     def everything() -> tuple[Data, pa.Table, Holdings]:
         period = _period(lake, days)
@@ -49,7 +48,7 @@ def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) ->
     return f"{output.resolve()}: {', '.join(told)}, {len(page.encode()) / 1000:,.0f} kB"
 
 
-def steady(lake: Lake, read: Callable[[], Read]) -> Read:
+def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:
     """What was read, all of it from one commit: a rollup replaces files while others read them.
 
     Raises PipelineError: the lake was written again and again, or a file has gone without that.
@@ -69,7 +68,7 @@ def steady(lake: Lake, read: Callable[[], Read]) -> Read:
     raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")
 
 
-def _period(lake: Lake, days: int) -> list[date]:
+def _period(lake: ParquetLake, days: int) -> list[date]:
     """The newest day with metrics, and those before it. A message that says it is of the year 9999 does not count."""
     there = [day_of(partition) for partition in lake.partitions("metrics") if partition.startswith("grain=day/")]
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
@@ -80,11 +79,11 @@ def _period(lake: Lake, days: int) -> list[date]:
     return [date.fromordinal(number) for number in range(first, newest.toordinal() + 1)]
 
 
-def _metrics(lake: Lake, grain: str, days: Sequence[date]) -> list[Path]:
+def _metrics(lake: ParquetLake, grain: str, days: Sequence[date]) -> list[Path]:
     return [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts]
 
 
-def _newest_forecast(lake: Lake) -> list[Path]:
+def _newest_forecast(lake: ParquetLake) -> list[Path]:
     """It is of the day on which it was computed, whatever days there are metrics of."""
     newest = max(map(day_of, lake.partitions("forecast")), default=None)
     return [] if newest is None else lake.files("forecast", [newest])

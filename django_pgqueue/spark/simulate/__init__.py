@@ -10,8 +10,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import replace
 
 from django_pgqueue.spark import arguments
-
-from .limits import Change
+from django_pgqueue.spark.simulate.limits import Change
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -47,12 +46,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.simulate import output
+    from django_pgqueue.spark.simulate.job import Scenario, files_of, simulate
 
-    from . import output
-    from .job import Scenario, files_of, simulate
-
-    lake = Lake.open(args.lake)
+    lake = ParquetLake.open(args.lake)
     files, days = files_of(lake, args.days)
     was = Scenario(args.queue, files, concurrency=args.concurrency, batch=args.batch)
     other = replace(was, changes=tuple(args.changes), workers=args.workers)

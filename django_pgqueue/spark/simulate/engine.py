@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 
-from .limits import Limits
-from .pace import Pace
+from django_pgqueue.spark.simulate.limits import ChannelLimits
+from django_pgqueue.spark.simulate.pace import SimulatedPace
 
 ARRIVES, SETTLES, UNPARKS = range(3)
 NEVER = 1 << 63
@@ -22,7 +22,7 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SimulatedMessage:
     """``arrives_at``: when it can be seen; ``due_at``: its dequeue_at, its place and the start of its wait.
     ``runs``: how long the handler takes in each attempt; ``pauses``: from the failure of each but the last to its next
     due time; ``waited``: what happened.
@@ -39,17 +39,17 @@ class Message:
 
 
 # Called when the last attempt of a message begins: the message, and how long that attempt has waited.
-Record = Callable[[Message, int], None]
+Record = Callable[[SimulatedMessage, int], None]
 # Order of service within a channel, then the message and the number of attempts before.
-Ready = tuple[int, int, int, Message, int]
+Ready = tuple[int, int, int, SimulatedMessage, int]
 
 
-class Lane:
+class SimulatedLane:
     """The place of a channel: in the line, or parked until something happens. ``place``: that of its last turn."""
 
     __slots__ = ("in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ChannelLimits) -> None:
         self.limits = limits
         self.ready: list[Ready] = []
         self.leased = 0
@@ -61,7 +61,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SimulationResult:
     """``left``: messages that never ran, by channel: it is paused, or has no place. ``busy``: of all slots together."""
 
     left: dict[str, int]
@@ -73,21 +73,21 @@ class Simulation:
     """``slots``: messages that all workers together handle at the same time. ``ahead``: the most that they dequeue at
     once to have something in memory, 0: nothing."""
 
-    def __init__(self, limits: Mapping[str, Limits], slots: int, record: Record, *, ahead: int = 0) -> None:
+    def __init__(self, limits: Mapping[str, ChannelLimits], slots: int, record: Record, *, ahead: int = 0) -> None:
         self._limits = limits
         self._idle = slots
-        self._pace = Pace(slots, ahead)
-        self._waiting: deque[tuple[Lane, Message, int]] = deque()
+        self._pace = SimulatedPace(slots, ahead)
+        self._waiting: deque[tuple[SimulatedLane, SimulatedMessage, int]] = deque()
         self._record = record
-        self._lanes: dict[str, Lane] = {}
-        self._line: deque[Lane] = deque()
-        self._fresh: deque[Lane] = deque()
+        self._lanes: dict[str, SimulatedLane] = {}
+        self._line: deque[SimulatedLane] = deque()
+        self._fresh: deque[SimulatedLane] = deque()
         self._places = count(1)
-        self._events: list[tuple[int, int, int, Lane, Message | None, int]] = []
+        self._events: list[tuple[int, int, int, SimulatedLane, SimulatedMessage | None, int]] = []
         self._order = count()
         self._busy = 0
 
-    def run(self, messages: Iterable[Message]) -> Result:
+    def run(self, messages: Iterable[SimulatedMessage]) -> SimulationResult:
         """Serve them all; they come in the order of arrives_at."""
         coming = iter(messages)
         message = next(coming, None)
@@ -102,17 +102,23 @@ class Simulation:
             while (self._fresh or self._line) and (room := self._pace.room(len(self._waiting), self._idle)):
                 self._turn(room, now)
                 self._start(now)
-        return Result({name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now)
+        return SimulationResult(
+            {name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now
+        )
 
-    def _lane(self, channel: str) -> Lane:
+    def _lane(self, channel: str) -> SimulatedLane:
         if channel not in self._lanes:
-            self._lanes[channel] = Lane(self._limits.get(channel, Limits()))
+            self._lanes[channel] = SimulatedLane(self._limits.get(channel, ChannelLimits()))
         return self._lanes[channel]
 
-    def _at(self, moment: int, kind: int, lane: Lane, message: Message | None = None, attempt: int = 0) -> None:
+    def _at(
+        self, moment: int, kind: int, lane: SimulatedLane, message: SimulatedMessage | None = None, attempt: int = 0
+    ) -> None:
         heapq.heappush(self._events, (moment, next(self._order), kind, lane, message, attempt))
 
-    def _happen(self, now: int, _: int, kind: int, lane: Lane, message: Message | None, attempt: int) -> None:
+    def _happen(
+        self, now: int, _: int, kind: int, lane: SimulatedLane, message: SimulatedMessage | None, attempt: int
+    ) -> None:
         if kind == UNPARKS:
             if lane.parked_until == now:
                 self._enter(lane)
@@ -130,14 +136,14 @@ class Simulation:
         if lane.limits.max_concurrency is not None and lane.ready:
             self._enter(lane)
 
-    def _arrive(self, lane: Lane, message: Message, attempt: int, due_at: int) -> None:
+    def _arrive(self, lane: SimulatedLane, message: SimulatedMessage, attempt: int, due_at: int) -> None:
         was_empty = not lane.ready
         heapq.heappush(lane.ready, (message.rank, due_at, message.id, message, attempt))
         # A lane at its limit stays parked when more messages come.
         if was_empty:
             self._enter(lane)
 
-    def _enter(self, lane: Lane) -> None:
+    def _enter(self, lane: SimulatedLane) -> None:
         """Fresh if the head of the line has passed its last place: before the others for one turn."""
         if not lane.in_line:
             lane.in_line = True
@@ -165,7 +171,7 @@ class Simulation:
             if lane.in_line:
                 self._line.append(lane)
 
-    def _serve(self, lane: Lane, quota: int, now: int) -> int:
+    def _serve(self, lane: SimulatedLane, quota: int, now: int) -> int:
         """Lease up to ``quota`` messages of the lane, and decide where it stands afterwards."""
         limits = lane.limits
         room = quota
@@ -186,7 +192,7 @@ class Simulation:
         self._park(lane, limits, room <= got and limits.max_concurrency is not None, now)
         return got
 
-    def _allowance(self, lane: Lane, quota: int, now: int) -> tuple[int, int]:
+    def _allowance(self, lane: SimulatedLane, quota: int, now: int) -> tuple[int, int]:
         """Free places under max_concurrency, and how many messages may go now (GCRA)."""
         limits = lane.limits
         room = quota + 1
@@ -201,7 +207,7 @@ class Simulation:
             may = min(may, (now + early - lane.next_at) // limits.release_interval + 1)
         return room, max(may, 0)
 
-    def _park(self, lane: Lane, limits: Limits, full: bool, now: int) -> None:
+    def _park(self, lane: SimulatedLane, limits: ChannelLimits, full: bool, now: int) -> None:
         again_at = None
         if limits.release_interval is not None:
             again_at = lane.next_at - (limits.release_burst - 1) * limits.release_interval
@@ -212,7 +218,7 @@ class Simulation:
             lane.parked_until = again_at
             self._at(again_at, UNPARKS, lane)
 
-    def _lease(self, lane: Lane, now: int) -> None:
+    def _lease(self, lane: SimulatedLane, now: int) -> None:
         _, due_at, _, message, attempt = heapq.heappop(lane.ready)
         lane.leased += 1
         self._waiting.append((lane, message, attempt))

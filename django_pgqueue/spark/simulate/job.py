@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import parquet
 
-from django_pgqueue.spark.lake import Lake
-
-from .capacity import Capacity
-from .engine import Simulation
-from .limits import Change, Limits, changed
-from .outcome import SECOND, Outcome, Recorder
-from .workload import Workload
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.simulate.capacity import Capacity
+from django_pgqueue.spark.simulate.engine import Simulation
+from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, changed
+from django_pgqueue.spark.simulate.outcome import SECOND, SimulationOutcome, WaitRecorder
+from django_pgqueue.spark.simulate.workload import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,13 +44,13 @@ class Scenario:
         return not (self.changes or self.workers)
 
 
-def simulate(spark: SparkSession, lake: Lake, scenarios: Iterable[Scenario]) -> list[Outcome]:
+def simulate(spark: SparkSession, lake: ParquetLake, scenarios: Iterable[Scenario]) -> list[SimulationOutcome]:
     """Run the scenarios side by side. Raises PipelineError, or Spark's exception that holds its text."""
     scenarios = list(scenarios)
     return spark.sparkContext.parallelize(scenarios, len(scenarios)).map(play).collect()
 
 
-def files_of(lake: Lake, days: int | None) -> tuple[dict[str, list[str]], list[date]]:
+def files_of(lake: ParquetLake, days: int | None) -> tuple[dict[str, list[str]], list[date]]:
     """The files of the last ``days`` days (UTC) with messages, or of all; and those days."""
     found = sorted({date.fromisoformat(name[-10:]) for table in TABLES for name in lake.partitions(table)})
     chosen = found[-days:] if days else found
@@ -60,23 +59,23 @@ def files_of(lake: Lake, days: int | None) -> tuple[dict[str, list[str]], list[d
     return files, chosen
 
 
-def play(scenario: Scenario) -> Outcome:
+def play(scenario: Scenario) -> SimulationOutcome:
     """One scenario, from the files to the waits."""
     workload = Workload.load({table: scenario.files[table] for table in TABLES}, scenario.queue)
     began_at, ended_at = workload.window
     known = in_force(scenario.files.get("channel", []), scenario.queue, ended_at)
-    limits = changed({name: known.get(name, Limits()) for name in workload.channels}, scenario.changes)
+    limits = changed({name: known.get(name, ChannelLimits()) for name in workload.channels}, scenario.changes)
     capacity = Capacity.of(workload.attempts())
     workers = scenario.workers or capacity.workers
     concurrency = scenario.concurrency or max(capacity.concurrency, CONCURRENCY)
-    record = Recorder()
+    record = WaitRecorder()
     simulation = Simulation(limits, workers * concurrency, record, ahead=workers * scenario.batch)
     result = simulation.run(workload.messages(concurrency))
     capacity = Capacity(workers, concurrency)
     return record.outcome(result, capacity, began_at, {name: each.as_json() for name, each in limits.items()})
 
 
-def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, Limits]:
+def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, ChannelLimits]:
     """The limits of a queue's channels at a moment: of the first snapshot after it, else of the last one before.
 
     A channel that was removed keeps those of its last snapshot.
@@ -88,13 +87,13 @@ def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, Limits]:
     return {row["name"]: _limits(row) for row in sorted(rows, key=itemgetter("exported_at"))}
 
 
-def _limits(row: dict[str, Any]) -> Limits:
+def _limits(row: dict[str, Any]) -> ChannelLimits:
     """Without pauses: the messages of the archive did run."""
     interval = row["release_interval_seconds"]
     # A released channel drains without limits.
     if row["released_at"] is not None:
-        return Limits(weight=row["weight"])
-    return Limits(
+        return ChannelLimits(weight=row["weight"])
+    return ChannelLimits(
         max_concurrency=row["max_concurrency"],
         release_interval=None if interval is None else round(interval * SECOND),
         release_burst=row["release_burst"],

@@ -19,7 +19,7 @@ CHANGE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChannelLimits:
     """``release_interval``: microseconds from one delivery to the next. None: no limit."""
 
     max_concurrency: int | None = None
@@ -89,7 +89,7 @@ def microseconds(text: str) -> int:
     return length
 
 
-def changed(limits: Mapping[str, Limits], changes: Iterable[Change]) -> dict[str, Limits]:
+def changed(limits: Mapping[str, ChannelLimits], changes: Iterable[Change]) -> dict[str, ChannelLimits]:
     """The limits with the changes, in their order. Raises PipelineError for a channel that is not there."""
     new = dict(limits)
     for change in changes:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .capacity import Capacity
-from .engine import Message, Result
+from django_pgqueue.spark.simulate.capacity import Capacity
+from django_pgqueue.spark.simulate.engine import SimulatedMessage, SimulationResult
 
 PERCENTILES = (50, 95, 99)
 SECOND = 1_000_000
@@ -25,7 +25,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulationOutcome:
     """``off``: by how many seconds the wait of a message differs from what it was, at PERCENTILES.
     ``utilization``: the part of the workers' time in which their handlers ran.
     """
@@ -38,13 +38,13 @@ class Outcome:
     limits: dict[str, dict[str, Any]]
 
 
-class Recorder:
+class WaitRecorder:
     """Collects waits while a simulation runs; some 16 bytes a message."""
 
     def __init__(self) -> None:
         self._waits: dict[str, tuple[array[int], array[int]]] = {}
 
-    def __call__(self, message: Message, waited: int) -> None:
+    def __call__(self, message: SimulatedMessage, waited: int) -> None:
         pair = self._waits.get(message.channel)
         if pair is None:
             pair = self._waits[message.channel] = (array("q"), array("q"))
@@ -52,8 +52,8 @@ class Recorder:
         pair[1].append(waited)
 
     def outcome(
-        self, result: Result, capacity: Capacity, began_at: int, limits: Mapping[str, dict[str, Any]]
-    ) -> Outcome:
+        self, result: SimulationResult, capacity: Capacity, began_at: int, limits: Mapping[str, dict[str, Any]]
+    ) -> SimulationOutcome:
         names = sorted({*self._waits, *result.left})
         nothing = (array("q"), array("q"))
         channels = {name: waits(*self._waits.get(name, nothing), result.left.get(name, 0)) for name in names}
@@ -61,7 +61,7 @@ class Recorder:
         simulated = array("q", (wait for pair in self._waits.values() for wait in pair[1]))
         slots = capacity.workers * capacity.concurrency
         off = [abs(was - is_now) for was, is_now in zip(actual, simulated, strict=True)]
-        return Outcome(
+        return SimulationOutcome(
             capacity=capacity,
             all=waits(actual, simulated, sum(result.left.values())),
             channels=channels,

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import date
 
-from .outcome import PERCENTILES, Outcome, Waits
+from django_pgqueue.spark.simulate.outcome import PERCENTILES, SimulationOutcome, Waits
 
 NOTHING = "–"
 
 
 def show(
-    outcomes: Sequence[Outcome], *, queue: str, days: Sequence[date], top: int, validate: bool, as_json: bool
+    outcomes: Sequence[SimulationOutcome], *, queue: str, days: Sequence[date], top: int, validate: bool, as_json: bool
 ) -> None:
     """``outcomes``: the replay as it was, and perhaps another one."""
     if as_json:
@@ -36,7 +36,7 @@ def show(
             print(line)
 
 
-def _lines(outcomes: Sequence[Outcome], top: int) -> Iterable[str]:
+def _lines(outcomes: Sequence[SimulationOutcome], top: int) -> Iterable[str]:
     was = outcomes[0]
     names = sorted(was.channels, key=lambda name: (-was.channels[name].messages, name))[:top]
     rows = [["channel", "messages", *(f"p{percentile}" for percentile in PERCENTILES), ""]]
@@ -70,12 +70,12 @@ def _seconds(values: tuple[float, ...], place: int) -> str:
     return f"{values[place]:,.3f}" if values[place] < 100 else f"{values[place]:,.0f}"
 
 
-def _capacity(outcome: Outcome) -> str:
+def _capacity(outcome: SimulationOutcome) -> str:
     workers, concurrency = outcome.capacity.workers, outcome.capacity.concurrency
     return f"{workers:,} × {concurrency:,} handlers at a time, busy for {outcome.utilization:.0%} of it"
 
 
-def _changes(was: Outcome, other: Outcome) -> str:
+def _changes(was: SimulationOutcome, other: SimulationOutcome) -> str:
     told = [
         f"; {_named(name)}: {field} {value} instead of {was.limits[name][field]}"
         for name, limits in other.limits.items()
@@ -85,7 +85,7 @@ def _changes(was: Outcome, other: Outcome) -> str:
     return "".join(told[:5]) + (f"; and {len(told) - 5} more" if len(told) > 5 else "")
 
 
-def _trust(was: Outcome) -> str:
+def _trust(was: SimulationOutcome) -> str:
     if not was.off:
         return "No message ran."
     half, most, nearly_all = was.off
@@ -95,7 +95,7 @@ def _trust(was: Outcome) -> str:
     )
 
 
-def _errors(was: Outcome) -> Iterable[str]:
+def _errors(was: SimulationOutcome) -> Iterable[str]:
     rows = [["channel", *(f"p{percentile} is off by" for percentile in PERCENTILES)]]
     for name, waits in [("all", was.all), *sorted(was.channels.items())]:
         if waits.actual:

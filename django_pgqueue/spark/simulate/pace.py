@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-# Those of django_pgqueue.worker.pace, which Spark's workers cannot import; a test compares them.
+# Those of django_pgqueue.worker.run.pace, which Spark's workers cannot import; a test compares them.
 LONGEST_WAIT = 200_000  # microseconds
 LARGEST = 4
 INERTIA = 0.9
 
 
-class Pace:
+class SimulatedPace:
     """``slots``: of all workers together; ``batch``: the most of one dequeue, 0: none ahead of the slots."""
 
     def __init__(self, slots: int, batch: int) -> None:

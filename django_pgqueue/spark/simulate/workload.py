@@ -16,9 +16,8 @@ from pyarrow import dataset
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-
-from .capacity import Attempt, runs
-from .engine import Message
+from django_pgqueue.spark.simulate.capacity import Attempt, runs
+from django_pgqueue.spark.simulate.engine import SimulatedMessage
 
 COLUMNS = ("id", "channel", "priority", "attempts", "created_at", "dequeue_at", "leased_at", "worker", "errors")
 TIMES = ("created_at", "dequeue_at", "leased_at", "settled_at")
@@ -68,7 +67,7 @@ class Workload:
         failed = sorted(attempt for attempts in self.failed.values() for attempt in attempts)
         return heapq.merge(self._last_attempts(rows, order), failed)
 
-    def messages(self, concurrency: int) -> Iterator[Message]:
+    def messages(self, concurrency: int) -> Iterator[SimulatedMessage]:
         """With the time that their handlers took in workers of this concurrency."""
         last = array("q", bytes(8 * self.rows.num_rows))
         earlier = {row: [0] * len(attempts) for row, attempts in self.failed.items()}
@@ -80,10 +79,10 @@ class Workload:
         for place, row in enumerate(_each(self.rows)):
             yield self._message(row, self.failed.get(place, []), (*earlier.get(place, ()), last[place]))
 
-    def _message(self, row: dict[str, Any], failed: list[Attempt], taken: tuple[int, ...]) -> Message:
+    def _message(self, row: dict[str, Any], failed: list[Attempt], taken: tuple[int, ...]) -> SimulatedMessage:
         # When the last attempt was due is recorded; of others only when they began.
         begins = [*(attempt.start for attempt in failed), row["dequeue_at"]][1:]
-        return Message(
+        return SimulatedMessage(
             id=row["id"],
             channel=row["channel"],
             rank=-row["priority"],

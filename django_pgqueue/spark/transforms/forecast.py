@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.lake import Lake
-
-from .queries import query
-from .readable import readable
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.transforms.queries import query
+from django_pgqueue.spark.transforms.readable import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +31,7 @@ GROUP BY 1, 2, 3
 """
 
 
-def forecast(spark: SparkSession, lake: Lake, source: Source | None = None, now: datetime | None = None) -> int:
+def forecast(spark: SparkSession, lake: ParquetLake, source: Source | None = None, now: datetime | None = None) -> int:
     """Write the lake's forecast from ``now`` on (default: the clock's), in place of that of the same day.
 
     The backlog that it starts with is that of ``source``; without it, nothing waits. Returns the number of rows.
@@ -67,6 +66,6 @@ def waiting(source: Source | None, now: datetime) -> pa.Table:
     return pa.Table.from_batches(source.batches(statement, LIVE), LIVE)
 
 
-def _exported_at(lake: Lake, now: datetime) -> datetime:
+def _exported_at(lake: ParquetLake, now: datetime) -> datetime:
     exported = lake.state.get("exported_at")
     return min(datetime.fromisoformat(exported), now) if exported else now

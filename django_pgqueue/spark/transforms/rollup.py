@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.lake import Lake, Staged
+from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.writing import Writing
-
-from .queries import query
-from .readable import readable
-from .touched import MESSAGES, Touched, find_touched
+from django_pgqueue.spark.transforms.queries import query
+from django_pgqueue.spark.transforms.readable import readable
+from django_pgqueue.spark.transforms.touched import MESSAGES, Touched, find_touched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +37,7 @@ class Rolled:
 
 def rollup(
     spark: SparkSession,
-    lake: Lake,
+    lake: ParquetLake,
     sla: Mapping[str, timedelta] | None = None,
     *,
     everything: bool = False,
@@ -81,7 +80,7 @@ def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterat
 
 @contextmanager
 def metrics(
-    spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
+    spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
 ) -> Iterator[DataFrame]:
     """The rows of these days, with `day`: all grains, and all levels from the queue to the handler."""
     from pyspark import StorageLevel
@@ -119,7 +118,7 @@ def one_by_one(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(FALLBACK, before)
 
 
-def _created(spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched) -> DataFrame:
+def _created(spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched) -> DataFrame:
     """The messages that were created on these days, whenever they were settled."""
     from pyspark.sql import functions as f
 
@@ -132,7 +131,7 @@ def _created(spark: SparkSession, lake: Lake, days: Collection[date], touched: T
     return archive.union(dead_letters).where(created_on.isin([day.isoformat() for day in days]))
 
 
-def _messages(lake: Lake) -> dict[date, int]:
+def _messages(lake: ParquetLake) -> dict[date, int]:
     """How many the lake has, by day of settlement."""
     counted: dict[date, int] = {}
     for days in lake.state.get("rows", {}).values():
@@ -141,7 +140,7 @@ def _messages(lake: Lake) -> dict[date, int]:
     return counted
 
 
-def _write(frame: DataFrame, writing: Writing) -> list[Staged]:
+def _write(frame: DataFrame, writing: Writing) -> list[StagedFile]:
     # One file for each grain and day; a channel's rows lie together in it.
     (
         frame.repartition("grain", "day")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from django_pgqueue.spark.lake import Commit, Lake
+from django_pgqueue.spark.lake import Commit, ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
 
 MESSAGES = ("archive", "dead_letter")
@@ -46,7 +46,7 @@ class Touched:
         }
 
 
-def find_touched(lake: Lake, *, everything: bool = False) -> Touched:
+def find_touched(lake: ParquetLake, *, everything: bool = False) -> Touched:
     """The days to compute now; ``everything``: all that the lake ever had messages of."""
     head, state = lake.head, {} if everything else lake.state
     touched = Touched(

@@ -1,0 +1,1 @@
+"""The parent of the worker processes. No handler runs here."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,14 +13,13 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
-from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.link.orders import Orders
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.spawn import environment, interpreter
+from django_pgqueue.worker.operate.registration import WorkerDescription, as_json
 from django_pgqueue.worker.options import worker_name
-from django_pgqueue.worker.registration import Description, as_json
-from django_pgqueue.worker.supervisor.link import Link
-from django_pgqueue.worker.supervisor.orders import Orders
 
-# What the service manager told the supervisor is not meant for its children.
-PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 # Seconds between the request to say where its threads are, and the end of a child that does not end by itself.
 LAST_WORDS = 0.3
 
@@ -50,7 +48,7 @@ class Child:
         self.name = worker_name(self.pid)
         self.started_at = self.heard_at = time.monotonic()
         self.ready = False
-        self.report: Description | None = None
+        self.report: WorkerDescription | None = None
         self.paused = False
         # Others have been given what it had not started.
         self.relieved = False
@@ -64,8 +62,8 @@ class Child:
         self.stop_reason = ""
         self.end_by = float("inf")
         # Why it is killed, and which messages are to blame.
-        self.condemned = ""
-        self.guilty: frozenset[int] = frozenset()
+        self.kill_reason = ""
+        self.culprits: frozenset[int] = frozenset()
         self._on_frame = on_frame
         self._on_gone = on_gone
         self._outbox: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
@@ -78,7 +76,7 @@ class Child:
             self._writer.start()
         except RuntimeError as error:
             # Without a thread that reads, the child would live and never be heard. It ends when its link is closed.
-            self.kill()
+            self.kill_now()
             self.popen.wait()
             self.link.close()
             self.board.close()
@@ -97,7 +95,7 @@ class Child:
         """Never blocks: a child may be stopped, or hold its GIL."""
         self._outbox.put(frame)
 
-    def told(self, report: Description, trouble: str) -> None:
+    def told(self, report: WorkerDescription, trouble: str) -> None:
         """It has reported. ``trouble``: what the database says to it, if it fails."""
         self.report = report
         if trouble and not self.trouble:
@@ -122,21 +120,21 @@ class Child:
             self.end_by = time.monotonic() + within
             self.send("stop", reason)
 
-    def condemn(self, why: str, guilty: frozenset[int] = frozenset()) -> None:
+    def kill(self, why: str, culprits: frozenset[int] = frozenset()) -> None:
         """Let each of its threads say where it is, then kill it and all that it has started."""
-        if self.condemned:
+        if self.kill_reason:
             return
-        self.condemned, self.guilty = why, guilty
+        self.kill_reason, self.culprits = why, culprits
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
-        killer = threading.Timer(LAST_WORDS, self.kill)
+        killer = threading.Timer(LAST_WORDS, self.kill_now)
         killer.daemon = True
         try:
             killer.start()
         except RuntimeError:  # there are no more threads
-            self.kill()
+            self.kill_now()
 
-    def kill(self) -> None:
+    def kill_now(self) -> None:
         """The process and all that it has started; unless it has ended, and its number may be another's."""
         if self.popen.returncode is None:
             self._kill_group()
@@ -145,9 +143,9 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def describe(self, supervisor: str) -> Description:
+    def describe(self, supervisor: str) -> WorkerDescription:
         """By its last report; what it runs is seen even when it hangs."""
-        return Description(
+        return WorkerDescription(
             name=self.name,
             pid=self.pid,
             state=self.state,
@@ -161,7 +159,7 @@ class Child:
         """None as long as it runs; negative: the signal that it died of."""
         return self.popen.poll()
 
-    def bury(self, *, end_group: bool) -> None:
+    def close(self, *, end_group: bool) -> None:
         """After its end: hear the last of what it said, and forget it. ``end_group``: end what it has left running."""
         if end_group:
             self._kill_group()
@@ -198,27 +196,3 @@ def start(link: int, board: int) -> subprocess.Popen[bytes]:
 
 def command(link: int, board: int) -> list[str]:
     return [*interpreter(), "-m", "django_pgqueue.worker.child", str(link), str(board)]
-
-
-def interpreter() -> list[str]:
-    """This one, with its options."""
-    flags = [f"-W{option}" for option in sys.warnoptions]
-    flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
-    return [sys.executable, *flags]
-
-
-def environment() -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}
-    # As long as the child knows nothing else, it must find its own module.
-    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-def end_of(status: int) -> str:
-    """In words: how a process ended."""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
-    return f"{name}, perhaps for want of memory" if -status == signal.SIGKILL else name

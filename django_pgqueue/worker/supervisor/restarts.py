@@ -13,7 +13,7 @@ LONGEST_WORK = 1.0
 
 
 class Restarts:
-    """Of one post. ``failures``: deaths in a row that came early."""
+    """Of one slot. ``failures``: deaths in a row that came early."""
 
     def __init__(self) -> None:
         self.failures = 0

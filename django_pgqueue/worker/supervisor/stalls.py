@@ -17,10 +17,10 @@ from datetime import timedelta
 from django.db import connections
 
 from django_pgqueue.sql.call import call
-from django_pgqueue.worker.lease_keeper import Lease
-from django_pgqueue.worker.supervisor.link import Held
+from django_pgqueue.worker.hold.lease_keeper import Lease
+from django_pgqueue.worker.link.pipe import HeldLease
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE
 from django_pgqueue.worker.supervisor.process import Child
-from django_pgqueue.worker.vitals import LONGEST_SILENCE
 
 # Leases without progress before a child is replaced; a third of it before probes say so. At least so many seconds.
 LEASES = 3
@@ -43,7 +43,7 @@ class Stalls:
         lease: timedelta,
         *,
         children: Callable[[], Iterable[Child]],
-        leases: Callable[[], list[Lease[Held]]],
+        leases: Callable[[], list[Lease[HeldLease]]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._using = using
@@ -69,9 +69,9 @@ class Stalls:
             seconds = now - max(since, self._since)
             child.stall = f"{why} for {seconds:.0f} s" if why and seconds > self._limit / LEASES else ""
             if child.stall and seconds > self._limit and not child.stop_reason and not child.stalled:
-                self._condemn(child)
+                self._mark_stalled(child)
 
-    def _stall(self, child: Child, leases: list[Lease[Held]], now: float) -> tuple[str, float]:
+    def _stall(self, child: Child, leases: list[Lease[HeldLease]], now: float) -> tuple[str, float]:
         """Return what makes no progress, and since when; "" if all goes well."""
         begun = child.board.begun()
         if any(not entry.ended_at for entry in begun):
@@ -88,7 +88,7 @@ class Stalls:
             found.append((f"it has not started {len(waiting)} message(s)", max(child.ran_at, min(waiting))))
         return min(found, key=lambda stall: stall[1])
 
-    def _condemn(self, child: Child) -> None:
+    def _mark_stalled(self, child: Child) -> None:
         """Have the child replaced, unless the database is what others wait for, too. Raises Error if it is away."""
         # A connection that is new: the child may have none because there are no more.
         connections[self._using].close()

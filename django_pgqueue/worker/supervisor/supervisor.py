@@ -9,22 +9,22 @@ from typing import Any
 
 from django.db import connections
 
-from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
-from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.registration import Registration
+from django_pgqueue.worker.hold.board import Begun
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.link.orders import Orders
+from django_pgqueue.worker.link.pipe import HeldLease, LeaseList
+from django_pgqueue.worker.link.spawn import end_of
+from django_pgqueue.worker.operate.registration import Registration
+from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.shutdown import Shutdown
-from django_pgqueue.worker.supervisor.crew import Crew
-from django_pgqueue.worker.supervisor.deaths import Estate, Undertaker, after_death, after_execution
-from django_pgqueue.worker.supervisor.link import Held, Leases
-from django_pgqueue.worker.supervisor.orders import Orders
-from django_pgqueue.worker.supervisor.process import Child, end_of
+from django_pgqueue.worker.supervisor.lease_reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
+from django_pgqueue.worker.supervisor.process import Child
+from django_pgqueue.worker.supervisor.process_pool import ProcessPool
 from django_pgqueue.worker.supervisor.reload import FileWatch
 from django_pgqueue.worker.supervisor.stalls import Stalls
-from django_pgqueue.worker.vitals import LONGEST_SILENCE, Health, Vitals
-from django_pgqueue.worker.worker import SETTLE_TIMEOUT
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -54,19 +54,21 @@ class Supervisor:
         self._faults: list[str] = []
         self._reload_reason = ""
         # How long a child may say nothing before others get what it has not started.
-        self._patience = 2 * options.lease.total_seconds()
+        self._longest_silence = 2 * options.lease.total_seconds()
         nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
-        self._crew = Crew(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
+        self._pool = ProcessPool(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
         outage = Outage(using, options.name)
-        self._keeper: LeaseKeeper[Held] = LeaseKeeper(
+        self._keeper: LeaseKeeper[HeldLease] = LeaseKeeper(
             using, options.lease, outage=outage, on_lost=self._lost, on_cancelled=self._cancelled, crashed=crashed
         )
-        self._undertaker = Undertaker(using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=crashed)
-        self._stalls = Stalls(using, options.lease, children=lambda: self._crew.children, leases=self._keeper.leases)
+        self._reclaimer = LeaseReclaimer(
+            using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=crashed
+        )
+        self._stalls = Stalls(using, options.lease, children=lambda: self._pool.children, leases=self._keeper.leases)
         self._registration = Registration(
             options,
             served=ServedQueues(options),
-            describe=lambda: [child.describe(options.name) for child in self._crew.children],
+            describe=lambda: [child.describe(options.name) for child in self._pool.children],
             on_paused=self._paused,
             outage=outage,
             crashed=crashed,
@@ -77,12 +79,12 @@ class Supervisor:
             self._companions.append(FileWatch(lambda file: self.reload(f"{file} has changed")))
 
     def run(self) -> bool:
-        """Work until the end. Returns whether it was clean: see :meth:`Worker.run`, of all children."""
+        """Work until the end. Returns whether it was clean: see :meth:`QueueWorker.run`, of all children."""
         self.shutdown.install(hangup=True)
         keep_alive()
         try:
             self._start()
-            while not self._crew.done():
+            while not self._pool.done():
                 self.shutdown.sleep(TICK)
                 self.run_once()
             self._close()
@@ -93,20 +95,20 @@ class Supervisor:
         return not self._faults
 
     def run_once(self) -> None:
-        if self.shutdown.reason and not self._crew.stopping:
+        if self.shutdown.reason and not self._pool.stopping:
             extra = {"event": "supervisor_stopping", **self._keys}
             logger.info("supervisor %s is stopping: %s", self.options.name, self.shutdown.reason, extra=extra)
             self._vitals.stopping()
-            self._crew.stop(self.shutdown.reason)
+            self._pool.stop(self.shutdown.reason)
         elif self.shutdown.take_hangup():
             self.reload("SIGHUP")
         if self._reload_reason:
             self._reload()
-        for child in self._crew.children:
+        for child in self._pool.children:
             self._relieve(child)
             self._replace(child)
-        self._crew.run_once()
-        self._vitals.beat(changing=self._crew.changing)
+        self._pool.run_once()
+        self._vitals.beat(changing=self._pool.changing)
 
     def reload(self, reason: str) -> None:
         """Replace the processes, one after the other; from any thread."""
@@ -115,18 +117,18 @@ class Supervisor:
 
     def health(self) -> Health:
         problems = []
-        missing = self._crew.size - self._crew.manned
+        missing = self._pool.size - self._pool.ready_count
         if missing:
-            problems.append(f"{missing} of {self._crew.size} processes not ready")
+            problems.append(f"{missing} of {self._pool.size} processes not ready")
         silence = time.monotonic() - self._registration.written_at
         if silence > LONGEST_SILENCE:
             problems.append("the database does not answer")
-        problems += [f"process {child.pid}: {child.stall}" for child in self._crew.children if child.stall]
+        problems += [f"process {child.pid}: {child.stall}" for child in self._pool.children if child.stall]
         workers = [
             {"name": child.name, "pid": child.pid, "state": child.state, "running": len(child.board.running())}
-            for child in self._crew.children
+            for child in self._pool.children
         ]
-        return Health("stopping" if self._crew.stopping else "running", problems, workers)
+        return Health("stopping" if self._pool.stopping else "running", problems, workers)
 
     @property
     def _keys(self) -> dict[str, Any]:
@@ -134,29 +136,29 @@ class Supervisor:
 
     def _start(self) -> None:
         logger.info(
-            "supervisor %s starts %d process(es) for %s%s", self.options.name, self._crew.size, self.options.served,
+            "supervisor %s starts %d process(es) for %s%s", self.options.name, self._pool.size, self.options.served,
             ", and replaces them when a file changes" if self._reloads else "",
             extra={"event": "supervisor_started", **self._keys},
         )  # fmt: skip
         self._keeper.start()
-        self._undertaker.start()
+        self._reclaimer.start()
         for companion in self._companions:
             companion.start()
-        self._crew.run_once()
+        self._pool.run_once()
         self._vitals.start(self.health)
 
     def _reload(self) -> None:
         reason, self._reload_reason = self._reload_reason, ""
         logger.info("replacing all processes: %s", reason, extra={"event": "reloading", **self._keys})
         self._vitals.reloading()
-        self._crew.reload(reason)
+        self._pool.reload(reason)
 
     def _close(self) -> None:
         for companion in self._companions:
             companion.stop()
-        if not self._undertaker.stop(SETTLE_TIMEOUT):
+        if not self._reclaimer.stop(SHUTDOWN_SETTLE_SECONDS):
             self._faults.append("messages of an ended process could not be given back; their leases will expire")
-        if not self._crew.clean:
+        if not self._pool.clean:
             self._faults.append("a process did not end cleanly")
         # Last of all: until here, everything that is held stays held.
         self._keeper.stop()
@@ -171,7 +173,7 @@ class Supervisor:
     def _relieve(self, child: Child) -> None:
         """A child that says nothing starts nothing either: a handler holds the GIL, or it is stopped."""
         silence = time.monotonic() - child.heard_at
-        if silence < self._patience or not child.ready:
+        if silence < self._longest_silence or not child.ready:
             child.relieved = False
         elif not child.relieved:
             child.relieved = True
@@ -182,12 +184,12 @@ class Supervisor:
                 child.pid, silence, len(waiting), extra={"event": "child_silent", **child.keys},
             )  # fmt: skip
             self._lost(waiting)
-            self._undertaker.put(Estate(worker=child.name, leases=waiting))
+            self._reclaimer.put(AbandonedLeases(worker=child.name, leases=waiting))
 
     def _replace(self, child: Child) -> None:
         """A child that makes no progress: at once, unless handlers run; these may end, as far as a stop allows it."""
         if child.stalled and not child.board.running():
-            child.condemn(child.stalled)
+            child.kill(child.stalled)
         elif child.stalled and not child.recycle_reason:
             child.recycle_reason = child.stalled
 
@@ -195,11 +197,11 @@ class Supervisor:
         self._registration.wake()
         if status == 0 and not any(lease.worker == child.name for lease in self._keeper.held()):
             return
-        why = child.condemned or child.stop_reason
+        why = child.kill_reason or child.stop_reason
         if why:
-            self._undertaker.put(after_execution(child.name, begun=begun, guilty=child.guilty, why=why))
+            self._reclaimer.put(after_kill(child.name, begun=begun, culprits=child.culprits, why=why))
         else:
-            self._undertaker.put(after_death(child.name, begun=begun, end=end_of(status)))
+            self._reclaimer.put(after_death(child.name, begun=begun, end=end_of(status)))
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
@@ -225,30 +227,30 @@ class Supervisor:
                 self._faults.append("a process refuses to work")
                 self.shutdown.request(self._faults[-1])
 
-    def _lost(self, leases: list[Held]) -> None:
+    def _lost(self, leases: list[HeldLease]) -> None:
         self._tell("lost", leases)
 
-    def _cancelled(self, leases: list[Held]) -> None:
+    def _cancelled(self, leases: list[HeldLease]) -> None:
         self._tell("cancelled", leases)
 
-    def _tell(self, what: str, leases: list[Held]) -> None:
-        for child in self._crew.children:
+    def _tell(self, what: str, leases: list[HeldLease]) -> None:
+        for child in self._pool.children:
             theirs = [lease for lease in leases if lease.worker == child.name]
             if theirs:
-                child.send(what, Leases.of(theirs))
+                child.send(what, LeaseList.of(theirs))
 
     def _paused(self, names: set[str]) -> None:
-        for child in self._crew.children:
+        for child in self._pool.children:
             child.pause(child.name in names)
         # Here, because the database has just answered.
         self._stalls.run_once()
 
     def _wake(self) -> None:
-        for child in self._crew.children:
+        for child in self._pool.children:
             child.wake()
 
     def _kill(self) -> None:
-        self._crew.kill()
+        self._pool.kill()
 
     def _crashed(self, role: str, error: BaseException) -> None:
         self._faults.append(f"{role} crashed")

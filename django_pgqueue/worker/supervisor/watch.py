@@ -15,10 +15,10 @@ LONGEST_SILENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """It must die. ``guilty``: messages that are the reason."""
+    """It must die. ``culprits``: messages that are the reason."""
 
     why: str
-    guilty: frozenset[int] = frozenset()
+    culprits: frozenset[int] = frozenset()
 
 
 def judge(child: Child, now: float, *, grace: float) -> Verdict | None:

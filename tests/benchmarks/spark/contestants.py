@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import Options
+from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import COLUMNS
 from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.session import session
@@ -86,7 +86,7 @@ def batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
 def spark(source: Source) -> Iterator[Run]:
     """The export to a new lake, on Spark in this machine; its session is up."""
     with session("benchmark", MASTER):
-        yield lambda path: print(export(source, path, Options(master=MASTER)).warning, end="", file=sys.stderr)
+        yield lambda path: print(export(source, path, ExportOptions(master=MASTER)).warning, end="", file=sys.stderr)
 
 
 CONTESTANTS = {"export": spark, "adbc": adbc, "copy": copy}

@@ -145,7 +145,7 @@ def test_a_task_that_is_tried_again_moves_nothing_twice(
 ):
     """Its worker is killed by SIGKILL when its letters are back, before it could say so."""
     fill_dead_letters(database, 200)
-    task = job.Task(source, None, None, False, database.execute("SELECT clock_timestamp()").fetchone()[0])
+    task = job.RedriveTask(source, None, None, False, database.execute("SELECT clock_timestamp()").fetchone()[0])
     mark = tmp_path / "killed"
 
     def killed_once(rows: Any) -> Any:

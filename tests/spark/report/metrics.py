@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.schema import TABLES, arrow_schema
 
 COUNTED = {column.name for column in TABLES["metrics"] if column.type == pa.int64()} | {"run_seconds", "retry_seconds"}
@@ -37,8 +37,8 @@ def of_each_grain(*rows: dict[str, Any]) -> list[dict[str, Any]]:
 
 def lake_of(
     path: Path, rows: Iterable[dict[str, Any]], forecast: Iterable[dict[str, Any]] = (), *, replace: bool = False
-) -> Lake:
-    lake = Lake.open(path, create=True)
+) -> ParquetLake:
+    lake = ParquetLake.open(path, create=True)
     parts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         parts["metrics", f"grain={row['grain']}/day={row['bucket_at'].date()}"].append(row)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.report.read import COMPARED, read
 from django_pgqueue.spark.report.sections.tenants import noisy
 from django_pgqueue.spark.schema import arrow_schema
@@ -89,7 +89,7 @@ def test_the_newest_forecast_is_added_up_over_channels(small: Path) -> None:
 
 
 def test_the_lake_is_described(small: Path) -> None:
-    lake = Lake.open(small)
+    lake = ParquetLake.open(small)
     page = reported(small)
 
     rows = {row[0]: row for row in page.tables[f"The lake {lake.description.name}"]}
@@ -100,7 +100,7 @@ def test_the_lake_is_described(small: Path) -> None:
 def test_a_rollup_that_is_due_is_told(small: Path) -> None:
     assert "of all that is here" in reported(small).text
 
-    with Lake.open(small).writing() as writing:
+    with ParquetLake.open(small).writing() as writing:
         writing.commit("export", state={"exported_xid": 4711, "exported_at": "2026-11-21T12:34:56+00:00"})
 
     page = reported(small)
@@ -187,7 +187,7 @@ def test_the_policy_of_the_page_allows_its_own_style_and_nothing_else(small: Pat
 
 
 def test_an_empty_lake_has_a_report_that_says_what_to_do(tmp_path: Path) -> None:
-    Lake.open(tmp_path / "lake", create=True)
+    ParquetLake.open(tmp_path / "lake", create=True)
 
     assert "Run export and rollup" in reported(tmp_path / "lake").text
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.report.write import steady, write
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
@@ -24,7 +24,7 @@ REPORTS = 8
 
 
 def test_an_older_file_has_nothing_in_a_column_that_it_lacks(small: Path) -> None:
-    for file in Lake.open(small).files("metrics"):
+    for file in ParquetLake.open(small).files("metrics"):
         with pq.ParquetFile(file) as old:
             rows = old.read().drop_columns(["sla_seconds", "sla_breaches", "dead_by_reason"])
         pq.write_table(rows, file)
@@ -36,7 +36,7 @@ def test_an_older_file_has_nothing_in_a_column_that_it_lacks(small: Path) -> Non
 
 
 def test_a_damaged_file_is_named(small: Path) -> None:
-    [file] = [file for file in Lake.open(small).files("metrics") if "grain=day" in file.parts]
+    [file] = [file for file in ParquetLake.open(small).files("metrics") if "grain=day" in file.parts]
     file.write_bytes(file.read_bytes()[:-20])
 
     with pytest.raises(PipelineError, match=re.escape(str(file))):
@@ -118,5 +118,5 @@ def test_an_error_of_a_steady_lake_is_told_at_once(small: Path, gone: Exception)
         raise gone
 
     with pytest.raises(PipelineError, match="gone"):
-        steady(Lake.open(small), read)
+        steady(ParquetLake.open(small), read)
     assert len(reads) == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.schema import DAYS, arrow_schema
 
 START = datetime(2026, 3, 14, 9, tzinfo=UTC)
@@ -48,9 +48,9 @@ def channel(name: str, exported: float = 1000, **more: Any) -> dict[str, Any]:
     return known | more
 
 
-def make_lake(path: Path, **tables: list[dict[str, Any]]) -> Lake:
+def make_lake(path: Path, **tables: list[dict[str, Any]]) -> ParquetLake:
     """``archive=[row(…)], dead_letter=[…], channel=[channel(…)]``, each day in a file."""
-    lake = Lake.open(path, create=True)
+    lake = ParquetLake.open(path, create=True)
     with lake.writing() as writing:
         staged = []
         for table, rows in tables.items():

@@ -11,21 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_pgqueue.spark.simulate.engine import Message, Result, Simulation
-from django_pgqueue.spark.simulate.limits import Limits
+from django_pgqueue.spark.simulate.engine import SimulatedMessage, Simulation, SimulationResult
+from django_pgqueue.spark.simulate.limits import ChannelLimits
 
 
-def message(number: int, channel: str = "a", at: int = 0, run: int = 10, **more: Any) -> Message:
-    return Message(
+def message(number: int, channel: str = "a", at: int = 0, run: int = 10, **more: Any) -> SimulatedMessage:
+    return SimulatedMessage(
         **{"id": number, "channel": channel, "rank": 0, "arrives_at": at, "due_at": at, "runs": (run,)} | more
     )
 
 
-def serve(messages: list[Message], slots: int = 1, ahead: int = 0, **limits: Limits) -> tuple[dict[int, int], Result]:
+def serve(
+    messages: list[SimulatedMessage], slots: int = 1, ahead: int = 0, **limits: ChannelLimits
+) -> tuple[dict[int, int], SimulationResult]:
     """When the last attempt of each message began, in the order of service, and the result."""
     began: dict[int, int] = {}
 
-    def record(served: Message, waited: int) -> None:
+    def record(served: SimulatedMessage, waited: int) -> None:
         assert served.id not in began
         last_due = served.due_at if not served.pauses else None
         began[served.id] = waited if last_due is None else last_due + waited
@@ -55,42 +57,44 @@ def test_a_message_starts_before_the_others_once_in_a_round():
 
 def test_turns_follow_the_weights():
     messages = [message(n, "ab"[n % 2]) for n in range(16)]
-    began, _ = serve(messages, a=Limits(weight=3), b=Limits(weight=1))
+    began, _ = serve(messages, a=ChannelLimits(weight=3), b=ChannelLimits(weight=1))
     assert ["ab"[n % 2] for n in began][:8] == list("aaabaaab")
 
 
 def test_what_is_free_together_is_shared_by_weight():
     messages = [message(n, "ab"[n % 2]) for n in range(40)]
-    began, _ = serve(messages, slots=8, a=Limits(weight=3), b=Limits(weight=1))
+    began, _ = serve(messages, slots=8, a=ChannelLimits(weight=3), b=ChannelLimits(weight=1))
     assert Counter("ab"[n % 2] for n, at in began.items() if at == 0) == {"a": 6, "b": 2}
 
 
 def test_a_channel_at_its_limit_leaves_the_slots_to_others():
     messages = [message(n, "a") for n in range(3)] + [message(n, "b") for n in range(10, 13)]
-    began, _ = serve(messages, slots=4, a=Limits(max_concurrency=1))
+    began, _ = serve(messages, slots=4, a=ChannelLimits(max_concurrency=1))
     assert [began[n] for n in range(3)] == [0, 10, 20]
     assert [began[n] for n in range(10, 13)] == [0, 0, 0]
 
 
 def test_what_comes_to_a_channel_at_its_limit_waits_for_a_place():
-    began, _ = serve([message(1), message(2, at=4)], slots=4, a=Limits(max_concurrency=1))
+    began, _ = serve([message(1), message(2, at=4)], slots=4, a=ChannelLimits(max_concurrency=1))
     assert began == {1: 0, 2: 10}
 
 
 def test_a_rate_has_its_burst_and_then_its_interval():
-    began, _ = serve([message(n, run=1) for n in range(5)], slots=9, a=Limits(release_interval=10, release_burst=2))
+    began, _ = serve(
+        [message(n, run=1) for n in range(5)], slots=9, a=ChannelLimits(release_interval=10, release_burst=2)
+    )
     assert list(began.values()) == [0, 0, 10, 20, 30]
 
 
 def test_a_burst_comes_back_with_quiet_time():
-    limits = Limits(release_interval=10, release_burst=3)
+    limits = ChannelLimits(release_interval=10, release_burst=3)
     times = [0, 0, 0, 0, 100, 100, 100, 100]
     began, _ = serve([message(n, at=at, run=1) for n, at in enumerate(times)], slots=9, a=limits)
     assert list(began.values()) == [0, 0, 0, 10, 100, 100, 100, 110]
 
 
 def test_a_rate_and_a_limit_hold_together():
-    limits = Limits(max_concurrency=1, release_interval=15)
+    limits = ChannelLimits(max_concurrency=1, release_interval=15)
     began, _ = serve([message(n, run=run) for n, run in enumerate([40, 5, 5])], slots=9, a=limits)
     assert began == {0: 0, 1: 40, 2: 55}
 
@@ -119,13 +123,13 @@ def test_a_failed_attempt_frees_its_slot_while_it_pauses():
 
 def test_a_paused_channel_and_one_without_a_place_are_left():
     messages = [message(1, "a"), message(2, "b"), message(3, "c")]
-    began, result = serve(messages, slots=3, a=Limits(paused=True), b=Limits(max_concurrency=0))
+    began, result = serve(messages, slots=3, a=ChannelLimits(paused=True), b=ChannelLimits(max_concurrency=0))
     assert began == {3: 0}
     assert result.left == {"a": 1, "b": 1}
 
 
 def test_no_time_passes_in_a_run_of_no_length():
-    began, result = serve([message(n, run=0) for n in range(3)], a=Limits(max_concurrency=1))
+    began, result = serve([message(n, run=0) for n in range(3)], a=ChannelLimits(max_concurrency=1))
     assert list(began.values()) == [0, 0, 0]
     assert result.ended_at == 0
 
@@ -140,13 +144,13 @@ def test_messages_are_leased_ahead_of_their_handlers():
 
 def test_what_waits_in_memory_takes_a_place_of_its_channel():
     messages = [message(n, "ab"[n % 2], run=50_000) for n in range(20)]
-    began, _ = serve(messages, ahead=100, a=Limits(max_concurrency=1))
+    began, _ = serve(messages, ahead=100, a=ChannelLimits(max_concurrency=1))
     leases = sorted(at for n, at in began.items() if n % 2 == 0)
     assert all(later - earlier >= 50_000 for earlier, later in pairwise(leases))
 
 
 LIMITS = st.builds(
-    Limits,
+    ChannelLimits,
     max_concurrency=st.none() | st.integers(1, 3),
     release_interval=st.none() | st.integers(1, 20),
     release_burst=st.integers(1, 4),
@@ -156,7 +160,7 @@ LIMITS = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(limits=st.lists(LIMITS, min_size=1, max_size=4), slots=st.integers(1, 6), seed=st.integers(0, 9999))
-def test_no_limit_is_broken_and_everything_runs_once(limits: list[Limits], slots: int, seed: int):
+def test_no_limit_is_broken_and_everything_runs_once(limits: list[ChannelLimits], slots: int, seed: int):
     chance = random.Random(seed)
     named = {f"c{n}": each for n, each in enumerate(limits)}
     messages = [
@@ -187,6 +191,6 @@ def test_no_limit_is_broken_and_everything_runs_once(limits: list[Limits], slots
 @pytest.mark.parametrize("channels", [1, 1000])
 def test_a_backlog_of_many_channels_costs_no_more_than_one_of_one(channels: int):
     messages = [message(n, f"c{n % channels}", run=95) for n in range(20_000)]
-    limits = {f"c{n}": Limits(max_concurrency=2, weight=2) for n in range(0, channels, 3)}
+    limits = {f"c{n}": ChannelLimits(max_concurrency=2, weight=2) for n in range(0, channels, 3)}
     began, _ = serve(messages, slots=10, **limits)
     assert len(began) == 20_000

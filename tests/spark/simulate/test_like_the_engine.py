@@ -9,8 +9,8 @@ import pytest
 
 from django_pgqueue import channel_set, complete, dequeue
 from django_pgqueue.lifecycle.tick import tick
-from django_pgqueue.spark.simulate.engine import Message, Simulation
-from django_pgqueue.spark.simulate.limits import Limits
+from django_pgqueue.spark.simulate.engine import SimulatedMessage, Simulation
+from django_pgqueue.spark.simulate.limits import ChannelLimits
 from tests.lifecycle.conftest import pass_time, sql
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +21,7 @@ STRETCH = 1_000
 STEPS = 40
 
 
-def make(chance: random.Random, limits: dict[str, Limits], messages: int) -> list[Message]:
+def make(chance: random.Random, limits: dict[str, ChannelLimits], messages: int) -> list[SimulatedMessage]:
     """The same channels and messages in the database and for the simulation, all of them due now."""
     for name, each in limits.items():
         interval = None if each.release_interval is None else timedelta(microseconds=each.release_interval * STRETCH)
@@ -41,7 +41,7 @@ def make(chance: random.Random, limits: dict[str, Limits], messages: int) -> lis
         priorities,
     )
     return [
-        Message(id=key, channel=channel, rank=-priority, arrives_at=0, due_at=0, runs=(SECOND,))
+        SimulatedMessage(id=key, channel=channel, rank=-priority, arrives_at=0, due_at=0, runs=(SECOND,))
         for (key,), channel, priority in zip(rows, channels, priorities, strict=True)
     ]
 
@@ -60,10 +60,12 @@ def served_by_the_engine(slots: int) -> list[list[int]]:
     return seconds
 
 
-def served_by_the_simulation(messages: list[Message], limits: dict[str, Limits], slots: int) -> list[list[int]]:
+def served_by_the_simulation(
+    messages: list[SimulatedMessage], limits: dict[str, ChannelLimits], slots: int
+) -> list[list[int]]:
     seconds: list[list[int]] = [[] for _ in range(STEPS)]
 
-    def record(message: Message, waited: int) -> None:
+    def record(message: SimulatedMessage, waited: int) -> None:
         assert waited % SECOND == 0
         seconds[waited // SECOND].append(message.id)
 
@@ -78,7 +80,7 @@ def test_turns_weights_and_priorities_give_the_same_order(seed: int, statistics:
     if statistics == "of an empty line":
         sql("UPDATE pg_class SET reltuples = 0, relpages = 1 WHERE relname = 'pgqueue_lane' RETURNING 1")
     chance = random.Random(seed)
-    limits = {f"c{n}": Limits(weight=chance.randint(1, 4)) for n in range(chance.randint(1, 6))}
+    limits = {f"c{n}": ChannelLimits(weight=chance.randint(1, 4)) for n in range(chance.randint(1, 6))}
     messages = make(chance, limits, 60)
     slots = chance.choice([2, 3, 5, 8])
     assert served_by_the_simulation(messages, limits, slots) == served_by_the_engine(slots)
@@ -88,7 +90,7 @@ def test_turns_weights_and_priorities_give_the_same_order(seed: int, statistics:
 def test_limits_and_rates_let_the_same_messages_through(seed: int):
     chance = random.Random(seed)
     limits = {
-        f"c{n}": Limits(
+        f"c{n}": ChannelLimits(
             max_concurrency=chance.choice([None, 1, 2, 3]),
             release_interval=chance.choice([None, SECOND, 2 * SECOND]),
             release_burst=chance.randint(1, 3),

@@ -19,10 +19,10 @@ import psycopg
 import pytest
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.simulate.job import Scenario, files_of, play
 from django_pgqueue.spark.simulate.limits import Change
-from django_pgqueue.spark.simulate.outcome import Outcome, Waits
+from django_pgqueue.spark.simulate.outcome import SimulationOutcome, Waits
 from django_pgqueue.spark.source import Source
 
 Database = psycopg.Connection[Any]
@@ -79,14 +79,14 @@ def workers(environment: dict[str, str]) -> Iterator[None]:
 
 
 @pytest.fixture
-def runs(source: Source, database: Database, lake: Path, environment: dict[str, str]) -> dict[str, Outcome]:
+def runs(source: Source, database: Database, lake: Path, environment: dict[str, str]) -> dict[str, SimulationOutcome]:
     """What the simulator says: of the first run as it was and with the other limits, of the second as it was."""
     with workers(environment):
         wait_until(database, "SELECT count(*) = 2 FROM pgqueue_worker WHERE concurrency > 0 AND state = 'running'")
         load(database, "first", BEFORE)
         load(database, "second", AFTER)
     export(source, lake)
-    files, _ = files_of(Lake.open(lake), None)
+    files, _ = files_of(ParquetLake.open(lake), None)
     return {
         "was": play(Scenario("first", files)),
         "changed": play(Scenario("first", files, CHANGES)),
@@ -102,7 +102,7 @@ def shown(channel: str, found: Waits, truth: tuple[float, ...]) -> str:
     return f"{channel}: simulated {found.simulated}, truth {truth}"
 
 
-def test_the_simulator_finds_what_happened_and_what_happens_under_other_limits(runs: dict[str, Outcome]):
+def test_the_simulator_finds_what_happened_and_what_happens_under_other_limits(runs: dict[str, SimulationOutcome]):
     was, changed, truth = runs["was"], runs["changed"], runs["truth"]
     for name, waits in was.channels.items():
         assert close(waits.simulated, waits.actual), shown(name, waits, waits.actual)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.simulate.capacity import Attempt, Capacity, runs
-from django_pgqueue.spark.simulate.engine import Message
+from django_pgqueue.spark.simulate.engine import SimulatedMessage
 from django_pgqueue.spark.simulate.job import files_of, in_force
-from django_pgqueue.spark.simulate.limits import Change, Limits, changed
+from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, changed
 from django_pgqueue.spark.simulate.workload import Workload
 from tests.spark.simulate.lakes import START, at, channel, failure, make_lake, row
 
@@ -20,12 +20,12 @@ SECOND = 1_000_000
 ZERO = round(START.timestamp()) * SECOND
 
 
-def load(lake: Lake, queue: str = "default", days: int | None = None) -> Workload:
+def load(lake: ParquetLake, queue: str = "default", days: int | None = None) -> Workload:
     files, _ = files_of(lake, days)
     return Workload.load({table: files[table] for table in ("archive", "dead_letter")}, queue)
 
 
-def only(lake: Lake) -> Message:
+def only(lake: ParquetLake) -> SimulatedMessage:
     [message] = load(lake).messages(1)
     return message
 
@@ -142,11 +142,11 @@ def test_attempts_of_all_kinds_come_in_the_order_of_their_leases(lake: Path):
 
 def test_the_pace_is_that_of_the_worker():
     from django_pgqueue.spark.simulate import pace as ours
-    from django_pgqueue.worker import pace as theirs
+    from django_pgqueue.worker.run import pace as theirs
 
     assert ours.LONGEST_WAIT == theirs.LONGEST_WAIT * SECOND
     chance = random.Random(1)
-    mine, real = ours.Pace(4, 100), theirs.Pace(4, 100)
+    mine, real = ours.SimulatedPace(4, 100), theirs.HandlerPace(4, 100)
     for _ in range(300):
         run = chance.randrange(1, 200_000)
         mine.passed(run)
@@ -165,15 +165,15 @@ def test_limits_in_force_are_those_of_the_first_snapshot_after_it(lake: Path):
     ]
     made = make_lake(lake, channel=snapshots)
     paths = [str(path) for path in made.files("channel")]
-    gone = Limits(release_interval=250_000, release_burst=4, weight=3)
-    assert in_force(paths, "default", ZERO + 20 * SECOND) == {"a": Limits(max_concurrency=2), "gone": gone}
-    assert in_force(paths, "default", ZERO + 500 * SECOND) == {"a": Limits(max_concurrency=9), "gone": gone}
+    gone = ChannelLimits(release_interval=250_000, release_burst=4, weight=3)
+    assert in_force(paths, "default", ZERO + 20 * SECOND) == {"a": ChannelLimits(max_concurrency=2), "gone": gone}
+    assert in_force(paths, "default", ZERO + 500 * SECOND) == {"a": ChannelLimits(max_concurrency=9), "gone": gone}
     assert in_force([], "default", ZERO) == {}
 
 
 def test_a_released_channel_drains_without_limits(lake: Path):
     made = make_lake(lake, channel=[channel("a", max_concurrency=1, released_at=at(0), weight=2)])
-    assert in_force([str(path) for path in made.files("channel")], "default", ZERO) == {"a": Limits(weight=2)}
+    assert in_force([str(path) for path in made.files("channel")], "default", ZERO) == {"a": ChannelLimits(weight=2)}
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,9 @@ def test_a_change_that_makes_no_sense_is_refused(text: str):
 
 def test_changes_follow_one_another_and_know_their_channels():
     changes = [Change(None, "weight", 2), Change("a", "weight", 5)]
-    assert changed({"a": Limits(), "b": Limits()}, changes) == {"a": Limits(weight=5), "b": Limits(weight=2)}
+    assert changed({"a": ChannelLimits(), "b": ChannelLimits()}, changes) == {
+        "a": ChannelLimits(weight=5),
+        "b": ChannelLimits(weight=2),
+    }
     with pytest.raises(PipelineError, match=r"'typo'.*Choose one of a"):
-        changed({"a": Limits()}, [Change("typo", "weight", 2)])
+        changed({"a": ChannelLimits()}, [Change("typo", "weight", 2)])

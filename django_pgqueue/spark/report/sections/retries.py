@@ -5,8 +5,7 @@ from __future__ import annotations
 from django_pgqueue.charts import bars, shown
 from django_pgqueue.spark.report.html import Section, paragraph, table
 from django_pgqueue.spark.report.read import Data, handlers, sums
-
-from .summary import part
+from django_pgqueue.spark.report.sections.summary import part
 
 MOST_ROWS = 25
 

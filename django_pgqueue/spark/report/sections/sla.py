@@ -7,8 +7,7 @@ import pyarrow.compute as pc
 from django_pgqueue.charts import Series, shown, stack
 from django_pgqueue.spark.report.html import Section, paragraph, table
 from django_pgqueue.spark.report.read import Data, channels, sums
-
-from .summary import SETTLED, part
+from django_pgqueue.spark.report.sections.summary import SETTLED, part
 
 MOST_ROWS = 25
 

@@ -11,8 +11,7 @@ from django_pgqueue.charts import bars, shown, text
 from django_pgqueue.charts.times import moment
 from django_pgqueue.spark.report.html import Safe, Section, folded, paragraph, table
 from django_pgqueue.spark.report.read import WIDTHS, Data, channels, sums, whole_queues
-
-from .summary import part
+from django_pgqueue.spark.report.sections.summary import part
 
 MOST_BARS, MOST_ROWS, MOST_NEIGHBOURS = 12, 30, 20
 # A channel is noisy in a bucket in which it has at least so much of its queue's time in handlers …

@@ -1,0 +1,106 @@
+"""The folder of a lake: its description and its commits."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake.commit import NOTHING, Commit
+
+CONTROL = "_pgqueue"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeDescription:
+    """lake.json. ``name`` tells the database which lake this is, wherever it is moved to; ``system_identifier`` and
+    ``database`` are those of the database whose rows it holds, empty until the first export."""
+
+    format: int
+    name: str
+    created_at: str
+    system_identifier: str = ""
+    database: str = ""
+    without: tuple[str, ...] = ()
+
+
+class LakeFolder:
+    """What the readers and the writer of a lake share: its description, and what is committed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def control(self) -> Path:
+        return self.path / CONTROL
+
+    @property
+    def commits(self) -> Path:
+        return self.control / "commits"
+
+    @property
+    def staging(self) -> Path:
+        return self.control / "staging"
+
+    @property
+    def description(self) -> LakeDescription:
+        path = self.control / "lake.json"
+        content = read_json(path)
+        if content.get("format", 0) > schema.FORMAT:
+            raise PipelineError(
+                f"The lake in {self.path} has format {content['format']}, this version knows {schema.FORMAT}: "
+                "use the version of pgqueue-django that wrote it, or a newer one."
+            )
+        try:
+            return LakeDescription(**(content | {"without": tuple(content.get("without", ()))}))
+        except TypeError as error:
+            raise damaged(path, error) from None
+
+    def describe(self, **changes: Any) -> None:
+        """Change what lake.json says; while writing."""
+        described = asdict(replace(self.description, **changes))
+        if described != asdict(self.description):
+            durable.replace(self.control / "lake.json", described)
+
+    @property
+    def head(self) -> Commit:
+        """The newest commit; number 0 when there is none."""
+        number = max(self.commit_numbers(), default=0)
+        return self.commit(number) if number else NOTHING
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.head.state
+
+    def commit_numbers(self) -> list[int]:
+        """Of all commits, the oldest first."""
+        return sorted(int(name[:-5]) for name in os.listdir(self.commits) if name[:-5].isdigit())
+
+    def commit(self, number: int) -> Commit:
+        path = self.commit_path(number)
+        try:
+            return Commit.from_json(read_json(path))
+        except (KeyError, TypeError) as error:
+            raise damaged(path, error) from None
+
+    def commit_path(self, number: int) -> Path:
+        return self.commits / f"{number:08}.json"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from None
+    if not isinstance(content, dict):
+        raise damaged(path, "no JSON object")
+    return content
+
+
+def damaged(path: Path, error: object) -> PipelineError:
+    return PipelineError(f"{path} cannot be read ({error}): the lake is damaged, restore it from a backup.")

@@ -1,0 +1,162 @@
+"""Middleware: context managers of the project that are entered around each call of a handler."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextvars import copy_context
+from dataclasses import replace
+from functools import wraps
+from inspect import isasyncgenfunction, isgeneratorfunction
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils.module_loading import import_string
+
+from django_pgqueue import handlers
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerError
+from django_pgqueue.handlers import Function, Handler
+from django_pgqueue.worker.call.thread_run import leave_if_forked
+
+# Those that are ``whole`` take all of a batch.
+Factory = Callable[[Any], Any]
+
+
+class Middleware:
+    """``find``: the handler of a name, its function inside of the middleware; None for an unknown one.
+
+    ``alike``: whether one call may take both messages. None if each may be with each: then nothing needs to be asked.
+    """
+
+    def __init__(self, given: Sequence[str | Factory]) -> None:
+        self._factories = [factory(item) for item in given]
+        self._reads = reads(self._factories)
+        self._wrapped: dict[str, tuple[Handler, Handler]] = {}
+        self.find: Callable[[str], Handler | None] = self._find if given else handlers.find
+        self.alike: Callable[[Delivery, Delivery], bool] | None = None if self._reads == () else self._alike
+
+    @classmethod
+    def configured(cls) -> Middleware:
+        """By the setting HANDLER_MIDDLEWARE. Raises ImportError."""
+        return cls(settings.HANDLER_MIDDLEWARE)
+
+    def _find(self, name: str) -> Handler | None:
+        handler = handlers.find(name)
+        if handler is None:
+            return None
+        known, wrapped = self._wrapped.get(name, (None, None))
+        if wrapped is None or known is not handler:
+            around = surround_async if handler.asynchronous else surround
+            function = around(handler.function, self._factories, batch=handler.batch is not None)
+            wrapped = replace(handler, function=function)
+            self._wrapped[name] = handler, wrapped
+        return wrapped
+
+    def _alike(self, first: Delivery, other: Delivery) -> bool:
+        return self._seen(first) == self._seen(other)
+
+    def _seen(self, delivery: Delivery) -> str:
+        """What the middleware can see of a delivery, to compare."""
+        context = delivery.context
+        seen = [delivery.channel, context] if self._reads is None else [context.get(key) for key in self._reads]
+        return json.dumps(seen, cls=DjangoJSONEncoder, sort_keys=True)
+
+
+def factory(item: str | Factory) -> Factory:
+    found = import_string(item) if isinstance(item, str) else item
+    if isgeneratorfunction(found):
+        return contextmanager(found)
+    return asynccontextmanager(found) if isasyncgenfunction(found) else found
+
+
+def reads(factories: Sequence[Factory]) -> tuple[str, ...] | None:
+    """The keys of the context that they say they read; None if one does not say: it may read them all."""
+    told = [getattr(factory, "reads", None) for factory in factories]
+    known = [keys for keys in told if keys is not None]
+    return None if len(known) < len(told) else tuple(sorted({key for keys in known for key in keys}))
+
+
+def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -> Function:
+    """The function inside of the context managers.
+
+    It runs in a copy of the context variables: whatever it or an interrupted middleware leaves in them (a language, a
+    time zone), the next message does not see. A middleware that swallows an exception does not make the message done.
+    """
+
+    def call(argument: Any) -> Any:
+        process = os.getpid()
+        raised: BaseException | None = None
+        try:
+            with ExitStack() as stack:
+                try:
+                    for factory in factories:
+                        stack.enter_context(entered(factory, seen_by(factory, argument, batch=batch), "__enter__"))
+                    try:
+                        return function(argument)
+                    finally:
+                        leave_if_forked(process)
+                except BaseException as error:
+                    raised = error
+                    raise
+            raise swallowed(raised)
+        finally:
+            raised = None  # it would refer to this frame, which refers to it
+
+    @wraps(function)
+    def surrounded(argument: Any) -> Any:
+        return copy_context().run(call, argument)
+
+    return surrounded
+
+
+def surround_async(function: Function, factories: Sequence[Factory], *, batch: bool) -> Function:
+    """As :func:`surround`, for an async function; the event loop gives each message its own context variables."""
+
+    @wraps(function)
+    async def surrounded(argument: Any) -> Any:
+        raised: BaseException | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                try:
+                    for factory in factories:
+                        manager = entered(factory, seen_by(factory, argument, batch=batch), "__aenter__", "__enter__")
+                        if hasattr(manager, "__aenter__"):
+                            await stack.enter_async_context(manager)
+                        else:
+                            stack.enter_context(manager)
+                    return await function(argument)
+                except BaseException as error:
+                    raised = error
+                    raise
+            raise swallowed(raised)
+        finally:
+            raised = None
+
+    return surrounded
+
+
+def swallowed(raised: BaseException | None) -> BaseException:
+    """What a middleware has kept from whoever called the handler."""
+    return raised or RuntimeError("the handler did not end")
+
+
+def seen_by(factory: Factory, argument: Any, *, batch: bool) -> Any:
+    """What the middleware is given: a delivery; the first of a batch, or all of it for one that is ``whole``."""
+    return argument[0] if batch and not getattr(factory, "whole", False) else argument
+
+
+def entered(factory: Factory, seen: Any, *ways: str) -> Any:
+    """The context manager of the factory. Raises HandlerError if it can be entered in none of these ways."""
+    manager = factory(seen)
+    if any(hasattr(manager, way) for way in ways):
+        return manager
+    name = getattr(factory, "__qualname__", repr(factory))
+    hint = "Make it a generator function: def middleware(delivery): …; yield"
+    if hasattr(manager, "__aenter__"):
+        delivery = seen[0] if isinstance(seen, list) else seen
+        hint = f"It is async, and the handler {delivery.handler!r} is not: make it a plain generator function."
+    raise HandlerError(f"The middleware {name} returned {type(manager).__name__}, which cannot be entered.", hint=hint)

@@ -1,0 +1,1 @@
+"""From a NOTIFY to a dequeue: how messages come to this process."""

@@ -1,0 +1,231 @@
+"""The producer: dequeues for the free slots, and sleeps when there is nothing to do."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from django_pgqueue.delivery import Delivery, label
+from django_pgqueue.lifecycle.dequeue import dequeue
+from django_pgqueue.models import Message, Queue
+from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.fetch.contention import Contention
+from django_pgqueue.worker.fetch.flood import Flood
+from django_pgqueue.worker.fetch.notifications import Notifications
+from django_pgqueue.worker.fetch.upcoming import Upcoming
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.run.dispatch import Dispatch
+from django_pgqueue.worker.served import ServedQueues
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+ROLE = "producer"
+DRAIN_INTERVAL = 0.05
+# Seconds from one look to the next, while messages trickle in: a dequeue of several costs hardly more than one of one.
+REST = 0.003
+# With --once: looks in a row that find nothing but what other consumers hold, half a second in all, before it ends.
+ONCE_TRIES = 10
+
+
+class Producer:
+    """``hold``: takes the leases into care before anybody works on them. ``held``: how many are not settled.
+    ``done``: called when nothing is left to do (``drain``, ``once``).
+    """
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        served: ServedQueues,
+        dispatch: Dispatch,
+        hold: Callable[[list[Delivery], float], None],
+        held: Callable[[], int],
+        done: Callable[[], None],
+        outage: Outage,
+        crashed: Crashed,
+    ) -> None:
+        self._dispatch = dispatch
+        self._options = options
+        self._served = served
+        self._poll = options.poll_interval.total_seconds()
+        self._lease = options.lease.total_seconds()
+        self._hold = hold
+        self._held = held
+        self._done = done
+        self._outage = outage
+        self._notifications = Notifications(options, served)
+        self._flood = Flood()
+        self._upcoming = Upcoming(options, served)
+        self._contention = Contention(options.using)
+        self._turn = 0
+        self._rest_until = 0.0
+        self._stopped = False
+        self._paused = self._pause_wanted = False
+        self._wake = threading.Event()
+        self._thread = Role("producer", self._run, crashed=crashed)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def hear(self) -> None:
+        """A notification: something may be there, for whoever is first."""
+        if self._notifications.hear():
+            self._wake.set()
+
+    def pause(self, paused: bool) -> None:
+        """Take nothing new, until further notice; what is here is done."""
+        if paused != self._pause_wanted:
+            self._pause_wanted = paused
+            self._wake.set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float = 10) -> None:
+        self._stopped = True
+        self._wake.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        dedicate(self._options.using)
+        while not self._stopped:
+            self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
+        self._outage.patiently(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
+
+    def run_once(self) -> int:
+        """Fill the slots, or sleep until something happens. Returns how many messages were dequeued."""
+        self._rest()
+        # Cleared before the look: what arrives after it, wakes us.
+        self._wake.clear()
+        self._notifications.answer()
+        quiet = self._held() == 0
+        if self._pause_wanted != self._paused:
+            self._say_paused()
+        if self._paused:
+            self._dispatch.tend()
+            self._wake.wait(self._poll)
+            return 0
+        room = self._options.batch if self._options.once else self._dispatch.room()
+        looked_at = time.monotonic()
+        found = self.look(room) if room else 0
+        self._rest_until = looked_at + REST if found < room else 0.0
+        self._notifications.looked(found)
+        self._flood.looked(found)
+        if self._options.once:
+            self._once(found)
+        elif self._options.drain:
+            self._drain(found, quiet=quiet)
+        elif found:
+            self._awake(found, room)
+        elif room:
+            self._fall_asleep(room)
+        else:
+            self._wake.wait(self._poll)
+        return found
+
+    def _rest(self) -> None:
+        """Whoever has slept looks at once; whoever has just seen all that was there lets a few come together."""
+        left = self._rest_until - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, REST))
+
+    def _say_paused(self) -> None:
+        """Not before it is true: a dequeue that was under way has ended."""
+        self._paused = self._pause_wanted
+        extra = {"event": "worker_paused" if self._paused else "worker_resumed", "worker": self._options.name}
+        logger.info("worker %s is %s", self._options.name, "paused" if self._paused else "resumed", extra=extra)
+
+    def look(self, room: int) -> int:
+        """Dequeue up to ``room`` messages, from each queue in turn."""
+        self._served.refresh()
+        queues = self._served.names
+        found = 0
+        for step in range(len(queues)):
+            queue = queues[(self._turn + step) % len(queues)]
+            since = time.monotonic()
+            deliveries = dequeue(
+                queue, room - found, lease=self._options.lease, worker=self._options.name, using=self._options.using
+            )
+            if deliveries:
+                self._hold(deliveries, since)
+                if time.monotonic() - since < self._lease:
+                    self._dispatch.put(deliveries)
+                else:
+                    self._refuse(deliveries, time.monotonic() - since)
+                found += len(deliveries)
+            if found >= room:
+                break
+        self._turn += 1
+        self._contention.looked(found)
+        return found
+
+    def _refuse(self, deliveries: list[Delivery], seconds: float) -> None:
+        """Leases that have run out before anybody could extend them: others may be at work on the messages."""
+        messages = ", ".join(map(label, deliveries))
+        logger.warning(
+            "a dequeue came back after %.1f s, too late for its leases: giving back %s", seconds, messages,
+            extra={"event": "dequeued_too_late", "worker": self._options.name, "queue": deliveries[0].queue},
+        )  # fmt: skip
+        self._dispatch.give_back(deliveries)
+
+    def _fall_asleep(self, room: int) -> None:
+        if self._notifications.are_vain:
+            self._notifications.leave_to_others(self._wake.wait)
+            return
+        if self._flood.may_go_on():
+            # Announced, it would cost each enqueuer a lock.
+            self._wake.wait(self._flood.rest(REST))
+            return
+        self._flood.rose = False
+        # Whoever enqueued before the announcement could not know that we want to be woken.
+        if self._notifications.announce() and self.look(room):
+            return
+        contended = self._contention.pause(self._served.names)
+        self._wake.wait(contended or min(self._poll * random.uniform(0.8, 1.0), self._upcoming.seconds()))
+
+    def _awake(self, found: int, room: int) -> None:
+        if self._options.notify == "always":
+            self._notifications.announce()
+            return
+        # A trickle is served best by one who is known to sleep; in a flood, enqueuers need not notify.
+        if self._notifications.are_announced and self._flood.is_here(found, room):
+            self._notifications.renounce()
+            self._flood.rose = True
+
+    def _once(self, found: int) -> None:
+        if not found and self._contention.tries < ONCE_TRIES and (pause := self._contention.pause(self._served.names)):
+            self._wake.wait(pause)
+            return
+        while self._held() and not self._stopped:
+            self._dispatch.tend()
+            self._wake.wait(DRAIN_INTERVAL)
+            self._wake.clear()
+        self._stopped = True
+        self._done()
+
+    def _drain(self, found: int, *, quiet: bool) -> None:
+        if found:
+            return
+        if quiet and not self._ready():
+            self._stopped = True
+            self._done()
+        else:
+            self._wake.wait(DRAIN_INTERVAL)
+
+    def _ready(self) -> bool:
+        """Is anything left that will run by itself: messages whose channel is at a limit right now?"""
+        paused = Queue.objects.using(self._options.using).exclude(paused_at=None).values_list("name", flat=True)
+        queues = set(self._served.names) - set(paused)
+        ready = Message.objects.using(self._options.using).filter(status=Message.Status.READY)
+        return ready.filter(channel__queue__in=queues, channel__paused_at=None).exists()
+
+    def _sleep(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._stopped and (left := deadline - time.monotonic()) > 0:
+            self._wake.wait(left)
+            self._wake.clear()
+        return self._stopped

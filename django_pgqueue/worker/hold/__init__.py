@@ -1,0 +1,1 @@
+"""What this process has: leases that are extended, and messages that have begun."""

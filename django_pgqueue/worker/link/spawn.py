@@ -1,0 +1,34 @@
+"""How a process that runs our code is started, and in words, how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+# What the service manager told the supervisor is not meant for its children.
+PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+
+
+def interpreter() -> list[str]:
+    """This one, with its options."""
+    flags = [f"-W{option}" for option in sys.warnoptions]
+    flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
+    return [sys.executable, *flags]
+
+
+def environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}
+    # As long as the child knows nothing else, it must find its own module.
+    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def end_of(status: int) -> str:
+    """In words: how a process ended."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+    return f"{name}, perhaps for want of memory" if -status == signal.SIGKILL else name

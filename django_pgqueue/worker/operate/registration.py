@@ -1,0 +1,135 @@
+"""The workers' rows: who runs where, and what. Refreshed every moment; gone after a clean exit."""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django_pgqueue import __version__, handlers
+from django_pgqueue.models import Worker
+from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.hold.board import Begun
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.served import ServedQueues
+
+ROLE = "registration"
+INTERVAL = 1.5
+# The longest running messages that a row names.
+MOST_RUNNING = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDescription:
+    """What the row of a worker says that changes; the fields are the columns."""
+
+    name: str
+    pid: int
+    state: str
+    supervisor: str = ""
+    running: list[dict[str, Any]]
+    totals: dict[str, int]
+    memory_bytes: int | None
+
+
+def as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
+    """Message ids, the longest running first; ``seconds`` since their start, ``seconds_left`` to the deadline."""
+    now = time.monotonic()
+    return [
+        {
+            "id": entry.id,
+            "seconds": round(now - entry.started_at, 1),
+            "seconds_left": None if entry.deadline == math.inf else round(entry.deadline - now, 1),
+        }
+        for entry in sorted(running, key=lambda entry: entry.started_at)[:MOST_RUNNING]
+    ]
+
+
+class Registration:
+    """``describe``: the workers that are there now. ``on_paused``: told, each time, the names of those that somebody
+    has paused.
+    """
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        served: ServedQueues,
+        describe: Callable[[], list[WorkerDescription]],
+        on_paused: Callable[[set[str]], None],
+        outage: Outage,
+        crashed: Crashed,
+    ) -> None:
+        self._options = options
+        self._served = served
+        self._describe = describe
+        self._on_paused = on_paused
+        self._outage = outage
+        self._names: set[str] = set()
+        self._stopped = False
+        self._wake = threading.Event()
+        self._thread = Role(ROLE, self._run, crashed=crashed)
+        # When the database last took it, by time.monotonic().
+        self.written_at = -math.inf
+
+    def run_once(self) -> None:
+        """Refresh the rows, remove those of workers that have gone, and look who is paused."""
+        rows = Worker.objects.using(self._options.using)
+        self._served.refresh()
+        described = self._describe()
+        for description in described:
+            self._write(description)
+        names = {description.name for description in described}
+        if gone := self._names - names:
+            rows.filter(name__in=gone).delete()
+        self._names = names
+        self._on_paused(set(rows.filter(name__in=names, paused_at__isnull=False).values_list("name", flat=True)))
+        self.written_at = time.monotonic()
+
+    def _write(self, description: WorkerDescription) -> None:
+        rows = Worker.objects.using(self._options.using)
+        fields = asdict(description) | {"queues": list(self._served.names)}
+        if rows.filter(name=fields.pop("name")).update(heartbeat_at=ClockTimestamp(), **fields):
+            return
+        # It is new, or somebody has removed its row.
+        rows.create(
+            name=description.name,
+            hostname=socket.gethostname()[:200],
+            handlers=handlers.names(),
+            concurrency=self._options.concurrency,
+            version=__version__,
+            **fields,
+        )
+
+    def wake(self) -> None:
+        """Do not wait for the next time: a worker came or went."""
+        self._wake.set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wake.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        dedicate(self._options.using)
+        while not self._stopped:
+            self._wake.clear()
+            self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
+            self._sleep(INTERVAL)
+        self._outage.patiently(ROLE, self._remove, sleep=lambda seconds: True)
+
+    def _sleep(self, seconds: float) -> bool:
+        self._wake.wait(seconds)
+        return self._stopped
+
+    def _remove(self) -> None:
+        Worker.objects.using(self._options.using).filter(name__in=self._names).delete()

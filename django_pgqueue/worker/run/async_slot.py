@@ -1,0 +1,204 @@
+"""An async slot: a task of the event loop that runs async handlers, one after the other.
+
+A handler that never waits costs neither a task nor a turn of the loop: its slot goes on with the next message at once.
+As soon as a handler waits, another slot takes over, so that as many are under way as may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from contextvars import Context
+from datetime import timedelta
+from typing import Any, Protocol
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerTimeout
+from django_pgqueue.handlers import Handler
+from django_pgqueue.outcomes import Cancelled, Outcome
+from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed
+from django_pgqueue.worker.call.thread_run import leave_if_forked
+from django_pgqueue.worker.run.run_ticket import RunTicket
+from django_pgqueue.worker.run.runtime import Runtime
+
+# Seconds for which a slot may go on before others get a turn: those whose wait is over, and new messages.
+TURN = 0.005
+
+
+class Runner(Protocol):
+    """What a slot needs of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
+
+    runtime: Runtime
+    context: Context
+
+    def next(self) -> tuple[Handler, list[Delivery]] | None: ...
+    def waits(self, slot: AsyncSlot) -> None: ...
+    def finished(self, handler: Handler, executions: list[Execution]) -> None: ...
+    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None: ...
+    def left(self, slot: AsyncSlot) -> None: ...
+    def call(self, function: Callable[..., None], *arguments: Any) -> None: ...
+
+
+class AsyncSlot:
+    """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.run.deadlines.Run`."""
+
+    __slots__ = (
+        "_closed",
+        "_handler",
+        "_runner",
+        "_ticket",
+        "cancelled",
+        "deadline",
+        "interrupted",
+        "task",
+    )
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        # Set by whoever starts it.
+        self.task: asyncio.Task[None]
+        self._closed = False
+        self.deadline = float("inf")
+        self.interrupted = False
+        self.cancelled = False
+        self._handler: Handler | None = None
+        self._ticket: RunTicket | None = None
+
+    async def work(self) -> None:
+        """Run what is waiting until nothing is."""
+        runner = self._runner
+        # Cancelled outside of a handler: by one that cancels whatever there is.
+        with suppress(asyncio.CancelledError):
+            until = time.monotonic() + TURN
+            while (chosen := runner.next()) is not None:
+                ticket = self._begin(*chosen)
+                try:
+                    executions = await self._run(*chosen)
+                except BaseException as error:  # a future that ends with GeneratorExit closes whoever awaits it
+                    executions = [failed(delivery, error) for delivery in chosen[1]]
+                    self._closed = True
+                if not ticket.take():
+                    break
+                runner.finished(chosen[0], executions)
+                # What was cancelled is not fit for another message, nor is what will be at its next wait.
+                if self.task.cancelling() or self._closed:
+                    break
+                if ticket.started_at > until:
+                    await asyncio.sleep(0)
+                    until = time.monotonic() + TURN
+        self.deadline = float("inf")
+        runner.left(self)
+
+    async def _run(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
+        if handler.batch is None:
+            return [
+                await self._isolated(
+                    execute_async(handler.function, deliveries[0], self._explain, handler.backoff_function)
+                )
+            ]
+        together = execute_batch_async(handler.function, deliveries, self._explain, handler.backoff_function)
+        executions: list[Execution] = await self._isolated(together)
+        if len(deliveries) > 1 and any(execution.raised for execution in executions):
+            return [await self._alone(handler, delivery) for delivery in deliveries]
+        return executions
+
+    async def _alone(self, handler: Handler, delivery: Delivery) -> Execution:
+        """A message of a batch that failed: with a time limit of its own, whatever the batch took."""
+        while self.task.cancelling():
+            self.task.uncancel()
+        self.deadline = time.monotonic() + self._runner.runtime.timeout_of(handler)
+        self.interrupted = False
+        together = execute_batch_async(handler.function, [delivery], self._explain, handler.backoff_function)
+        executions: list[Execution] = await self._isolated(together)
+        return executions[0]
+
+    async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """The coroutine's value. Its context variables are its own."""
+        context = self._runner.context.copy()
+        process = os.getpid()
+        try:
+            awaited = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            leave_if_forked(process)
+            return stop.value
+        self._runner.waits(self)
+        return await Rest(coroutine, context, awaited, process)
+
+    def _begin(self, handler: Handler, deliveries: list[Delivery]) -> RunTicket:
+        runtime = self._runner.runtime
+        started = time.monotonic()
+        timeout = runtime.timeout_of(handler)
+        # First of all, for give_up: a thread that sees the new ticket, sees the new deadline.
+        self.deadline = started + timeout
+        self.interrupted = self.cancelled = False
+        self._handler = handler
+        ticket = self._ticket = RunTicket(runtime.board, deliveries, started_at=started, timeout=timeout)
+        return ticket
+
+    def _explain(self, error: BaseException) -> BaseException:
+        if isinstance(error, Outcome):
+            return error
+        if self.cancelled and isinstance(error, asyncio.CancelledError):
+            return Cancelled()
+        if not self.interrupted:
+            return error
+        timeout = timedelta(seconds=self._runner.runtime.timeout_of(self._handler))
+        explained = HandlerTimeout(f"The handler ran longer than its timeout of {timeout}.")
+        explained.__cause__ = error
+        return explained
+
+    def interrupt(self) -> None:
+        self._runner.call(self._cancel, self._ticket, self.deadline)
+
+    def _cancel(self, ticket: RunTicket, deadline: float) -> None:
+        # Of a batch, the next message may be running alone by now.
+        if ticket is self._ticket and ticket.is_free and deadline == self.deadline and not self.interrupted:
+            self.interrupted = True
+            self.task.cancel()
+
+    def cancel(self, delivery: Delivery) -> None:
+        """Somebody wants the message cancelled; in the thread of the loop. A batch may only ask its deliveries."""
+        ticket = self._ticket
+        if ticket is None or not ticket.is_free or self.cancelled:
+            return
+        if len(ticket.deliveries) == 1 and ticket.deliveries[0] is delivery:
+            self.cancelled = True
+            self.task.cancel()
+
+    def give_up(self) -> None:
+        ticket, handler = self._ticket, self._handler
+        if ticket is None or handler is None or self.deadline > time.monotonic():
+            return
+        if ticket.take():
+            self._runner.given_up(self, handler, ticket.deliveries)
+
+
+class Rest:
+    """What is left of a coroutine that awaits ``awaited``; each step in the context."""
+
+    __slots__ = ("_awaited", "_context", "_coroutine", "_process")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], context: Context, awaited: Any, process: int) -> None:
+        self._coroutine = coroutine
+        self._context = context
+        self._awaited = awaited
+        self._process = process
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, coroutine, awaited = self._context.run, self._coroutine, self._awaited
+        while True:
+            # A child process that the handler forked must not get into the loop, where it would run the others again.
+            leave_if_forked(self._process)
+            try:
+                value = yield awaited
+                step, argument = coroutine.send, value
+            except BaseException as error:
+                step, argument = coroutine.throw, error
+            try:
+                awaited = run(step, argument)
+            except StopIteration as stop:
+                leave_if_forked(self._process)
+                return stop.value

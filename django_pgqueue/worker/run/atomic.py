@@ -1,0 +1,147 @@
+"""Atomic handlers: what a handler writes and the settlement of its messages become true together, or not at all.
+
+What a handler returns is settled in its transaction, together with its writes: nothing, Complete, Defer, DeadLetter.
+What it raises, and a Retry in any case, rolls its writes back; then the outcome is written by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import Error, connections, transaction
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
+from django_pgqueue.lifecycle.heartbeat import heartbeat
+from django_pgqueue.lifecycle.prune import prune
+from django_pgqueue.outcomes import DeadLetter, Retry
+from django_pgqueue.worker.call.executor import Execution, failed
+from django_pgqueue.worker.call.failure import describe
+from django_pgqueue.worker.database import end_transactions, opened
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.hold.lease_keeper import Keeper
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
+from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.settle.verbs import batches, settle
+
+REPAIRS = 5
+
+# Runs the handler once for all of the deliveries.
+Work = Callable[[list[Delivery]], list[Execution]]
+
+
+class Atomic:
+    def __init__(self, options: WorkerOptions, *, keeper: Keeper, board: Board, ledger: Ledger) -> None:
+        self._using = options.using
+        self._lease = options.lease
+        self._keeper = keeper
+        self._board = board
+        self._ledger = ledger
+
+    def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = REPAIRS) -> list[Execution]:
+        """Run the handler for the deliveries in one transaction; when that fails, for each of them alone.
+
+        Returns the outcomes that are not settled in the handler's transaction.
+        """
+        started = time.monotonic()
+        try:
+            executions, settled = self._transact(work, deliveries)
+        except PartitionMissing as error:
+            self._keeper.settling(deliveries, now=False)
+            if repairs and self._repaired(repairs):
+                return self.run(work, deliveries, repairs=repairs - 1)
+            return self._failed(work, deliveries, error, started)
+        except LeaseLost as error:
+            self._keeper.settling(deliveries, now=False)
+            settled_by_handler = self._lost([delivery for delivery in deliveries if delivery.id in error.ids])
+            others = [delivery for delivery in deliveries if delivery.id not in error.ids]
+            return [*settled_by_handler, *self._one_by_one(work, others)]
+        except TransactionEnded as error:
+            # Not again, neither together nor alone: what is committed would be there twice.
+            self._keeper.settling(deliveries, now=False)
+            refused = DeadLetter("transaction_ended", describe(error))
+            return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
+        except Exception as error:
+            self._keeper.settling(deliveries, now=False)
+            return self._failed(work, deliveries, error, started)
+        if settled is not None:
+            self._board.settle(deliveries)
+            self._keeper.release(deliveries)
+            self._ledger.record(executions, settled)
+            return []
+        return executions if len(executions) == 1 else self._one_by_one(work, deliveries)
+
+    def _transact(self, work: Work, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
+        """One transaction. Returns the executions, and what became of each message: None if all is rolled back."""
+        # The tests of a project have a transaction around all this; a worker has none.
+        around = len(connections[self._using].atomic_blocks)
+        in_test = connections[self._using].in_atomic_block
+        with transaction.atomic(using=self._using):
+            own = OwnTransaction(self._using)
+            with own.watched():
+                executions = work(deliveries)
+            if any(execution.raised or isinstance(execution.outcome, Retry) for execution in executions):
+                own.check_ended()
+                transaction.set_rollback(True, using=self._using)
+                return executions, None
+            own.check()
+            self._keeper.settling(deliveries)
+            settled: dict[int, str] = {}
+            together = batches(executions)
+            if len(together) > 1:
+                # Locks all messages in the order of ids, before the parts would do it in an order of their own.
+                ordered = sorted(deliveries, key=lambda delivery: delivery.id)
+                heartbeat(ordered, lease=self._lease, using=self._using)
+            for batch in together:
+                settled |= settle(batch, skip_lost=False, using=self._using)
+            # Robust: a hook that raises must not look like a failed commit, nor keep the other hooks from running.
+            connection = connections[self._using]
+            # The stubs know pairs; since Django 4.2 they are triples.
+            hooks: list[Any] = connection.run_on_commit
+            connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]  # triples, see above
+        if connection.in_atomic_block and (not in_test or len(connection.atomic_blocks) > around):
+            end_transactions(opened(), deliveries)
+            raise HandlerError(
+                "The handler opened a transaction or savepoint and did not end it: nothing could be committed.",
+                hint="Use transaction.atomic() as a context manager or decorator.",
+            )
+        return executions, settled
+
+    def _lost(self, deliveries: list[Delivery]) -> list[Execution]:
+        """Report the leases that are lost. Returns the failures of those that are not, now that all is rolled back."""
+        held = heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
+        lost = [delivery for delivery in deliveries if delivery.id not in held]
+        self._board.settle(lost)
+        self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
+        return [
+            failed(
+                delivery,
+                HandlerError(
+                    "The handler settled its own message, which the worker does when the handler has returned: what it "
+                    "wrote is rolled back.",
+                    hint="Return Complete(…), Defer(…) or DeadLetter(…) instead of calling a function that settles.",
+                ),
+            )
+            for delivery in deliveries
+            if delivery.id in held
+        ]
+
+    def _repaired(self, repairs: int) -> bool:
+        """Make the archive's partition, or let the pruner who is at it come to an end."""
+        try:
+            if not prune(using=self._using).partitions_made:
+                time.sleep(0.1 * (REPAIRS - repairs))
+        except Error:
+            return False
+        return True
+
+    def _failed(self, work: Work, deliveries: list[Delivery], error: Exception, started: float) -> list[Execution]:
+        if len(deliveries) == 1:
+            return [failed(deliveries[0], error, seconds=time.monotonic() - started)]
+        return self._one_by_one(work, deliveries)
+
+    def _one_by_one(self, work: Work, deliveries: list[Delivery]) -> list[Execution]:
+        return [execution for delivery in deliveries for execution in self.run(work, [delivery])]

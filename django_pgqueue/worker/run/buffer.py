@@ -1,0 +1,92 @@
+"""The buffer: messages for the slots that are leased to this worker and not started yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.worker.run.limits import HandlerLimits
+from django_pgqueue.worker.run.waiting_list import Alike, WaitingList
+
+
+class Buffer:
+    """Between the producer and the slots: a waiting list that slots can wait for.
+
+    ``wake``: called when there is room for more. ``alike``: whether one call may take both, if their handler is the
+    same.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        batch: int,
+        *,
+        limits: HandlerLimits,
+        wake: Callable[[], None],
+        alike: Alike | None = None,
+    ) -> None:
+        self.concurrency = concurrency
+        self.running = 0
+        self.closed = False
+        self._wake = wake
+        self._idle = 0
+        self._waiting = WaitingList(concurrency, batch, limits=limits, alike=alike)
+        self._lock, self._changed = self._waiting.lock, self._waiting.changed
+
+    def room(self) -> int:
+        with self._lock:
+            return self._waiting.room(self.running)
+
+    def busy(self) -> bool:
+        return bool(self.running or self._waiting)
+
+    def most(self) -> int:
+        with self._lock:
+            return self._waiting.most(self.running)
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        self._waiting.put(deliveries)
+
+    def take(self) -> list[Delivery] | None:
+        """The next message, or a batch of one handler; blocks until there is one; None when the buffer is closed."""
+        with self._lock:
+            while (found := self._waiting.take(takers=1 + self._idle)) is None:
+                if self.closed:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            _, taken = found
+            self.running += len(taken)
+            room = self._waiting.room(self.running)
+        if room:
+            self._wake()
+        return taken
+
+    def finished(self, deliveries: list[Delivery], seconds: float) -> None:
+        """One call of their handler is over."""
+        handler = handlers.find(deliveries[0].handler)
+        with self._lock:
+            self.running -= len(deliveries)
+            self._waiting.passed(len(deliveries), seconds)
+            others = handler is not None and self._waiting.call_ended(handler, len(deliveries), seconds)
+            room = self._waiting.room(self.running)
+            if others or not self.running:
+                self._changed.notify_all()
+        if room:
+            self._wake()
+
+    def drop(self, lost: Delivery) -> bool:
+        """Forget a message that is not ours any more. Returns whether it was still waiting."""
+        return self._waiting.drop(lost)
+
+    def close(self) -> list[Delivery]:
+        """Start nothing more; returns what was not started."""
+        with self._lock:
+            self.closed = True
+            return self._waiting.clear()
+
+    def wait_until_idle(self, timeout: float) -> bool:
+        with self._lock:
+            return self._changed.wait_for(lambda: not self.running and not self._waiting, timeout)

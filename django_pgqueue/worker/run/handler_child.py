@@ -1,0 +1,102 @@
+"""The process of a handler with ``process=True``: ``python -m django_pgqueue.worker.run.handler_child LINK``.
+
+Imports nothing of Django before it knows where to find it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import threading
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.prepare import prepare
+
+if TYPE_CHECKING:
+    from django_pgqueue.delivery import Delivery
+    from django_pgqueue.worker.call.executor import Execution
+    from django_pgqueue.worker.call.middleware import Middleware
+
+
+class DeliveryInbox:
+    """Reads the link. When it is cut, the worker is gone, and so is this process: nobody would hear its answer."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._deliveries: SimpleQueue[Delivery] = SimpleQueue()
+        self._current: Delivery | None = None
+        threading.Thread(target=self._read, name="pgqueue-inbox", daemon=True).start()
+
+    def get(self) -> Delivery:
+        return self._deliveries.get()
+
+    def _read(self) -> None:
+        while (frame := self._link.receive()) is not None:
+            match frame:
+                case ("run", delivery):
+                    self._current = delivery
+                    self._deliveries.put(delivery)
+                case ("cancelled",) if self._current is not None:
+                    self._current.cancellation.request()
+        os._exit(0)
+
+
+def main(link: Link) -> None:
+    faulthandler.enable()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    orders = link.receive()
+    if orders is None or not prepare(orders[0], link):
+        return
+    from django_pgqueue.worker.call.middleware import Middleware
+
+    middleware = Middleware.configured()
+    inbox = DeliveryInbox(link)
+    link.send("ready")
+    while True:
+        serve(link, inbox.get(), middleware)
+
+
+def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
+    from django_pgqueue.worker.call.thread_run import leave_if_forked
+    from django_pgqueue.worker.database import end_transactions, opened, tidy
+
+    process = os.getpid()
+    link.send("begun")
+    execution = run(delivery, middleware)
+    leave_if_forked(process)
+    link.send("done", packed(execution))
+    used = opened()
+    end_transactions(used, [delivery])
+    tidy(used)
+
+
+def run(delivery: Delivery, middleware: Middleware) -> Execution:
+    from django_pgqueue.worker.call.executor import execute, missing
+
+    handler = middleware.find(delivery.handler)
+    return missing(delivery) if handler is None else execute(handler.function, delivery, handler.backoff_function)
+
+
+def packed(execution: Execution) -> bytes:
+    """Return the outcome as bytes; if it cannot be sent, a failure that says so.
+
+    Without the delivery: the handler may have put anything into its payload, and the worker has its own.
+    """
+    from django_pgqueue.worker.call.executor import failed
+    from django_pgqueue.worker.run.handler_process import unportable
+
+    try:
+        return pickle.dumps(replace(execution, delivery=None))  # type: ignore[arg-type]  # as said
+    except Exception as error:
+        failure = failed(execution.delivery, unportable(error), seconds=execution.seconds)
+        return pickle.dumps(replace(failure, delivery=None))  # type: ignore[arg-type]  # as said
+
+
+if __name__ == "__main__":
+    main(Link(int(sys.argv[1])))

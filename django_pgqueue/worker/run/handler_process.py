@@ -1,0 +1,153 @@
+"""Handler processes: handlers with ``process=True`` run in a process beside the thread that waits for them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import HandlerError, HandlerTimeout, WorkerDied
+from django_pgqueue.worker.call.executor import Execution, failed
+from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.link.pipe import Link
+from django_pgqueue.worker.link.spawn import end_of, environment, interpreter
+from django_pgqueue.worker.options import WorkerOptions
+
+MODULE = "django_pgqueue.worker.run.handler_child"
+# Seconds: for a new process to import the project, and between two looks whether the message was cancelled.
+START_TIMEOUT = 60.0
+LOOK_EVERY = 0.25
+
+
+class NeverBegun(WorkerDied):
+    """The process ended before it began the handler."""
+
+
+def unportable(error: Exception) -> HandlerError:
+    """Return the failure of a message whose outcome cannot be taken from one process to another."""
+    return HandlerError(
+        f"What the handler returned cannot leave the process of the handler: {type(error).__name__}: {error}",
+        hint="Return Complete(result=…) with plain JSON values: no functions, locks, or objects that are not data.",
+    )
+
+
+class HandlerProcesses:
+    """One process for each thread that asks, started when it is needed first, and used again."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._local = threading.local()
+
+    def run(self, delivery: Delivery, timeout: float) -> Execution:
+        """Run the handler of the delivery. Never raises; a process that is late or dead is replaced."""
+        started = time.monotonic()
+        try:
+            execution = self._run(delivery, timeout)
+        except (HandlerTimeout, WorkerDied, HandlerError, OSError) as error:
+            self.close()
+            reason = "poison" if isinstance(error, WorkerDied) else "failed"
+            return failed(delivery, error, reason=reason, seconds=time.monotonic() - started)
+        return replace(execution, delivery=delivery)
+
+    def _run(self, delivery: Delivery, timeout: float) -> Execution:
+        try:
+            return self._slot().run(delivery, timeout)
+        except NeverBegun:
+            # It died of what ran in it before: this message must not be blamed.
+            self.close()
+            return self._slot().run(delivery, timeout)
+
+    def close(self) -> None:
+        """End the process of this thread."""
+        slot = self._local.__dict__.pop("slot", None)
+        if slot is not None:
+            slot.end()
+
+    def _slot(self) -> HandlerProcess:
+        slot = self._local.__dict__.get("slot")
+        if slot is None:
+            slot = self._local.slot = HandlerProcess(self._options)
+            slot.wait_until_ready()
+        return slot
+
+
+class HandlerProcess:
+    """It ends with this process: then its link is cut."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._link, theirs = Link.pair()
+        self._popen = subprocess.Popen(
+            [*interpreter(), "-m", MODULE, str(theirs)],
+            pass_fds=(theirs,),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment(),
+        )
+        os.close(theirs)
+        database = whereabouts(connections[options.using].settings_dict)
+        self._link.send(Orders(options, 1, database, list(sys.path), os.environ.get("PYTHONPATH")))
+
+    def wait_until_ready(self) -> None:
+        if not self._link.poll(START_TIMEOUT):
+            raise HandlerError(f"The process for the handler was not ready within {START_TIMEOUT:.0f} s.")
+        match self._link.receive():
+            case ("ready",):
+                return
+            case ("refused", reason):
+                raise HandlerError(f"The process for the handler refuses to work: {reason}")
+        raise HandlerError(f"The process for the handler did not start: {self._end()}.")
+
+    def run(self, delivery: Delivery, timeout: float) -> Execution:
+        """Run the handler of the delivery in the process.
+
+        Raises HandlerTimeout and WorkerDied, after which the process is not fit for another message, and HandlerError
+        for an outcome that cannot be read here.
+        """
+        deadline = time.monotonic() + timeout
+        self._link.send("run", delivery)
+        if self._answer(delivery, deadline, timeout) is None:
+            raise NeverBegun(f"The process of the handler ended before it ran: {self._end()}.")
+        frame = self._answer(delivery, deadline, timeout)
+        if frame is None:
+            raise WorkerDied(f"The process of the handler ended while it ran: {self._end()}.")
+        try:
+            execution: Execution = pickle.loads(frame[1])
+        except Exception as error:
+            raise unportable(error) from error
+        return execution
+
+    def _answer(self, delivery: Delivery, deadline: float, timeout: float) -> tuple[Any, ...] | None:
+        """The next frame; None when the process has ended."""
+        told = False
+        while not self._link.poll(min(LOOK_EVERY, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                raise HandlerTimeout(
+                    f"The handler ran longer than its timeout of {timedelta(seconds=timeout)}: its process was killed."
+                )
+            if delivery.cancelled and not told:
+                told = self._link.send("cancelled")
+        return self._link.receive()
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        self._link.close()
+
+    def _end(self) -> str:
+        """How it ended by itself."""
+        try:
+            return end_of(self._popen.wait(5))
+        except subprocess.TimeoutExpired:
+            return "it closed its link"

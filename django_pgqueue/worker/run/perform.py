@@ -1,0 +1,49 @@
+"""How a slot runs what it was given: by the kind of the handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.handlers import Handler
+from django_pgqueue.worker.call.executor import Execution, missing, run
+from django_pgqueue.worker.run.atomic import Atomic
+from django_pgqueue.worker.run.handler_process import HandlerProcesses
+
+Limited = Callable[[Handler], Callable[[Any], Any]]
+
+
+class Performer:
+    """``processes``: for handlers that want one. ``find``: the handler of a name, inside of the middleware."""
+
+    def __init__(self, atomic: Atomic, processes: HandlerProcesses, *, find: Callable[[str], Handler | None]) -> None:
+        self._atomic = atomic
+        self._processes = processes
+        self._find = find
+
+    def close(self) -> None:
+        """End what the calling thread has started."""
+        self._processes.close()
+
+    def perform(self, deliveries: list[Delivery], limited: Limited, timeout: float) -> list[Execution]:
+        """Run the handler for its deliveries, the function as ``limited`` gives it: with a ``timeout`` (seconds).
+
+        Returns the outcomes that are still to be written down.
+        """
+        handler = self._find(deliveries[0].handler)
+        if handler is None:
+            return [missing(delivery) for delivery in deliveries]
+        if handler.process:
+            return [self._processes.run(delivery, timeout) for delivery in deliveries]
+        function, batch = limited(handler), handler.batch is not None
+
+        def work(deliveries: list[Delivery]) -> list[Execution]:
+            return run(function, deliveries, batch=batch, backoff=handler.backoff_function)
+
+        if handler.atomic:
+            return self._atomic.run(work, deliveries)
+        executions = work(deliveries)
+        if len(deliveries) > 1 and any(execution.raised for execution in executions):
+            return [execution for delivery in deliveries for execution in work([delivery])]
+        return executions

@@ -1,0 +1,149 @@
+"""The slots: threads that run handlers, one message or group at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery, label
+from django_pgqueue.handlers import Handler
+from django_pgqueue.worker.call.executor import failed, stuck
+from django_pgqueue.worker.call.thread_run import ThreadRun
+from django_pgqueue.worker.database import cancel_query, recover, without_query_log
+from django_pgqueue.worker.role import Role
+from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.perform import Performer
+from django_pgqueue.worker.run.run_ticket import RunTicket
+from django_pgqueue.worker.run.runtime import Runtime
+
+ROLE = "slot"
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+
+class Slots:
+    """While the queue's database is away, nothing is started: it would only use up attempts."""
+
+    def __init__(self, buffer: Buffer, *, performer: Performer, runtime: Runtime) -> None:
+        self._buffer = buffer
+        self._performer = performer
+        self._runtime = runtime
+        self._slots = [self._slot(number) for number in range(1, buffer.concurrency + 1)]
+
+    def start(self) -> None:
+        for slot in self._slots:
+            slot.thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait until the threads of a closed buffer have closed their connections."""
+        deadline = time.monotonic() + timeout
+        for slot in self._slots:
+            slot.thread.join(max(0.0, deadline - time.monotonic()))
+
+    def runs(self) -> Iterator[ThreadRun]:
+        for slot in list(self._slots):
+            run = slot.current
+            if run is not None:
+                yield run
+
+    def _slot(self, number: int) -> Slot:
+        return Slot(number, self._buffer, performer=self._performer, runtime=self._runtime, replace=self._replace)
+
+    def _replace(self, slot: Slot, deliveries: list[Delivery]) -> None:
+        """The slot hangs for good in the handler of the deliveries: settle them, and go on with another thread."""
+        messages = ", ".join(map(label, deliveries))
+        logger.error(
+            "the handler %s does not end (%s): its thread is given up", deliveries[0].handler, messages,
+            extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
+        )  # fmt: skip
+        self._runtime.put([stuck(delivery) for delivery in deliveries])
+        new = self._slot(slot.number)
+        self._slots[slot.number - 1] = new
+        if not self._buffer.closed:
+            new.thread.start()
+        self._runtime.recycle("a thread hangs")
+
+
+class Slot:
+    """``replace``: called, from another thread, when it does not come back from its handler."""
+
+    def __init__(
+        self,
+        number: int,
+        buffer: Buffer,
+        *,
+        performer: Performer,
+        runtime: Runtime,
+        replace: Callable[[Slot, list[Delivery]], None],
+    ) -> None:
+        self.number = number
+        self.thread = Role(f"slot-{number}", self._run, crashed=runtime.crashed)
+        self.current: ThreadRun | None = None
+        self._buffer = buffer
+        self._performer = performer
+        self._runtime = runtime
+        self._replace = replace
+        self._connections: list[BaseDatabaseWrapper] = []
+
+    def _run(self) -> None:
+        self._connections = list(connections.all())
+        for connection in self._connections:
+            without_query_log(connection)
+        try:
+            self._serve()
+        finally:
+            self._performer.close()
+
+    def _serve(self) -> None:
+        while (deliveries := self._next()) is not None:
+            timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
+            ticket = RunTicket(self._runtime.board, deliveries, started_at=time.monotonic(), timeout=timeout)
+            try:
+                executions = self._performer.perform(deliveries, partial(self._limited, ticket), timeout)
+            except BaseException as error:  # a slot that dies silently would be missing until the next restart
+                messages = ", ".join(map(label, deliveries))
+                logger.exception("a slot failed; retrying %s", messages, extra={"event": "slot_failed"})
+                executions = [failed(delivery, error) for delivery in deliveries]
+            if not ticket.take():
+                return
+            self._runtime.put(executions)
+            recover(deliveries, self._runtime.using, ROLE, self._runtime.outage, sleep=self._sleep)
+            self._buffer.finished(deliveries, time.monotonic() - ticket.started_at)
+
+    def _limited(self, ticket: RunTicket, handler: Handler) -> Callable[[Any], Any]:
+        timeout, give_up = self._runtime.timeout_of(handler), partial(self._give_up, ticket)
+
+        def call(argument: Any) -> Any:
+            run = self.current = ThreadRun(timeout, give_up=give_up, wake=self._cancel_queries)
+            self._runtime.expect(run.deadline)
+            try:
+                return run.call(handler.function, argument)
+            finally:
+                self.current = None
+
+        return call
+
+    def _cancel_queries(self) -> None:
+        for connection in self._connections:
+            cancel_query(connection)
+
+    def _give_up(self, ticket: RunTicket) -> None:
+        if ticket.take():
+            self._replace(self, ticket.deliveries)
+            self._buffer.finished(ticket.deliveries, time.monotonic() - ticket.started_at)
+
+    def _next(self) -> list[Delivery] | None:
+        while not self._runtime.outage.wait_until_over(0.5) and not self._buffer.closed:
+            pass
+        return self._buffer.take()
+
+    def _sleep(self, seconds: float) -> bool:
+        time.sleep(seconds)
+        return self._buffer.closed

@@ -1,0 +1,113 @@
+"""The waiting list: messages that are leased to this process and not started yet."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.handlers import Handler
+from django_pgqueue.worker.run.limits import HandlerLimits
+from django_pgqueue.worker.run.pace import HandlerPace
+
+Alike = Callable[[Delivery, Delivery], bool]
+
+
+class WaitingList:
+    """Holds what keeps ``concurrency`` handlers busy for a moment, by their pace. Safe for threads.
+
+    ``batch``: the most of one dequeue. ``find``: the handler of a name. ``alike``: whether one call may take both
+    messages, if their handler is the same; None: always. ``changed``: to wait for messages, under ``lock``.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        batch: int,
+        *,
+        limits: HandlerLimits,
+        find: Callable[[str], Handler | None] = handlers.find,
+        alike: Alike | None = None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self._waiting: deque[Delivery] = deque()
+        self._pace = HandlerPace(concurrency, batch)
+        self._limits = limits
+        self._find = find
+        self._alike = alike
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def room(self, running: int) -> int:
+        """Return how many messages to dequeue now, while ``running`` run."""
+        return self._pace.room(len(self._waiting), running)
+
+    def most(self, running: int) -> int:
+        """Return how many messages may be put that were not asked for, while ``running`` run."""
+        return self._pace.most(len(self._waiting), running)
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        with self.lock:
+            self._waiting.extend(deliveries)
+            self.changed.notify_all()
+
+    def take(self, *, takers: int = 1) -> tuple[Handler | None, list[Delivery]] | None:
+        """Take the next message that may start, or a batch of one handler; None: there is nothing.
+
+        ``takers``: how many share what waits. A batch must not leave those without work that have nothing to do. The
+        handler is None for a name that this process does not know.
+        """
+        with self.lock:
+            while self._waiting:
+                first = self._waiting.popleft()
+                handler = self._find(first.handler)
+                if handler is None:
+                    return None, [first]
+                if handler.concurrency is None or self._limits.start(handler, first):
+                    return handler, [first] if handler.batch is None else self._batch(handler.batch, first, takers)
+        return None
+
+    def _batch(self, most: int, first: Delivery, takers: int) -> list[Delivery]:
+        taken = [first]
+        size = min(most, -(-(1 + len(self._waiting)) // takers))
+        while len(taken) < size and self._goes_with(first):
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def _goes_with(self, first: Delivery) -> bool:
+        following = self._waiting[0]
+        return following.handler == first.handler and (self._alike is None or self._alike(first, following))
+
+    def passed(self, count: int, seconds: float) -> None:
+        """Record that ``count`` messages took ``seconds`` in all."""
+        self._pace.passed(count, seconds)
+
+    def call_ended(self, handler: Handler, count: int, seconds: float) -> bool:
+        """Record that one call of ``count`` messages took ``seconds``. Returns whether others may start for it."""
+        if handler.concurrency is None:
+            return False
+        with self.lock:
+            following = self._limits.end(handler, count, seconds)
+            self._waiting.extendleft(reversed(following))
+        return bool(following)
+
+    def drop(self, lost: Delivery) -> bool:
+        """Forget a message that this process has lost. Returns whether it was waiting."""
+        with self.lock:
+            for place, delivery in enumerate(self._waiting):
+                if delivery is lost:
+                    del self._waiting[place]
+                    return True
+        return False
+
+    def clear(self) -> list[Delivery]:
+        """Forget all messages, and return them."""
+        with self.lock:
+            left = list(self._waiting)
+            self._waiting.clear()
+            self.changed.notify_all()
+        return left

@@ -1,0 +1,143 @@
+"""The ledger: counts, logs and signals what became of each message, after it was written down."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.dispatch import Signal
+
+from django_pgqueue.delivery import Delivery, label
+from django_pgqueue.outcomes import Complete, DeadLetter, Defer
+from django_pgqueue.signals import (
+    message_cancelled,
+    message_completed,
+    message_dead_lettered,
+    message_deferred,
+    message_retried,
+)
+from django_pgqueue.worker.call.executor import Execution
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+SIGNALS: dict[str, Signal] = {
+    "completed": message_completed,
+    "deferred": message_deferred,
+    "retried": message_retried,
+    "dead_lettered": message_dead_lettered,
+    "cancelled": message_cancelled,
+}
+LEVELS = {"retried": logging.WARNING, "dead_lettered": logging.ERROR}
+
+
+def level_of(event: str) -> int:
+    """Return the level of a line about a message. In development, what went well is shown, too."""
+    return LEVELS.get(event, logging.INFO if settings.DEBUG else logging.DEBUG)
+
+
+class Ledger:
+    def __init__(self, using: str, worker: str) -> None:
+        self.using = using
+        self.worker = worker
+        self.started_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._totals: Counter[str] = Counter()
+
+    def totals(self) -> dict[str, int]:
+        with self._lock:
+            return {
+                event: self._totals[event]
+                for event in ("completed", "deferred", "retried", "dead_lettered", "cancelled", "lease_lost")
+            }
+
+    def settled(self) -> int:
+        """How many messages were written down, whatever became of them."""
+        with self._lock:
+            return self._totals.total() - self._totals["lease_lost"]
+
+    def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
+        """``settled``: what became of each message; those that are not in it are left out."""
+        for event in dict.fromkeys(settled.values()):
+            self._record(event, [execution for execution in executions if settled.get(execution.delivery.id) == event])
+
+    def _record(self, event: str, executions: list[Execution]) -> None:
+        with self._lock:
+            self._totals[event] += len(executions)
+        for execution in executions if logger.isEnabledFor(level_of(event)) else ():
+            # What a handler refuses on purpose is no trouble.
+            refused = isinstance(execution.outcome, DeadLetter)
+            level = logging.INFO if refused else level_of(event)
+            if logger.isEnabledFor(level):
+                logger.log(
+                    level,
+                    "%s: %s",
+                    event,
+                    story(execution),
+                    extra=self._keys(event, execution.delivery, execution.seconds),
+                )
+        signal = SIGNALS[event]
+        if signal.receivers:
+            for execution in executions:
+                reason = {"reason": reason_of(execution)} if event == "dead_lettered" else {}
+                # send_robust logs what a receiver raises: an observer must not undo what is settled.
+                signal.send_robust(
+                    sender=Delivery, delivery=execution.delivery, using=self.using, outcome=execution.outcome,
+                    error=execution.error, **reason,
+                )  # fmt: skip
+
+    def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
+        """The leases expired and were swept, or somebody else settled the messages. ``effects``: what that means."""
+        for delivery in deliveries:
+            with self._lock:
+                self._totals["lease_lost"] += 1
+            logger.warning(
+                "the lease of %s (attempt %d) is lost: %s",
+                label(delivery), delivery.attempt, effects, extra=self._keys("lease_lost", delivery),
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """The last line: how long the worker worked, and what it did."""
+        seconds, totals = time.monotonic() - self.started_at, self.totals()
+        counts = ", ".join(f"{count} {event.replace('_', ' ')}" for event, count in totals.items())
+        extra = {"event": "worker_stopped", "worker": self.worker, "duration_ms": round(seconds * 1000), **totals}
+        logger.info("worker %s stopped after %.1f s: %s", self.worker, seconds, counts, extra=extra)
+
+    def _keys(self, event: str, delivery: Delivery, seconds: float = 0.0) -> dict[str, Any]:
+        return {
+            "event": event,
+            "queue": delivery.queue,
+            "channel": delivery.channel,
+            "message_id": delivery.id,
+            "attempt": delivery.attempt,
+            "worker": self.worker,
+            "duration_ms": round(seconds * 1000, 3),
+        }
+
+
+def reason_of(execution: Execution) -> str:
+    return execution.outcome.reason if isinstance(execution.outcome, DeadLetter) else execution.reason
+
+
+def duration(seconds: float) -> str:
+    """``0.4 ms``, ``12 ms`` or ``3.5 s``"""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
+
+
+def story(execution: Execution) -> str:
+    """One line for the log."""
+    delivery, outcome = execution.delivery, execution.outcome
+    attempt = f"attempt {delivery.attempt} of {delivery.max_attempts}"
+    what = f"{label(delivery)} ({attempt}, {duration(execution.seconds)})"
+    if isinstance(outcome, Complete | Defer) and execution.error is None:
+        return what
+    if isinstance(outcome, DeadLetter):
+        return f"{what}, {outcome.reason}"
+    error = execution.error or {}
+    return f"{what}, {error.get('type', '')}: {error.get('message', '')[:500]}"

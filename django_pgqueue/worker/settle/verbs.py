@@ -1,0 +1,114 @@
+"""From outcomes to the verbs that write them down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import assert_never
+
+from django_pgqueue import handlers
+from django_pgqueue.lifecycle.complete import complete
+from django_pgqueue.lifecycle.dead_letter import dead_letter
+from django_pgqueue.lifecycle.defer import defer
+from django_pgqueue.lifecycle.defer_unknown import defer_unknown
+from django_pgqueue.lifecycle.retry import retry
+from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, DeadLetter, Defer, Retry
+from django_pgqueue.worker.call.executor import Execution, HandlerMissing
+
+
+def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
+    """Executions that one call can settle, in the order of ids, which is the lock order; each message once."""
+    found: dict[tuple[str, ...], list[Execution]] = {}
+    seen: Counter[int] = Counter()
+    for execution in executions:
+        # A handler that lost its lease may end together with the message's next delivery.
+        again = seen[execution.delivery.id]
+        found.setdefault((*kind(execution), str(again)), []).append(execution)
+        seen[execution.delivery.id] += 1
+    return [sorted(batch, key=lambda execution: execution.delivery.id) for batch in found.values()]
+
+
+def kind(execution: Execution) -> tuple[str, ...]:
+    match execution.outcome:
+        case Complete():
+            return ("complete", str(archive_of(execution)))
+        case Retry():
+            return ("retry", execution.reason)
+        case HandlerMissing():
+            return ("defer_unknown",)
+        case Defer(until, delay, state, count_attempt):
+            return ("defer", repr(until), repr(delay), repr(state), str(count_attempt))
+        case DeadLetter(reason, details):
+            return ("dead_letter", reason, repr(details))
+        case Cancelled():
+            return ("cancelled", str(archive_of(execution)))
+        case other:
+            assert_never(other)
+
+
+def archive_of(execution: Execution) -> Archive | None:
+    """What the archive keeps of it, if the outcome or the handler says so; None: as its channel or queue says."""
+    said: Archive | None = getattr(execution.outcome, "archive", None)
+    known = handlers.find(execution.delivery.handler)
+    return said or (known.archive if known else None)
+
+
+def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
+    """Write one batch down. Returns what became of each message, as ledger.SIGNALS names it.
+
+    Lost ones are left out with ``skip_lost``, and else raise LeaseLost. Raises PartitionMissing, and InvalidMessage for
+    an outcome that cannot be stored.
+    """
+    deliveries = [execution.delivery for execution in batch]
+    match batch[0].outcome:
+        case Complete():
+            results = [execution.outcome.result for execution in batch]  # type: ignore[union-attr]  # of one kind
+            given = results if any(result is not None for result in results) else None
+            archive = archive_of(batch[0])
+            done = complete(deliveries, results=given, skip_lost=skip_lost, archive=archive, using=using)
+            return dict.fromkeys(done, "completed")
+        case Retry():
+            errors = [execution.error or {} for execution in batch]
+            delays = [execution.outcome.after for execution in batch]  # type: ignore[union-attr]  # of one kind
+            given = delays if any(delay is not None for delay in delays) else None
+            states = [execution.outcome.state for execution in batch]  # type: ignore[union-attr]  # of one kind
+            saved = states if any(state is not KEEP for state in states) else None
+            return dict(
+                retry(
+                    deliveries,
+                    errors=errors,
+                    delays=given,
+                    states=saved,
+                    reason=batch[0].reason,
+                    skip_lost=skip_lost,
+                    using=using,
+                )
+            )
+        case HandlerMissing():
+            errors = [execution.error or {} for execution in batch]
+            return dict(defer_unknown(deliveries, errors=errors, skip_lost=skip_lost, using=using))
+        case Defer(until, delay, state, count_attempt):
+            return dict(
+                defer(
+                    deliveries,
+                    until=until,
+                    delay=delay,
+                    state=state,
+                    count_attempt=count_attempt,
+                    skip_lost=skip_lost,
+                    using=using,
+                )
+            )
+        case DeadLetter(reason, details):
+            dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
+            return dict.fromkeys(dead, "dead_lettered")
+        case Cancelled():
+            reasons = [execution.outcome.reason for execution in batch]  # type: ignore[union-attr]  # of one kind
+            given = [{"reason": reason} if reason else None for reason in reasons] if any(reasons) else None
+            archive = archive_of(batch[0])
+            ended = complete(
+                deliveries, results=given, cancelled=True, skip_lost=skip_lost, archive=archive, using=using
+            )
+            return dict.fromkeys(ended, "cancelled")
+        case other:
+            assert_never(other)

@@ -1,0 +1,231 @@
+"""Deaths: what becomes of the messages of a child that is no more. Nobody has to wait for their leases to expire."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from django_pgqueue.lifecycle.give_back import give_back
+from django_pgqueue.lifecycle.retry import retry
+from django_pgqueue.models import Message
+from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.hold.board import Begun
+from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.link.pipe import HeldLease, Token
+from django_pgqueue.worker.role import Crashed, Role
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+ROLE = "lease reclaimer"
+# Seconds. The last dequeue of a killed process may be committed after its end.
+LOOK_AGAIN = 1.0
+
+
+# What happens to the message after each event.
+NEXT = {
+    "retried": "It is delivered again after its back-off.",
+    "retried at once": "It is delivered again at once.",
+    "dead_lettered": "Its attempts are used up: it is a dead letter.",
+}
+
+
+class MessagePlace(NamedTuple):
+    """What a log line says of a message beside its id."""
+
+    queue: str
+    channel: str
+    handler: str
+    attempts: int
+    max_attempts: int
+
+
+class Failure(NamedTuple):
+    """How an attempt ended that a process did not survive: type and text of the error; ``reason``: of the dead letter
+    when the attempts are used up; ``at_once``: retried without the back-off, for it was not the message's fault.
+    """
+
+    kind: str
+    text: str
+    reason: str
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbandonedLeases:
+    """What a child leaves behind.
+
+    The messages ``failed`` have begun and are not settled: their attempt counts, and they are retried, under their
+    policy. The others were never started: they are given back, and their attempt does not count. ``leases``: all of
+    them; None: whatever the database says.
+    """
+
+    worker: str
+    failed: Mapping[int, Failure] = field(default_factory=dict)
+    leases: list[HeldLease] | None = None
+
+
+def after_death(worker: str, *, begun: Iterable[Begun], end: str) -> AbandonedLeases:
+    """Return what a child abandoned that died by itself: each message that it had begun may be the cause."""
+    ran = Failure("WorkerDied", f"The process of the worker {worker} ended while this ran: {end}.", "poison")
+    text = f"The process of the worker {worker} ended after this had run, before its outcome was written down: {end}."
+    unsettled = ran._replace(text=text)
+    return AbandonedLeases(worker=worker, failed={entry.id: unsettled if entry.ended_at else ran for entry in begun})
+
+
+def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int], why: str) -> AbandonedLeases:
+    """Return what a child abandoned that the supervisor killed: because of messages that ran past their deadline, the
+    ``culprits``, or for no fault of any.
+    """
+    late = Failure("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.", "timed_out")
+    text = f"The process of the worker {worker} was killed before this was settled: {why}."
+    ended = Failure("WorkerStopped", text, "stopped", at_once=True)
+    return AbandonedLeases(worker=worker, failed={entry.id: late if entry.id in culprits else ended for entry in begun})
+
+
+class LeaseReclaimer:
+    """Writes it down, however long the database is away. Until then the leases are kept alive."""
+
+    def __init__(
+        self,
+        using: str,
+        *,
+        keeper: LeaseKeeper[HeldLease],
+        outage: Outage,
+        on_settled: Callable[[], None],
+        crashed: Crashed,
+    ) -> None:
+        self._using = using
+        self._keeper = keeper
+        self._outage = outage
+        self._on_settled = on_settled
+        self._inbox: SimpleQueue[AbandonedLeases | None] = SimpleQueue()
+        # To be looked at again, and when.
+        self._again: list[tuple[float, AbandonedLeases]] = []
+        self._stopping = False
+        self._gave_up = threading.Event()
+        self._thread = Role(ROLE, self._run, crashed=crashed)
+
+    def put(self, abandoned: AbandonedLeases) -> None:
+        self._inbox.put(abandoned)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Write down what is there; returns whether it succeeded in time."""
+        self._inbox.put(None)
+        self._thread.join(timeout)
+        self._gave_up.set()
+        return not self._thread.is_alive()
+
+    def run_once(self, abandoned: AbandonedLeases) -> dict[int, str]:
+        """Returns what became of each message that was still the child's."""
+        leases = self._leases(abandoned.worker) if abandoned.leases is None else abandoned.leases
+        self._keeper.settling(leases)
+        settled: dict[int, str] = {}
+        for reason in sorted({failure.reason for failure in abandoned.failed.values()}):
+            settled |= self._retry(abandoned, leases, reason)
+        # In the order of ids, which is the lock order.
+        unstarted = sorted(lease for lease in leases if lease.id not in abandoned.failed)
+        settled |= dict.fromkeys(give_back(unstarted, using=self._using), "given_back")
+        self._keeper.release(leases if abandoned.leases is not None else self._kept(abandoned.worker))
+        return settled
+
+    def _retry(self, abandoned: AbandonedLeases, leases: list[HeldLease], reason: str) -> dict[int, str]:
+        failed = sorted(
+            lease for lease in leases if lease.id in abandoned.failed and abandoned.failed[lease.id].reason == reason
+        )
+        failures = [abandoned.failed[lease.id] for lease in failed]
+        errors = [{"type": failure.kind, "message": failure.text} for failure in failures]
+        delays = [timedelta() if failure.at_once else None for failure in failures]
+        return dict(retry(failed, errors=errors, delays=delays, reason=reason, skip_lost=True, using=self._using))
+
+    def _leases(self, worker: str) -> list[HeldLease]:
+        """The database knows what the child had no time to say."""
+        leased = Message.objects.using(self._using).filter(status=Message.Status.LEASED, worker=worker)
+        return [
+            HeldLease(message, Token(token.int), worker)
+            for message, token in leased.values_list("id", "lease_token")
+            if token is not None
+        ]
+
+    def _kept(self, worker: str) -> list[HeldLease]:
+        return [lease for lease in self._keeper.held() if lease.worker == worker]
+
+    def _run(self) -> None:
+        dedicate(self._using)
+        while (abandoned := self._next()) is not None:
+            known: dict[int, MessagePlace] = {}
+            settle = partial(self._settle, abandoned, known)
+            settled = self._outage.patiently(ROLE, settle, sleep=self._gave_up.wait)
+            if settled:
+                self._report(abandoned, settled, known)
+                self._on_settled()
+
+    def _settle(self, abandoned: AbandonedLeases, known: dict[int, MessagePlace]) -> dict[int, str]:
+        known.update(self._places(abandoned))
+        return self.run_once(abandoned)
+
+    def _places(self, abandoned: AbandonedLeases) -> dict[int, MessagePlace]:
+        if not abandoned.failed:
+            return {}
+        failed = Message.objects.using(self._using).filter(pk__in=list(abandoned.failed))
+        columns = ("channel__queue", "channel__name", "handler", "attempts", "max_attempts")
+        return {row[0]: MessagePlace(*row[1:]) for row in failed.values_list("id", *columns)}
+
+    def _next(self) -> AbandonedLeases | None:
+        """Return the next to reclaim, or one whose time has come to be looked at again; None at the end."""
+        while True:
+            due = self._again[0][0] - time.monotonic() if self._again else None
+            if due is not None and (due <= 0 or self._stopping):
+                return self._again.pop(0)[1]
+            if self._stopping:
+                return None
+            try:
+                abandoned = self._inbox.get(timeout=due)
+            except Empty:
+                continue
+            if abandoned is None:
+                self._stopping = True
+            else:
+                if abandoned.leases is None:
+                    self._again.append((time.monotonic() + LOOK_AGAIN, abandoned))
+                return abandoned
+
+    def _report(self, abandoned: AbandonedLeases, settled: dict[int, str], known: Mapping[int, MessagePlace]) -> None:
+        for message in sorted(abandoned.failed.keys() & settled.keys()):
+            event, failure, place = settled[message], abandoned.failed[message], known.get(message)
+            if event in ("retried", "dead_lettered"):
+                logger.log(
+                    logging.ERROR if event == "dead_lettered" else logging.WARNING,
+                    "%s: %s, %s: %s %s", event, shown(message, place), failure.kind, failure.text,
+                    NEXT["retried at once" if event == "retried" and failure.at_once else event],
+                    extra={
+                        "event": event, "message_id": message, "worker": abandoned.worker,
+                        **({} if place is None else {
+                            "queue": place.queue, "channel": place.channel, "handler": place.handler,
+                        }),
+                    },
+                )  # fmt: skip
+        given_back = sum(event == "given_back" for event in settled.values())
+        if given_back:
+            extra = {"event": "given_back", "worker": abandoned.worker}
+            logger.info(
+                "gave %d message(s) back that the worker %s had not started: they are ready again, and their attempt "
+                "does not count", given_back, abandoned.worker, extra=extra,
+            )  # fmt: skip
+
+
+def shown(message: int, place: MessagePlace | None) -> str:
+    """``shop.confirm #7 on default/acme (attempt 1 of 5)``"""
+    if place is None:
+        return f"#{message}"
+    attempt = f"attempt {place.attempts} of {place.max_attempts}"
+    return f"{place.handler} #{message} on {place.queue}/{place.channel} ({attempt})"

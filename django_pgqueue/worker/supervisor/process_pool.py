@@ -1,0 +1,149 @@
+"""The process pool: the children, from their start to their end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django_pgqueue.worker.hold.board import Begun
+from django_pgqueue.worker.link.orders import Orders
+from django_pgqueue.worker.link.spawn import end_of
+from django_pgqueue.worker.supervisor.process import Child
+from django_pgqueue.worker.supervisor.process_slot import ProcessSlot
+from django_pgqueue.worker.supervisor.watch import judge
+
+logger = logging.getLogger("django_pgqueue.worker")
+
+# Seconds. A child stops within its shutdown timeout, then writes its last outcomes, which is given 10. The rest is for
+# a loaded machine.
+MARGIN = 15.0
+# Starts in a row that fail before --once and --drain give up.
+MOST_FAILED_STARTS = 3
+
+
+class ProcessPool:
+    """``on_frame``: what a child says. ``on_end``: it is no more; with what it had begun. ``nudge``: look after
+    them now.
+    """
+
+    def __init__(
+        self,
+        orders: Orders,
+        processes: int,
+        *,
+        on_frame: Callable[[Child, tuple[Any, ...]], None],
+        on_end: Callable[[Child, int, list[Begun]], None],
+        nudge: Callable[[], None],
+    ) -> None:
+        self._orders = orders
+        self._options = orders.options
+        self._on_frame = on_frame
+        self._on_end = on_end
+        self._nudge = nudge
+        self._children: list[Child] = []
+        self._slots = [ProcessSlot(spawn=self._spawn, stop=self._stop) for _ in range(processes)]
+        self.stopping = False
+        self.clean = True
+
+    @property
+    def children(self) -> list[Child]:
+        """A copy, for other threads."""
+        return list(self._children)
+
+    @property
+    def size(self) -> int:
+        return len(self._slots)
+
+    @property
+    def ready_count(self) -> int:
+        return sum(slot.ready for slot in self._slots)
+
+    @property
+    def changing(self) -> bool:
+        """Some are to be replaced, and are not yet."""
+        return any(slot.changing for slot in self._slots)
+
+    def done(self) -> bool:
+        return not self._children and (self.stopping or all(slot.finished for slot in self._slots))
+
+    def run_once(self) -> None:
+        for child in self.children:
+            self._look_after(child)
+        if self.stopping:
+            return
+        for slot in self._slots:
+            # One after the other, so that most of them work at any time.
+            others = any(other.successor is not None for other in self._slots if other is not slot)
+            slot.fill(may_replace=not others)
+
+    def stop(self, reason: str) -> None:
+        self.stopping = True
+        for child in self._children:
+            self._stop(child, reason)
+
+    def reload(self, reason: str) -> None:
+        """Replace all of them, one after the other."""
+        for slot in self._slots:
+            slot.replace(reason)
+
+    def kill(self) -> None:
+        for child in self.children:
+            child.kill_now()
+
+    def _spawn(self) -> Child | None:
+        try:
+            child = Child(self._orders, on_frame=self._on_frame, on_gone=self._nudge)
+        except OSError as error:
+            # No memory, or too many processes. Those that run go on.
+            logger.error("cannot start a process: %s", error, extra={"event": "child_not_started"})
+            return None
+        self._children.append(child)
+        logger.info("process %d started", child.pid, extra={"event": "child_started", **child.keys})
+        return child
+
+    def _stop(self, child: Child, reason: str) -> None:
+        child.stop(reason, within=self._options.shutdown_timeout.total_seconds() + MARGIN)
+
+    def _look_after(self, child: Child) -> None:
+        status = child.exit_status()
+        if status is not None:
+            self._ended(child, status)
+            return
+        verdict = judge(child, time.monotonic(), grace=self._options.grace.total_seconds())
+        if verdict is not None and not child.kill_reason:
+            extra = {"event": "child_killed", "reason": verdict.why, **child.keys}
+            logger.error("killing process %d: %s", child.pid, verdict.why, extra=extra)
+            child.kill(verdict.why, verdict.culprits)
+
+    def _ended(self, child: Child, status: int) -> None:
+        begun = child.board.begun()
+        child.close(end_group=status != 0)
+        self._children.remove(child)
+        extra = {"exit_status": status, "reason": child.stop_reason or child.kill_reason, **child.keys}
+        if status == 0 or child.stop_reason or child.kill_reason:
+            logger.info("process %d ended: %s", child.pid, end_of(status), extra={"event": "child_ended", **extra})
+        else:
+            logger.error(
+                "process %d died: %s. The %d message(s) that it had begun count an attempt; what it had not started is "
+                "given back", child.pid, end_of(status), len(begun), extra={"event": "child_died", **extra},
+            )  # fmt: skip
+        self._on_end(child, status, begun)
+        if self.stopping:
+            self.clean &= status == 0
+        else:
+            self._succeed(child, status)
+
+    def _succeed(self, child: Child, status: int) -> None:
+        for slot in self._slots:
+            if not slot.has(child):
+                continue
+            delay = slot.vacate(child)
+            gives_up = self._options.once or slot.failures > MOST_FAILED_STARTS
+            if (self._options.once or self._options.drain) and (status == 0 or gives_up):
+                slot.finished = True
+                self.clean &= status == 0
+            elif delay:
+                extra = {"event": "child_delayed", "seconds": round(delay, 1)}
+                logger.warning("the next process starts in %.1f s", delay, extra=extra)

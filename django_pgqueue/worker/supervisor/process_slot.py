@@ -1,0 +1,90 @@
+"""A process slot: one of the N places that a child holds, and how one child follows another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from django_pgqueue.worker.supervisor.process import Child
+from django_pgqueue.worker.supervisor.restarts import Restarts
+
+
+class ProcessSlot:
+    """``holder`` does the work. ``successor`` is on its way, while the holder works on: a start that fails, because new
+    code does not load, stops nothing.
+
+    ``spawn``: starts a child, or returns None. ``stop``: asks one to end.
+    """
+
+    def __init__(self, *, spawn: Callable[[], Child | None], stop: Callable[[Child, str], None]) -> None:
+        self.holder: Child | None = None
+        self.successor: Child | None = None
+        # With --once and --drain: its work is done.
+        self.finished = False
+        self._spawn = spawn
+        self._stop = stop
+        self._restarts = Restarts()
+        self._start_at = 0.0
+
+    @property
+    def ready(self) -> bool:
+        return self.holder is not None and self.holder.ready
+
+    @property
+    def changing(self) -> bool:
+        return self.successor is not None or (self.holder is not None and bool(self.holder.recycle_reason))
+
+    @property
+    def failures(self) -> int:
+        return self._restarts.failures
+
+    def has(self, child: Child) -> bool:
+        return child is self.holder or child is self.successor
+
+    def fill(self, *, may_replace: bool) -> None:
+        """Start what is missing. ``may_replace``: no other slot is about to replace its holder."""
+        if self.finished:
+            return
+        due = time.monotonic() >= self._start_at
+        if self.holder is None:
+            self.holder, self.successor = self.successor, None
+        if self.holder is None:
+            if due:
+                self.holder = self._start()
+        elif self.successor is not None:
+            if self.successor.ready:
+                self._stop(self.holder, self.holder.recycle_reason)
+                self.holder, self.successor = self.successor, None
+        elif self.holder.recycle_reason and due and may_replace:
+            self.successor = self._start()
+
+    def vacate(self, child: Child) -> float:
+        """Its child has ended, whatever for. Returns the seconds until the next one may start."""
+        if child is self.holder:
+            self.holder = None
+        else:
+            self.successor = None
+        return self._delay(lived=time.monotonic() - child.started_at, was_ready=child.ready)
+
+    def replace(self, reason: str) -> None:
+        """Something has changed: a new child shall take over. What failed to start may start now."""
+        self._restarts.forget()
+        self._start_at = 0.0
+        if self.successor is not None:
+            # It may have read what was there before the change. It holds nothing yet.
+            self._stop(self.successor, reason)
+            self.successor.kill_now()
+            self.successor = None
+        if self.holder is not None:
+            self.holder.recycle_reason = reason
+
+    def _start(self) -> Child | None:
+        child = self._spawn()
+        if child is None:
+            self._delay(lived=0.0, was_ready=False)
+        return child
+
+    def _delay(self, *, lived: float, was_ready: bool) -> float:
+        delay = self._restarts.delay(lived=lived, was_ready=was_ready)
+        self._start_at = time.monotonic() + delay
+        return delay
