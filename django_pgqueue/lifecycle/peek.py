@@ -10,7 +10,7 @@ from django_pgqueue.sql.call import call
 
 SQL = """
 SELECT id, channel, handler, payload, body, headers, priority, attempts, max_attempts, NULL, NULL, state,
-created_at::text, dequeue_at::text, NULL, NULL
+created_at::text, dequeue_at::text, NULL, last_leased_at::text
 FROM pgqueue_peek(%s::text, %s::text, %s::integer)
 """
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many, peek
+from django_pgqueue import NewMessage, channel_set, complete, defer, dequeue, enqueue, enqueue_many, peek
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import Message
 from tests.lifecycle.conftest import pass_time, refused, sql
@@ -29,6 +29,15 @@ def test_what_was_only_seen_cannot_be_settled():
     assert (seen.token, seen.lease_expires_at, seen.attempt) == (None, None, 0)
     with refused(LeaseLost):
         complete(seen)
+
+
+def test_it_shows_when_a_message_that_waits_was_leased_last():
+    enqueue("h")
+    assert peek()[0].last_leased_at is None
+    [delivery] = dequeue()
+    leased_at = Message.objects.get().leased_at
+    defer(delivery)
+    assert peek()[0].last_leased_at == leased_at
 
 
 def test_it_shows_what_comes_next():

@@ -13,7 +13,8 @@ RETURNS TABLE (
     max_attempts integer,
     state jsonb,
     created_at timestamptz,
-    dequeue_at timestamptz
+    dequeue_at timestamptz,
+    last_leased_at timestamptz
 )
 LANGUAGE plpgsql
 STABLE
@@ -26,7 +27,7 @@ BEGIN
     -- A plan for one channel is not one for all of them.
     RETURN QUERY
     SELECT m.id, c.name::text, m.handler::text, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts, m.state,
-        m.created_at, m.dequeue_at
+        m.created_at, m.dequeue_at, m.last_leased_at
     FROM (
         SELECT c.id, c.name, coalesce(min(l.seq), 9223372036854775807) AS place
         FROM pgqueue_channel AS c
