@@ -2,6 +2,8 @@
 -- workers at once, and a dequeue in an open transaction hides nothing. Each channel gives its share first, then those that have more.
 -- Caller: pgqueue_take, when the lanes that it could lock did not fill the limit. p_lane_seq, p_fresh_seq: where the line began;
 --   p_channel_id, p_among: as of pgqueue_take.
+-- A lane that is held keeps its place, so the order of the line would serve the first one until it is empty: hence the channels
+--   come in a random order, and one call in four begins at a random place of the line.
 -- Returns the locked ids, none of p_except. Locks: messages, SKIP LOCKED. Lanes and arrivals are only read: their holders move them.
 CREATE FUNCTION pgqueue_take_shared(
     p_queue text, p_limit integer, p_lane_seq bigint, p_fresh_seq bigint, p_except bigint[], p_channel_id bigint, p_among bigint[]
@@ -14,12 +16,20 @@ DECLARE
     v_quota integer;
     v_ids bigint[] := '{}';
 BEGIN
-    SELECT array_agg(s.channel_id ORDER BY s.seq) AS channels, array_agg(s.rank ORDER BY s.seq) AS ranks,
-        array_agg(s.at ORDER BY s.seq) AS ats, array_agg(s.key ORDER BY s.seq) AS keys
+    IF p_channel_id IS NULL AND random() < 0.25 THEN
+        SELECT p_lane_seq + floor(random() * greatest(q.last_value - p_lane_seq, 0))::bigint,
+            p_fresh_seq + floor(random() * greatest(q.last_value - p_fresh_seq, 0))::bigint
+        INTO p_lane_seq, p_fresh_seq
+        FROM pgqueue_lane_seq AS q;
+    END IF;
+    SELECT array_agg(o.channel_id) AS channels, array_agg(o.rank) AS ranks, array_agg(o.at) AS ats, array_agg(o.key) AS keys
     INTO v_starts
-    FROM pgqueue_starts(p_queue, p_lane_seq, p_fresh_seq, CASE WHEN p_channel_id IS NULL THEN 8 ELSE 1000 END) AS s
-    JOIN pgqueue_channel AS c ON c.id = s.channel_id
-    WHERE NOT pgqueue_is_limited(c) AND c.id = coalesce(p_channel_id, c.id);
+    FROM (
+        SELECT s.* FROM pgqueue_starts(p_queue, p_lane_seq, p_fresh_seq, CASE WHEN p_channel_id IS NULL THEN 8 ELSE 1000 END) AS s
+        JOIN pgqueue_channel AS c ON c.id = s.channel_id
+        WHERE NOT pgqueue_is_limited(c) AND c.id = coalesce(p_channel_id, c.id)
+        ORDER BY random()
+    ) AS o;
     IF p_among IS NOT NULL THEN
         RETURN ARRAY(
             SELECT m.id FROM pgqueue_message AS m
