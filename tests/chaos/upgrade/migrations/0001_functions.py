@@ -12,5 +12,5 @@ def replace_all(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("pgqueue", "0006_datasource")]
+    dependencies = [("pgqueue", "0003_triggers")]
     operations = [migrations.RunPython(replace_all, replace_all)]
