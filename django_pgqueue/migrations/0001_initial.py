@@ -113,22 +113,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='BacklogForecast',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('computed_at', models.DateTimeField()),
-                ('queue', models.CharField(db_collation='C', max_length=100)),
-                ('channel', models.CharField(db_collation='C', max_length=200)),
-                ('hour_at', models.DateTimeField()),
-                ('expected_enqueued', models.FloatField()),
-                ('expected_capacity', models.FloatField()),
-                ('expected_backlog', models.FloatField()),
-            ],
-            options={
-                'db_table': 'pgqueue_backlog_forecast',
-            },
-        ),
-        migrations.CreateModel(
             name='DeadLetter',
             fields=[
                 ('id', models.BigIntegerField(primary_key=True, serialize=False)),
@@ -162,20 +146,6 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'pgqueue_dead_letter',
                 'permissions': [('redrive_deadletter', 'Can redrive dead letters'), ('edit_deadletter', 'Can redrive dead letters with another payload'), ('discard_deadletter', 'Can discard dead letters')],
-            },
-        ),
-        migrations.CreateModel(
-            name='Lake',
-            fields=[
-                ('name', models.CharField(max_length=200, primary_key=True, serialize=False)),
-                ('path', models.TextField()),
-                ('exported_xid', models.BigIntegerField()),
-                ('exported_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
-                ('rows', models.JSONField(db_default={}, default=dict)),
-            ],
-            options={
-                'db_table': 'pgqueue_lake',
-                'ordering': ['name'],
             },
         ),
         migrations.CreateModel(
@@ -227,45 +197,6 @@ class Migration(migrations.Migration):
                 'db_table': 'pgqueue_queue',
                 'ordering': ['name'],
                 'permissions': [('pause_queue', 'Can pause and resume queues'), ('purge_queue', 'Can purge queues'), ('drop_queue', 'Can drop queues')],
-            },
-        ),
-        migrations.CreateModel(
-            name='QueueMetric',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('grain', models.CharField(choices=[('minute', 'minute'), ('hour', 'hour'), ('day', 'day')], max_length=10)),
-                ('bucket_at', models.DateTimeField()),
-                ('queue', models.CharField(db_collation='C', max_length=100)),
-                ('channel', models.CharField(db_collation='C', max_length=200, null=True)),
-                ('handler', models.CharField(db_collation='C', max_length=200, null=True)),
-                ('enqueued', models.BigIntegerField()),
-                ('completed', models.BigIntegerField()),
-                ('popped', models.BigIntegerField()),
-                ('purged', models.BigIntegerField()),
-                ('dropped', models.BigIntegerField()),
-                ('cancelled', models.BigIntegerField()),
-                ('dead', models.BigIntegerField()),
-                ('attempts', models.BigIntegerField()),
-                ('retries', models.BigIntegerField()),
-                ('wait_p50_seconds', models.FloatField(null=True)),
-                ('wait_p95_seconds', models.FloatField(null=True)),
-                ('wait_p99_seconds', models.FloatField(null=True)),
-                ('run_p50_seconds', models.FloatField(null=True)),
-                ('run_p95_seconds', models.FloatField(null=True)),
-                ('run_p99_seconds', models.FloatField(null=True)),
-                ('total_p50_seconds', models.FloatField(null=True)),
-                ('total_p95_seconds', models.FloatField(null=True)),
-                ('total_p99_seconds', models.FloatField(null=True)),
-                ('run_seconds', models.FloatField()),
-                ('capacity_share', models.FloatField(null=True)),
-                ('retry_seconds', models.FloatField()),
-                ('sla_seconds', models.FloatField(null=True)),
-                ('sla_breaches', models.BigIntegerField()),
-                ('retries_by_reason', models.JSONField(default=dict)),
-                ('dead_by_reason', models.JSONField(default=dict)),
-            ],
-            options={
-                'db_table': 'pgqueue_queue_metric',
             },
         ),
         migrations.CreateModel(
@@ -426,10 +357,6 @@ class Migration(migrations.Migration):
             },
             bases=('pgqueue.activity',),
         ),
-        migrations.AddConstraint(
-            model_name='backlogforecast',
-            constraint=models.UniqueConstraint(fields=('queue', 'channel', 'hour_at'), name='pgqueue_backlog_forecast_once'),
-        ),
         migrations.AddIndex(
             model_name='deadletter',
             index=models.Index(condition=models.Q(('redriven_at', None)), fields=['queue', 'channel'], name='pgqueue_dead_letter_waiting'),
@@ -446,10 +373,6 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='queue',
             constraint=models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_queue_named'),
-        ),
-        migrations.AddIndex(
-            model_name='queuemetric',
-            index=models.Index(condition=models.Q(('channel', None)), fields=['grain', 'bucket_at'], name='pgqueue_queue_metric_queues'),
         ),
         migrations.AddIndex(
             model_name='schedule',
@@ -519,15 +442,4 @@ class Migration(migrations.Migration):
         InstallTables("storage", 1, drop=[]),
         InstallTables("schedule", 1, drop=[]),
         InstallTables("activity", 1, drop=["TABLE pgqueue_measurement"]),
-        InstallTables("lake", 1, drop=["INDEX pgqueue_dead_letter_xid"]),
-        InstallTables(
-            "datasource",
-            1,
-            drop=[
-                "TABLE pgqueue_stream_claim",
-                "TABLE pgqueue_stream",
-                "TABLE pgqueue_ingest_stage",
-                "TABLE pgqueue_ingest",
-            ],
-        ),
     ]

@@ -7,7 +7,7 @@ from django_pgqueue.sql.operations import install
 
 
 def replace_all(apps: Any, schema_editor: Any) -> None:
-    for name, version in files.latest_functions().items():
+    for name, version in files.latest_functions([files.QUEUE]).items():
         install(schema_editor, name, version)
 
 
