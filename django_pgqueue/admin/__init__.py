@@ -1,27 +1,21 @@
 """The queue in Django's admin. On an AdminSite of your own: ``site.register(Channel, ChannelAdmin)`` and so on."""
 
 from django_pgqueue.admin.archived_message import ArchivedMessageAdmin
-from django_pgqueue.admin.backlog_forecast import BacklogForecastAdmin
 from django_pgqueue.admin.channel import ChannelAdmin
 from django_pgqueue.admin.dashboard import DashboardAdmin
 from django_pgqueue.admin.dead_letter import DeadLetterAdmin
-from django_pgqueue.admin.lake import LakeAdmin
 from django_pgqueue.admin.message import MessageAdmin
 from django_pgqueue.admin.queue import QueueAdmin
-from django_pgqueue.admin.queue_metric import QueueMetricAdmin
 from django_pgqueue.admin.schedule import ScheduleAdmin
 from django_pgqueue.admin.worker import WorkerAdmin
 
 __all__ = [
     "ArchivedMessageAdmin",
-    "BacklogForecastAdmin",
     "ChannelAdmin",
     "DashboardAdmin",
     "DeadLetterAdmin",
-    "LakeAdmin",
     "MessageAdmin",
     "QueueAdmin",
-    "QueueMetricAdmin",
     "ScheduleAdmin",
     "WorkerAdmin",
 ]

@@ -87,7 +87,7 @@ class BaseAdmin(AnyAdmin):
     def url(self, page: str, *args: object, **query: object) -> str | None:
         """The address of a page of this admin site, if it is registered there."""
         try:
-            address = reverse(f"admin:pgqueue_{page}", args=args, current_app=self.admin_site.name)
+            address = reverse(f"admin:{self.opts.app_label}_{page}", args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
             return None
         return f"{address}?{urlencode({key: str(value) for key, value in query.items()})}" if query else address

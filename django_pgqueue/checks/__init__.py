@@ -15,13 +15,14 @@ from django.db import Error as DatabaseProblem
 from django_pgqueue.checks import configuration, enqueued, functions, imports, server, tables, triggers
 from django_pgqueue.checks.migrated import is_migrated
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.files import FOLDERS
 
 DatabaseCheck = Callable[[str], list[CheckMessage]]
 
 
 def is_asked(app_configs: Sequence[Any] | None) -> bool:
     """``manage.py check <app labels>`` is about other apps, unless ours is among them."""
-    return app_configs is None or any(config.label == "pgqueue" for config in app_configs)
+    return app_configs is None or any(config.label in FOLDERS for config in app_configs)
 
 
 @register()

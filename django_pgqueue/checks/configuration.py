@@ -17,10 +17,11 @@ from django.utils.module_loading import import_string
 
 from django_pgqueue import schedules
 from django_pgqueue.checks import lake
+from django_pgqueue.checks.migrated import NAMES
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.models import Message
 from django_pgqueue.redaction import redact
+from django_pgqueue.sql.files import PIPELINE, QUEUE
 
 Rule = tuple[str, Callable[[Any], bool]]
 
@@ -196,17 +197,9 @@ def check_databases() -> list[CheckMessage]:
                 id="pgqueue.E006",
             )
         )
-    routed = router.db_for_write(Message)
-    if routed != database:
-        messages.append(
-            Caution(
-                f'DJANGO_PGQUEUE["DATABASE"] is {database!r}, but the routers send Message to {routed!r}.',
-                hint="Let a router return the same alias for the app pgqueue: else Message.objects and migrate use the "
-                "other database.",
-                id="pgqueue.W001",
-            )
-        )
-    elif stands_alone(database):
+    routed = check_routers(database)
+    messages += routed
+    if not routed and stands_alone(database):
         messages.append(
             Caution(
                 f"No model but the queue's is on its database {database!r}: no enqueue is part of the transaction of "
@@ -219,9 +212,28 @@ def check_databases() -> list[CheckMessage]:
     return messages
 
 
+def check_routers(database: str) -> list[CheckMessage]:
+    """One model of each installed app of the queue stands for all of its models."""
+    routed = {
+        (label, name): router.db_for_write(apps.get_model(label, name))
+        for label, name in ((QUEUE, "Message"), (PIPELINE, "Lake"))
+        if apps.is_installed(NAMES[label])
+    }
+    return [
+        Caution(
+            f'DJANGO_PGQUEUE["DATABASE"] is {database!r}, but the routers send {name} to {other!r}.',
+            hint=f"Let a router return the same alias for the app {label}: else {name}.objects and migrate use the "
+            "other database.",
+            id="pgqueue.W001",
+        )
+        for (label, name), other in routed.items()
+        if other != database
+    ]
+
+
 def stands_alone(database: str) -> bool:
     """There are other models, and all of them on other databases."""
-    models = [model for model in apps.get_models() if model._meta.managed and model._meta.app_label != "pgqueue"]
+    models = [model for model in apps.get_models() if model._meta.managed and model._meta.app_label not in NAMES]
     return bool(models) and database not in {router.db_for_write(model) for model in models}
 
 

@@ -54,7 +54,7 @@ def sources() -> Iterator[Path]:
     seen: set[Path] = set()
     for config in apps.get_app_configs():
         root = Path(config.path)
-        if config.name == PACKAGE or INSTALLED & {*root.parts} or SKIPPED & {*config.name.split(".")}:
+        if config.name.split(".")[0] == PACKAGE or INSTALLED & {*root.parts} or SKIPPED & {*config.name.split(".")}:
             continue
         for path in sorted(root.rglob("*.py")):
             inner = path.relative_to(root)

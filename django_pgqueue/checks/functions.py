@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.core.checks import CheckMessage, Error
 
+from django_pgqueue.checks.migrated import migrated_apps
 from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
 
@@ -34,11 +35,11 @@ class Rights:
 
 
 def check(database: str) -> list[CheckMessage]:
-    versions = files.latest_functions()
+    versions = files.latest_functions(migrated_apps(database))
     installed = {name: (bodies, Rights(*rights)) for name, bodies, *rights in call(database, SQL, (list(versions),))}
     messages: list[CheckMessage] = []
     for name, version in versions.items():
-        path = files.HERE / "functions" / f"{name}_v{version:02}.sql"
+        path = files.find("functions", name, version)
         bodies, rights = installed.get(name, (None, None))
         match bodies:
             case None:

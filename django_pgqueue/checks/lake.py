@@ -1,17 +1,24 @@
-"""Checks of the settings for the lake; no database is asked, and nothing of Spark is imported."""
+"""Checks of the settings for the pipeline; no database is asked, and nothing of Spark is imported."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-from django.core.checks import CheckMessage
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 
+from django_pgqueue.checks.migrated import INSTALL_PIPELINE, NAMES
 from django_pgqueue.conf import settings
+from django_pgqueue.sql.files import PIPELINE
+
+# They mean something to the pipeline alone.
+SETTINGS = ("LAKE", "KEEP_UNTIL_EXPORTED", "SLA")
 
 
 def check() -> list[CheckMessage]:
-    messages: list[CheckMessage] = []
+    if messages := check_app():
+        return messages
     missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if settings.LAKE is not None and missing:
         messages.append(
@@ -32,3 +39,19 @@ def check() -> list[CheckMessage]:
             )
         )
     return messages
+
+
+def check_app() -> list[CheckMessage]:
+    """Return an error if settings of the pipeline are set, and its app is not installed."""
+    given = [name for name in SETTINGS if getattr(settings, name)]
+    if not given or apps.is_installed(NAMES[PIPELINE]):
+        return []
+    kept = " Retention would drop nothing." if "KEEP_UNTIL_EXPORTED" in given else ""
+    return [
+        Error(
+            f"DJANGO_PGQUEUE sets {' and '.join(given)} for the pipeline, whose app {NAMES[PIPELINE]!r} is not "
+            f"installed.{kept}",
+            hint=f"{INSTALL_PIPELINE} Without a lake, remove the setting.",
+            id="pgqueue.E022",
+        )
+    ]

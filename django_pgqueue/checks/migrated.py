@@ -6,12 +6,16 @@ import pkgutil
 from dataclasses import dataclass
 from importlib import import_module
 
+from django.apps import apps
 from django.db import connections
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.files import FOLDERS, PIPELINE, QUEUE
 
+NAMES = {QUEUE: "django_pgqueue", PIPELINE: "django_pgqueue.pipeline"}
+INSTALL_PIPELINE = f'Add "{NAMES[PIPELINE]}" to INSTALLED_APPS and run manage.py migrate.'
 # Which migrations are recorded as applied, may be hidden from this role: then the last two columns must do.
 LOOK = """
 SELECT to_regclass('django_migrations') IS NOT NULL,
@@ -29,10 +33,15 @@ class SchemaProblem:
     action: str
 
 
-def is_migrated(database: str) -> bool:
-    """All of our migrations are applied, and none that only a newer release knows."""
-    known = known_migrations()
-    return known is not None and known == applied_migrations(database)
+def is_migrated(database: str, app: str = QUEUE) -> bool:
+    """Return whether all migrations of the app are applied, and none that only a newer release knows."""
+    known = known_migrations(app)
+    return known is not None and known == applied_migrations(database, app)
+
+
+def migrated_apps(database: str) -> list[str]:
+    """Return the labels of the queue's installed apps whose tables and functions are those of this release."""
+    return [app for app in FOLDERS if apps.is_installed(NAMES[app]) and is_migrated(database, app)]
 
 
 def find_schema_problem(database: str) -> SchemaProblem | None:
@@ -69,6 +78,24 @@ def find_schema_problem(database: str) -> SchemaProblem | None:
     return None
 
 
+def find_pipeline_problem(database: str) -> SchemaProblem | None:
+    """Return why the pipeline cannot work with the database, which has the queue, or None if it can.
+
+    Raises the database's error when it cannot be asked.
+    """
+    if not apps.is_installed(NAMES[PIPELINE]):
+        return SchemaProblem(f"The app {NAMES[PIPELINE]!r} is not installed.", INSTALL_PIPELINE)
+    known = known_migrations(PIPELINE) or set()
+    missing = sorted(known - applied_migrations(database, PIPELINE))
+    if not missing:
+        return None
+    return SchemaProblem(
+        f"{len(missing)} of {len(known)} migrations of {NAMES[PIPELINE]} are not applied to the database {database!r}: "
+        f"{', '.join(missing)}.",
+        migrate(database),
+    )
+
+
 NAMING = '--database or the setting DJANGO_PGQUEUE["DATABASE"] names it'
 
 
@@ -77,14 +104,14 @@ def migrate(database: str) -> str:
     return f"Run manage.py migrate{option}; if the queue is in another database, {NAMING}."
 
 
-def known_migrations() -> set[str] | None:
+def known_migrations(app: str = QUEUE) -> set[str] | None:
     """The names of this release's migrations; None if the project has switched them off."""
-    name, _ = MigrationLoader.migrations_module("pgqueue")
+    name, _ = MigrationLoader.migrations_module(app)
     if name is None:
         return None
     return {module.name for module in pkgutil.iter_modules(import_module(name).__path__) if module.name[0] not in "_~"}
 
 
-def applied_migrations(database: str) -> set[str]:
+def applied_migrations(database: str, app: str = QUEUE) -> set[str]:
     recorded = MigrationRecorder(connections[database]).applied_migrations()
-    return {migration for app, migration in recorded if app == "pgqueue"}
+    return {migration for label, migration in recorded if label == app}

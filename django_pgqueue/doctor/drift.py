@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from django.apps import apps
 from django.core.checks import ERROR, CheckMessage
+from django.db import router
 
 from django_pgqueue.checks import functions, server, tables, triggers
-from django_pgqueue.checks.migrated import is_migrated
+from django_pgqueue.checks.migrated import NAMES, find_pipeline_problem, is_migrated
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
+from django_pgqueue.sql.files import PIPELINE
 
 # Warnings at the start of a project, where nobody enqueues yet. Here they stop the queue.
 CRITICAL = {"pgqueue.W014"}
@@ -27,6 +30,11 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         return
     for check in (functions.check, triggers.check, tables.check):
         yield from told(check(using))
+    # A router may keep the pipeline out of this database.
+    if apps.is_installed(NAMES[PIPELINE]) and router.allow_migrate(using, PIPELINE):
+        problem = find_pipeline_problem(using)
+        if problem is not None:
+            yield Finding("not_migrated", Severity.WARNING, problem.problem, problem.action)
 
 
 def told(messages: Iterable[CheckMessage]) -> Iterator[Finding]:

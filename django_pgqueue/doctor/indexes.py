@@ -12,6 +12,8 @@ from django.db import connections, models
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.sql import files, payload_index
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.files import PIPELINE, QUEUE
+from django_pgqueue.sql.pipeline import has_pipeline
 
 # What is built CONCURRENTLY is invalid until it is done, and so is what is dropped that way. Who may not see the
 # progress of others sees the process and its locks: who builds holds the table, who rebuilds or drops the index itself.
@@ -42,7 +44,7 @@ JOIN pg_class AS t ON t.oid = x.indrelid
 WHERE t.relname LIKE 'pgqueue%%' AND pg_table_is_visible(t.oid)
 ORDER BY i.relname
 """
-CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+) .*?;$", re.MULTILINE | re.DOTALL)
+CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?:CONCURRENTLY )?(\w+) ON (\w+) .*?;$", re.MULTILINE | re.DOTALL)
 UNIQUE = re.compile(r"^ALTER TABLE (\w+)\s+ADD CONSTRAINT (\w+) UNIQUE .*?;$", re.MULTILINE | re.DOTALL)
 
 
@@ -57,7 +59,8 @@ def expected(using: str) -> dict[str, Wanted]:
     """The indexes of this release by their names: those of the models and of the SQL files, and the primary keys."""
     editor = connections[using].schema_editor()
     found: dict[str, Wanted] = {}
-    for model in apps.get_app_config("pgqueue").get_models():
+    labels = [QUEUE, PIPELINE] if has_pipeline(using) else [QUEUE]
+    for model in (model for model in apps.get_models() if model._meta.app_label in labels):
         table = model._meta.db_table
         if model._meta.managed:
             found[f"{table}_pkey"] = Wanted(table, f"ALTER TABLE {table} ADD PRIMARY KEY ({model._meta.pk.column})")
@@ -66,10 +69,10 @@ def expected(using: str) -> dict[str, Wanted]:
             for constraint in model._meta.constraints:
                 if isinstance(constraint, models.UniqueConstraint):
                     found[constraint.name] = Wanted(table, str(constraint.create_sql(model, editor)))
-    for path in sorted((files.HERE / "tables").glob("*.sql")):
+    for path in files.paths("tables", labels):
         text = path.read_text(encoding="utf-8")
         for match in CREATE_INDEX.finditer(text):
-            found[match[1]] = Wanted(match[2], match[0].rstrip(";").replace(" INDEX ", " INDEX CONCURRENTLY ", 1))
+            found[match[1]] = Wanted(match[2], concurrently(match[0].rstrip(";")))
         for match in UNIQUE.finditer(text):
             found[match[2]] = Wanted(match[1], " ".join(match[0].rstrip(";").split()))
     return found
@@ -92,6 +95,10 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
             yield in_progress(index, table, work)
         elif not is_valid:
             yield invalid(index, table, is_ours=index in wanted)
+
+
+def concurrently(statement: str) -> str:
+    return statement if " CONCURRENTLY " in statement else statement.replace(" INDEX ", " INDEX CONCURRENTLY ", 1)
 
 
 def in_progress(index: str, table: str, work: str) -> Finding:

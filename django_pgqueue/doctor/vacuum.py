@@ -24,7 +24,7 @@ AT_ONCE = re.compile(r"CREATE TABLE (\w+) \((?:(?!;).)*?\n\) WITH \((.*?)\);", r
 def expected() -> dict[str, dict[str, str]]:
     """The storage options of each table, as the SQL files set them."""
     found: dict[str, dict[str, str]] = {}
-    for path in sorted((files.HERE / "tables").glob("*.sql")):
+    for path in files.paths("tables"):
         text = path.read_text(encoding="utf-8")
         for pattern in (AT_ONCE, SET_LATER):
             for table, options in pattern.findall(text):

@@ -1,5 +1,9 @@
+import datetime
+import django.core.validators
 import django.db.models.deletion
+import django_pgqueue.models.counts
 import django_pgqueue.models.expressions
+import django_pgqueue.models.schedule
 from django.db import migrations, models
 
 from django_pgqueue.sql.operations import InstallTables
@@ -72,6 +76,43 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Activity',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('queue', models.CharField(db_collation='C', max_length=100)),
+                ('channel', models.CharField(db_collation='C', max_length=200, null=True)),
+                ('minutes', models.SmallIntegerField()),
+                ('bucket_at', models.DateTimeField()),
+                ('completed', models.BigIntegerField(help_text='Completed or popped.')),
+                ('cancelled', models.BigIntegerField(help_text='Cancelled, purged or dropped.')),
+                ('dead', models.BigIntegerField(help_text='Dead-lettered.')),
+                ('retries', models.BigIntegerField(help_text='Attempts before the last one, of all these messages.')),
+                ('waits', django_pgqueue.models.counts.Counts()),
+                ('runs', django_pgqueue.models.counts.Counts()),
+            ],
+            options={
+                'db_table': 'pgqueue_activity',
+                'default_permissions': (),
+            },
+        ),
+        migrations.CreateModel(
+            name='Backlog',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('queue', models.CharField(db_collation='C', max_length=100)),
+                ('channel', models.CharField(db_collation='C', max_length=200, null=True)),
+                ('ready', models.BigIntegerField()),
+                ('leased', models.BigIntegerField()),
+                ('scheduled', models.BigIntegerField()),
+                ('dead', models.BigIntegerField()),
+                ('oldest_at', models.DateTimeField(null=True)),
+            ],
+            options={
+                'db_table': 'pgqueue_backlog',
+                'default_permissions': (),
+            },
+        ),
+        migrations.CreateModel(
             name='DeadLetter',
             fields=[
                 ('id', models.BigIntegerField(primary_key=True, serialize=False)),
@@ -104,7 +145,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_dead_letter',
-                'indexes': [models.Index(condition=models.Q(('redriven_at', None)), fields=['queue', 'channel'], name='pgqueue_dead_letter_waiting')],
                 'permissions': [('redrive_deadletter', 'Can redrive dead letters'), ('edit_deadletter', 'Can redrive dead letters with another payload'), ('discard_deadletter', 'Can discard dead letters')],
             },
         ),
@@ -157,8 +197,54 @@ class Migration(migrations.Migration):
                 'db_table': 'pgqueue_queue',
                 'ordering': ['name'],
                 'permissions': [('pause_queue', 'Can pause and resume queues'), ('purge_queue', 'Can purge queues'), ('drop_queue', 'Can drop queues')],
-                'indexes': [models.Index(condition=models.Q(('events', True), models.Q(('archive', 'full'), _negated=True), _connector='OR'), fields=['name'], name='pgqueue_queue_special')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_queue_named')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Schedule',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=150, unique=True)),
+                ('handler', models.CharField(max_length=200)),
+                ('queue', models.CharField(db_default='default', default='default', max_length=100)),
+                ('channel', models.CharField(db_default='default', default='default', max_length=200)),
+                ('payload', models.JSONField(blank=True, db_default={}, default=dict, null=True)),
+                ('headers', models.JSONField(blank=True, help_text="The schedule's name and the tick are added: schedule, tick_at.", null=True)),
+                ('priority', models.SmallIntegerField(db_default=0, default=0, help_text='Higher first, within the channel.')),
+                ('cron', models.CharField(blank=True, help_text='Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly.', max_length=200, null=True)),
+                ('every', models.DurationField(blank=True, help_text='An interval in place of a cron expression, at least a second.', null=True)),
+                ('time_zone', models.CharField(db_default='UTC', default=django_pgqueue.models.schedule.project_time_zone, help_text='Whose wall clock cron means.', max_length=100)),
+                ('enabled', models.BooleanField(db_default=True, default=True)),
+                ('missed', models.CharField(choices=[('skip', 'skip them'), ('once', 'make up for the newest'), ('all', 'make up for all, up to the limit')], db_default='skip', default='skip', help_text='What happens to ticks that no worker was there for.', max_length=10)),
+                ('missed_limit', models.PositiveIntegerField(db_default=100, default=100, help_text='The most ticks that are made up for.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000)])),
+                ('grace', models.DurationField(db_default=datetime.timedelta(seconds=60), default=datetime.timedelta(seconds=60), help_text='A tick that is no later than this is not missed: it fires.')),
+                ('overlap', models.BooleanField(db_default=True, default=True, help_text='Off: a tick makes no message while the message of an earlier one is live.')),
+                ('next_fire_at', models.DateTimeField(editable=False, null=True)),
+                ('last_fired_at', models.DateTimeField(editable=False, null=True)),
+                ('last_error', models.TextField(db_default='', default='', editable=False)),
+                ('declared_in', models.CharField(db_default='', default='', editable=False, help_text='The module that declares it.', max_length=200)),
+                ('removed_at', models.DateTimeField(editable=False, help_text='Since then code does not declare it any more; it does not fire.', null=True)),
+                ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
+            ],
+            options={
+                'db_table': 'pgqueue_schedule',
+                'ordering': ['name'],
+                'permissions': [('run_schedule', 'Can run schedules now')],
+            },
+        ),
+        migrations.CreateModel(
+            name='ScheduleTick',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('schedule', models.CharField(max_length=150)),
+                ('tick_at', models.DateTimeField()),
+                ('fired_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
+                ('by_hand', models.BooleanField(db_default=False, default=False)),
+                ('outcome', models.CharField(choices=[('created', 'enqueued'), ('duplicate', 'the message of an earlier tick is live'), ('dropped', 'dropped: the channel is full'), ('refused', 'refused')], max_length=10)),
+                ('message_id', models.BigIntegerField(null=True)),
+                ('error', models.TextField(db_default='', default='')),
+            ],
+            options={
+                'db_table': 'pgqueue_schedule_tick',
             },
         ),
         migrations.CreateModel(
@@ -245,10 +331,84 @@ class Migration(migrations.Migration):
             model_name='channel',
             constraint=models.CheckConstraint(condition=models.Q(('weight__range', (1, 1000))), name='pgqueue_channel_weight'),
         ),
+        migrations.AddIndex(
+            model_name='activity',
+            index=models.Index(fields=['minutes', 'bucket_at'], name='pgqueue_activity_bucket'),
+        ),
+        migrations.AddIndex(
+            model_name='activity',
+            index=models.Index(condition=models.Q(('channel', None)), fields=['minutes', 'bucket_at'], name='pgqueue_activity_queues'),
+        ),
+        migrations.AddIndex(
+            model_name='activity',
+            index=models.Index(condition=models.Q(('channel__isnull', False), ('dead__gt', 0)), fields=['minutes', 'bucket_at'], name='pgqueue_activity_dead'),
+        ),
+        migrations.CreateModel(
+            name='Dashboard',
+            fields=[
+            ],
+            options={
+                'verbose_name': 'dashboard',
+                'verbose_name_plural': ' Dashboard',
+                'proxy': True,
+                'default_permissions': ('view',),
+                'indexes': [],
+                'constraints': [],
+            },
+            bases=('pgqueue.activity',),
+        ),
+        migrations.AddIndex(
+            model_name='deadletter',
+            index=models.Index(condition=models.Q(('redriven_at', None)), fields=['queue', 'channel'], name='pgqueue_dead_letter_waiting'),
+        ),
         migrations.AddField(
             model_name='message',
             name='channel',
             field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='messages', to='pgqueue.channel', verbose_name='channel'),
+        ),
+        migrations.AddIndex(
+            model_name='queue',
+            index=models.Index(condition=models.Q(('events', True), models.Q(('archive', 'full'), _negated=True), _connector='OR'), fields=['name'], name='pgqueue_queue_special'),
+        ),
+        migrations.AddConstraint(
+            model_name='queue',
+            constraint=models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_queue_named'),
+        ),
+        migrations.AddIndex(
+            model_name='schedule',
+            index=models.Index(condition=models.Q(('enabled', True), ('removed_at', None)), fields=['next_fire_at'], name='pgqueue_schedule_due'),
+        ),
+        migrations.AddConstraint(
+            model_name='schedule',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('name', ''), _negated=True), models.Q(('handler', ''), _negated=True), models.Q(('queue', ''), _negated=True), models.Q(('channel', ''), _negated=True)), name='pgqueue_schedule_named'),
+        ),
+        migrations.AddConstraint(
+            model_name='schedule',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', False), ('every', None)), models.Q(('cron', None), ('every__isnull', False)), _connector='OR'), name='pgqueue_schedule_when'),
+        ),
+        migrations.AddConstraint(
+            model_name='schedule',
+            constraint=models.CheckConstraint(condition=models.Q(('every', None), ('every__range', (datetime.timedelta(seconds=1), datetime.timedelta(days=3660))), _connector='OR'), name='pgqueue_schedule_every'),
+        ),
+        migrations.AddConstraint(
+            model_name='schedule',
+            constraint=models.CheckConstraint(condition=models.Q(('missed__in', ['skip', 'once', 'all'])), name='pgqueue_schedule_missed'),
+        ),
+        migrations.AddConstraint(
+            model_name='schedule',
+            constraint=models.CheckConstraint(condition=models.Q(('missed_limit__range', (1, 1000))), name='pgqueue_schedule_missed_limit'),
+        ),
+        migrations.AddConstraint(
+            model_name='schedule',
+            constraint=models.CheckConstraint(condition=models.Q(('grace__gte', datetime.timedelta(0))), name='pgqueue_schedule_grace'),
+        ),
+        migrations.AddIndex(
+            model_name='scheduletick',
+            index=models.Index(fields=['fired_at'], name='pgqueue_schedule_tick_fired'),
+        ),
+        migrations.AddConstraint(
+            model_name='scheduletick',
+            constraint=models.UniqueConstraint(fields=('schedule', 'tick_at'), name='pgqueue_schedule_tick_once'),
         ),
         migrations.AddIndex(
             model_name='message',
@@ -280,4 +440,6 @@ class Migration(migrations.Migration):
             ],
         ),
         InstallTables("storage", 1, drop=[]),
+        InstallTables("schedule", 1, drop=[]),
+        InstallTables("activity", 1, drop=["TABLE pgqueue_measurement"]),
     ]

@@ -14,7 +14,10 @@ class Migration(migrations.Migration):
 
     operations = [
         TakeTriggerFunctionsBack(
-            "pgtrigger_channel_changed_e4b0f", "pgtrigger_dead_letter_added_5bbc5", "pgtrigger_message_arrived_bae37"
+            "pgtrigger_channel_changed_e4b0f",
+            "pgtrigger_dead_letter_added_5bbc5",
+            "pgtrigger_message_arrived_bae37",
+            "pgtrigger_schedule_changed_870d1",
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='channel',
@@ -27,5 +30,9 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='message',
             trigger=pgtrigger.compiler.Trigger(name='message_arrived', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_message_arrived()', func='RETURN NULL;', hash='eb558fda9bfd2bb1a08318576114f10b2490203f', level='STATEMENT', operation='INSERT', pgid='pgtrigger_message_arrived_bae37', referencing='REFERENCING NEW TABLE AS arrived ', table='pgqueue_message', when='AFTER')),
+        ),
+        pgtrigger.migrations.AddTrigger(
+            model_name='schedule',
+            trigger=pgtrigger.compiler.Trigger(name='schedule_changed', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."cron" IS DISTINCT FROM (NEW."cron") OR OLD."enabled" IS DISTINCT FROM (NEW."enabled") OR OLD."every" IS DISTINCT FROM (NEW."every") OR OLD."time_zone" IS DISTINCT FROM (NEW."time_zone"))', execute='pgqueue_schedule_changed()', func='RETURN NULL;', hash='62463766f111e5dec2b434e088ee712f70892f1e', operation='UPDATE OF "cron", "every", "time_zone", "enabled"', pgid='pgtrigger_schedule_changed_870d1', table='pgqueue_schedule', when='BEFORE')),
         ),
     ]

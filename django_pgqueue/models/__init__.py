@@ -1,14 +1,11 @@
 from django_pgqueue.models.activity import Activity, Dashboard
 from django_pgqueue.models.archived_message import ArchivedMessage
 from django_pgqueue.models.backlog import Backlog
-from django_pgqueue.models.backlog_forecast import BacklogForecast
 from django_pgqueue.models.channel import Channel
 from django_pgqueue.models.dead_letter import DeadLetter
-from django_pgqueue.models.lake import Lake
 from django_pgqueue.models.lane import Lane
 from django_pgqueue.models.message import Message
 from django_pgqueue.models.queue import Queue
-from django_pgqueue.models.queue_metric import QueueMetric
 from django_pgqueue.models.schedule import Schedule, ScheduleTick
 from django_pgqueue.models.worker import Worker
 
@@ -16,15 +13,12 @@ __all__ = [
     "Activity",
     "ArchivedMessage",
     "Backlog",
-    "BacklogForecast",
     "Channel",
     "Dashboard",
     "DeadLetter",
-    "Lake",
     "Lane",
     "Message",
     "Queue",
-    "QueueMetric",
     "Schedule",
     "ScheduleTick",
     "Worker",

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import NO_TABLES, PIPELINE, PipelineError
 from django_pgqueue.spark.fetch import only
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ SECRETS = ("password", "sslpassword")
 LOST = ("08", "57P", "53300")
 CONNECTION_FAILED = "08006"
 UNDEFINED_TABLE = "42P01"
+UNDEFINED_FUNCTION = "42883"
 # A server that vanished is noticed within a minute, not within the two hours of TCP.
 DEFAULTS = {
     "application_name": "pgqueue spark",
@@ -149,6 +150,8 @@ class Source:
 
     def error(self, error: Exception, sqlstate: str) -> PipelineError:
         told = " ".join(self.redact(str(error)).split())
+        if sqlstate in (UNDEFINED_TABLE, UNDEFINED_FUNCTION) and PIPELINE.search(told):
+            return PipelineError(f"The database ({self}) cannot do this. {NO_TABLES}")
         if sqlstate == UNDEFINED_TABLE:
             return TableGone(f"The database ({self}) does not have a table: {told}")
         if sqlstate.startswith(LOST):

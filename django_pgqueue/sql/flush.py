@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.pipeline import has_pipeline
 
 IS_FLUSHED = """
 SELECT NOT EXISTS (SELECT FROM pgqueue_channel) AND NOT EXISTS (SELECT FROM pgqueue_message)
@@ -19,8 +20,11 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     sizes AS (DELETE FROM pgqueue_channel_size),
     departures AS (DELETE FROM pgqueue_departure),
     waiters AS (DELETE FROM pgqueue_waiter),
-    warnings AS (DELETE FROM pgqueue_queue_warning),
-    ingests AS (DELETE FROM pgqueue_ingest),
+    warnings AS (DELETE FROM pgqueue_queue_warning)
+SELECT 1
+"""
+EMPTY_PIPELINE = """
+WITH ingests AS (DELETE FROM pgqueue_ingest),
     streams AS (DELETE FROM pgqueue_stream),
     claims AS (DELETE FROM pgqueue_stream_claim)
 SELECT 1
@@ -35,4 +39,6 @@ def empty_rest(using: str) -> bool:
     flushed = bool(call(using, IS_FLUSHED)[0][0])
     if flushed:
         call(using, EMPTY)
+        if has_pipeline(using):
+            call(using, EMPTY_PIPELINE)
     return flushed

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from django_pgqueue.sql import roles
 from django_pgqueue.sql.call import call
-from django_pgqueue.sql.roles import READ, TABLES, Kind, Right
+from django_pgqueue.sql.pipeline import has_pipeline
+from django_pgqueue.sql.roles import READ, Kind, Right
 
 PLACE = """
 SELECT n.nspname::text, ARRAY(
@@ -122,7 +124,8 @@ def missing(kind: Kind, role: str, place: Place, using: str) -> Iterator[Missing
 def surplus(kind: Kind, role: str, using: str) -> Iterator[str]:
     """Rights to write whole tables that this kind does not need: whoever has them can forge leases."""
     needed = {(right.privilege, right.table) for right in kind.rights if not right.columns}
-    asked = [Right(word, table, "") for table in TABLES for word in WRITES if (word, table) not in needed]
+    there = roles.tables(pipeline=has_pipeline(using))
+    asked = [Right(word, table, "") for table in there for word in WRITES if (word, table) not in needed]
     for right, found in zip(asked, held(role, asked, using), strict=True):
         if found:
             yield f"{right.privilege} on pgqueue_{right.table}"

@@ -211,9 +211,10 @@ class TakeTriggerFunctionsBack(Operation):
 
 
 def allowed(schema_editor: BaseDatabaseSchemaEditor, app_label: str) -> bool:
+    """Where the queue is not, there is nothing that the app could work on, whatever a router says that forgot it."""
     from django.db import router
 
-    return router.allow_migrate(schema_editor.connection.alias, app_label)
+    return all(router.allow_migrate(schema_editor.connection.alias, label) for label in (files.QUEUE, app_label))
 
 
 def install(schema_editor: BaseDatabaseSchemaEditor, name: str, version: int) -> None:

@@ -24,10 +24,13 @@ PLAN = (
     "missed", "missed_limit", "grace", "overlap",
 )  # fmt: skip
 TABLES = (
-    "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lake",
-    "queue_metric", "backlog_forecast", "lane", "arrival", "departure", "channel_size", "floor", "waiter", "tally",
-    "unarchived", "unarchived_total", "queue_warning",
-    "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
+    "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
+    "arrival", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
+    "queue_warning", "activity", "backlog", "measurement",
+)  # fmt: skip
+# Those of the app django_pgqueue.pipeline, which is optional.
+PIPELINE_TABLES = (
+    "lake", "queue_metric", "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim",
 )  # fmt: skip
 
 
@@ -89,7 +92,7 @@ OPERATOR = Kind(
         *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
         "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
         "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
-        "schedule_run", "stream_release", "sweep", "prune", "measure", "schedule_prune", "mend",
+        "schedule_run", "sweep", "prune", "measure", "schedule_prune", "mend",
     ),
     (
         *READER.rights,
@@ -101,9 +104,9 @@ OPERATOR = Kind(
         Right("INSERT", "schedule", "add a schedule"),
         Right("UPDATE", "schedule", "edit a schedule", PLAN),
         Right("DELETE", "schedule", "delete a schedule"),
-        Right("DELETE", "lake", "give up a lake"),
     ),
 )  # fmt: skip
+LOOKS = tuple(Right(READ, table, "look at it") for table in PIPELINE_TABLES)
 PIPELINE = Kind(
     "pipeline",
     (
@@ -112,6 +115,7 @@ PIPELINE = Kind(
     ),
     (
         *READER.rights,
+        *LOOKS,
         Right("DELETE", "lake", "forget a lake that is made anew"),
         *(
             Right(word, table, "load what the rollup computed")
@@ -120,4 +124,27 @@ PIPELINE = Kind(
         ),
     ),
 )  # fmt: skip
-KINDS = {kind.name: kind for kind in (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)}
+KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)
+
+
+def kinds(*, pipeline: bool) -> dict[str, Kind]:
+    """Return the kinds of clients by name. ``pipeline``: the database has the tables and functions of the pipeline.
+
+    Without it there is no kind of that name, and no other kind may do anything with these tables.
+    """
+    if not pipeline:
+        return {kind.name: kind for kind in KINDS if kind is not PIPELINE}
+    added = {
+        READER.name: Kind(READER.name, READER.verbs, (*READER.rights, *LOOKS)),
+        OPERATOR.name: Kind(
+            OPERATOR.name,
+            (*OPERATOR.verbs, "stream_release"),
+            (*OPERATOR.rights, *LOOKS, Right("DELETE", "lake", "give up a lake")),
+        ),
+    }
+    return {kind.name: added.get(kind.name, kind) for kind in KINDS}
+
+
+def tables(*, pipeline: bool) -> tuple[str, ...]:
+    """Return the tables of the queue, without ``pgqueue_``. ``pipeline``: as for ``kinds``."""
+    return (*TABLES, *PIPELINE_TABLES) if pipeline else TABLES

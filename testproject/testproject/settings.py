@@ -22,6 +22,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "pgtrigger",
     "django_pgqueue",
+    "django_pgqueue.pipeline",
     "flights",
 ]
 

@@ -18,12 +18,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
-from django_pgqueue.admin import pipeline
-from django_pgqueue.models import BacklogForecast, DeadLetter, QueueMetric
+from django_pgqueue.models import DeadLetter
+from django_pgqueue.pipeline.models import BacklogForecast, QueueMetric
 
+APPS = ("pgqueue", "pgqueue_pipeline")
+OF_PIPELINE = ("lake", "queuemetric", "backlogforecast")
 MODELS = (
-    "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", "lake", "queuemetric",
-    "backlogforecast",
+    "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", *OF_PIPELINE,
 )  # fmt: skip
 VIEW = tuple(f"view_{model}" for model in MODELS)
 # Tables that Django does not manage: its flush after a transactional test leaves them as they are.
@@ -40,12 +41,6 @@ def _default_channel(db: None) -> Iterator[None]:
 
 
 @pytest.fixture
-def with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PySpark is installed, or seems to be: the admin asks the database for a lake only where it is not."""
-    monkeypatch.setattr(pipeline, "find_spec", lambda name: name)
-
-
-@pytest.fixture
 def admin_user(db: None) -> User:
     """In place of pytest-django's, which spends a second on the hash of a password."""
     return User.objects.create_superuser("admin")
@@ -57,7 +52,7 @@ def staff() -> Callable[..., Client]:
 
     def staff(*codenames: str) -> Client:
         user = User.objects.create_user(f"user{User.objects.count()}", is_staff=True)
-        permissions = Permission.objects.filter(content_type__app_label="pgqueue", codename__in=codenames)
+        permissions = Permission.objects.filter(content_type__app_label__in=APPS, codename__in=codenames)
         assert len(permissions) == len(codenames)
         user.user_permissions.set(permissions)
         client = Client()
@@ -85,7 +80,9 @@ def page(admin_client: Client) -> Callable[..., str]:
 
 
 def address(model: str, pk: object = None) -> str:
-    return reverse(f"admin:pgqueue_{model}_change", args=[pk]) if pk else reverse(f"admin:pgqueue_{model}_changelist")
+    """`address("channel")`, `address("lake", "nightly")`: the list of a model, or the page of one object."""
+    page = f"admin:{'pgqueue_pipeline' if model in OF_PIPELINE else 'pgqueue'}_{model}"
+    return reverse(f"{page}_change", args=[pk]) if pk else reverse(f"{page}_changelist")
 
 
 def act(client: Client, model: str, action: str, *pks: int, **data: Any) -> HttpResponse:

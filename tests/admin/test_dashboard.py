@@ -248,7 +248,6 @@ def test_nonsense_in_the_address_is_no_error(query: dict[str, str], admin_client
     look(admin_client, **query)
 
 
-@pytest.mark.usefixtures("with_spark")
 def test_the_queries_are_as_many_with_a_hundred_channels_and_workers_as_with_one(admin_client: Client) -> None:
     look(admin_client)
 

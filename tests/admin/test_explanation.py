@@ -50,7 +50,6 @@ def queries(client: Client, model: str, pk: int) -> int:
     return len(captured)
 
 
-@pytest.mark.usefixtures("with_spark")
 @pytest.mark.parametrize("model", ["message", "channel"])
 def test_a_page_asks_no_more_when_there_is_more(admin_client: Client, model: str) -> None:
     enqueue("mail.send")

@@ -19,16 +19,14 @@ from django_pgqueue.admin.live_counts import live_counts
 from django_pgqueue.admin.paginator import CappedCount, CappedPaginator
 from django_pgqueue.models import (
     ArchivedMessage,
-    BacklogForecast,
     Channel,
     DeadLetter,
-    Lake,
     Message,
     Queue,
-    QueueMetric,
     Schedule,
     Worker,
 )
+from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.admin.conftest import MODELS, address, make_dead, make_forecast, make_metric
 
 Pages = Callable[..., str]
@@ -71,7 +69,6 @@ def queries_of(client: Client, model: str, **query: object) -> list[str]:
     return [entry["sql"] for entry in captured.captured_queries]
 
 
-@pytest.mark.usefixtures("with_spark")
 def test_no_list_asks_more_when_there_is_more(admin_client: Client) -> None:
     fill(100)
     few = {model: len(queries_of(admin_client, model)) for model in MODELS}

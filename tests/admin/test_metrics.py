@@ -11,7 +11,7 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.utils import timezone
 
-from django_pgqueue.models import BacklogForecast, Lake, QueueMetric
+from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.admin.conftest import Page, address, make_forecast, make_metric
 
 Pages = Callable[..., str]

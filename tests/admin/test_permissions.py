@@ -13,16 +13,14 @@ from django.utils import timezone
 from django_pgqueue import channel_pause, dequeue, enqueue, pop
 from django_pgqueue.models import (
     ArchivedMessage,
-    BacklogForecast,
     Channel,
     DeadLetter,
-    Lake,
     Message,
     Queue,
-    QueueMetric,
     Schedule,
     Worker,
 )
+from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.admin.conftest import MODELS, VIEW, act, address, make_dead, make_forecast, make_metric
 
 ALLOWED = {

@@ -21,7 +21,7 @@ from django.test import override_settings
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.management.commands.queuelake import conninfo, environment, promises, run
-from django_pgqueue.models import Lake
+from django_pgqueue.pipeline.models import Lake
 from django_pgqueue.spark.transforms.sla import parse_sla
 
 ROOT = Path(__file__).parents[2]

@@ -18,14 +18,17 @@ Told = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def live_through(environment: dict[str, str], empty_database: Callable[[], Any]) -> Callable[..., Told]:
-    """`live_through(options={…})`: the story on an empty database with these settings, and what it told."""
+    """`live_through(options={…})`: the story on an empty database with these settings, and what it told.
 
-    def live_through(*, own_alias: bool = False, **variant: Any) -> Told:
+    `story`: the module of this folder that tells it.
+    """
+
+    def live_through(story: str = "story", *, own_alias: bool = False, **variant: Any) -> Told:
         with ExitStack() as stack:
             url = stack.enter_context(empty_database())
             if own_alias:
                 variant["queue_url"] = stack.enter_context(empty_database())
-            return tell({**environment, "DATABASE_URL": url}, variant)
+            return tell({**environment, "DATABASE_URL": url}, variant, story)
 
     return live_through
 
@@ -51,9 +54,9 @@ def empty_database(pg_url: str, django_db_blocker: Any) -> Callable[[], Any]:
     return empty_database
 
 
-def tell(environment: dict[str, str], variant: dict[str, Any]) -> Told:
+def tell(environment: dict[str, str], variant: dict[str, Any], story: str) -> Told:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.compatibility.story"],
+        [sys.executable, "-W", "error", "-m", f"tests.compatibility.{story}"],
         env={
             **environment,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "testproject"), os.environ.get("PYTHONPATH", "")]),

@@ -10,9 +10,11 @@ from django_pgqueue.embedded.settings import parse_url
 
 VARIANT = json.loads(os.environ.get("COMPATIBILITY", "{}"))
 
-INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "flights"] + ["tests.compatibility.shop"]
-ROOT_URLCONF = "tests.compatibility.shop.urls"
+WITHOUT = {"flights", *VARIANT.get("without", [])}
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app not in WITHOUT] + ["tests.compatibility.shop"]
+ROOT_URLCONF = VARIANT.get("urls", "tests.compatibility.shop.urls")
 DEBUG = False
+DJANGO_PGQUEUE = VARIANT.get("queue", {})
 LOGGING_CONFIG = None
 ALLOWED_HOSTS = ["localhost"]
 DATABASES["default"]["OPTIONS"] = {**DATABASES["default"].get("OPTIONS", {}), **VARIANT.get("options", {})}

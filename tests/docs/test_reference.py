@@ -24,10 +24,11 @@ from django_pgqueue import exceptions, outcomes, signals, testing
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.doctor import EXAMINATIONS
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
+from django_pgqueue.sql import files
 from tests.docs.markdown import DOCS, PAGES, REPOSITORY, anchors, blocks, links, name, page, prose, section
 
 PACKAGE = REPOSITORY / "django_pgqueue"
-FUNCTIONS = sorted({path.stem.rpartition("_v")[0] for path in (PACKAGE / "sql" / "functions").glob("*.sql")})
+FUNCTIONS = sorted(files.latest_functions())
 COMMANDS = sorted(path.stem for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py"))
 TABLES = [
     "queue", "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor",
@@ -46,7 +47,7 @@ def in_one_line(text: str) -> str:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_there_with_its_signature(function: str) -> None:
-    newest = sorted((PACKAGE / "sql" / "functions").glob(f"{function}_v??.sql"))[-1].read_text()
+    newest = files.read("functions", function, files.latest_functions()[function])
     signature = re.search(r"^CREATE (?:FUNCTION|PROCEDURE) (.*?)^LANGUAGE", newest, re.MULTILINE | re.DOTALL)[1]
     path = DOCS / "reference" / "sql-functions.md"
     told = [in_one_line(block.text) for block in blocks(path) if "signature" in block.words]
@@ -160,9 +161,7 @@ def test_every_examination_can_be_asked_for_alone() -> None:
 def test_every_error_is_there_with_its_sqlstate() -> None:
     rows = re.findall(r"^\| `(PGQ\d\d)` \| `(\w+)` \|", page("docs/reference/errors.md"), re.MULTILINE)
     raised = {
-        state
-        for path in (PACKAGE / "sql" / "functions").glob("*.sql")
-        for state in re.findall(r"ERRCODE = '(PGQ\d\d)'", path.read_text())
+        state for path in files.paths("functions") for state in re.findall(r"ERRCODE = '(PGQ\d\d)'", path.read_text())
     }
 
     assert dict(rows) == {state: error.__name__ for state, error in exceptions.BY_SQLSTATE.items()}

@@ -46,6 +46,17 @@ def test_without_a_partition_for_today_nothing_can_be_completed(found: Examine) 
     assert set(found("drift")) <= THROWAWAY
 
 
+def test_migrations_of_the_pipeline_that_were_not_applied(found: Examine) -> None:
+    """The queue works without them, so it is a warning; what they would make is not called missing."""
+    sql("DROP FUNCTION pgqueue_is_exported")
+    assert "pgqueue.E011" in found("drift")
+    sql("DELETE FROM django_migrations WHERE app = 'pgqueue_pipeline'")
+    findings = found("drift")
+    assert set(findings) - THROWAWAY == {"not_migrated"}
+    assert findings["not_migrated"].severity.word == "warning"
+    assert "2 of 2 migrations of django_pgqueue.pipeline" in findings["not_migrated"].problem
+
+
 def test_a_migration_that_was_not_applied(found: Examine) -> None:
     sql("DROP FUNCTION pgqueue_peek")
     sql("DELETE FROM django_migrations WHERE app = 'pgqueue' AND name LIKE '0003%%'")

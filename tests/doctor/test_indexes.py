@@ -157,5 +157,5 @@ def test_all_indexes_are_known(db: None) -> None:
 
 def sql_tables() -> set[str]:
     """Tables of sql/tables with a primary key: it is part of the table, and goes with it."""
-    texts = [path.read_text() for path in (files.HERE / "tables").glob("*.sql")]
+    texts = [path.read_text() for path in files.paths("tables")]
     return {name for text in texts for name in re.findall(r"^CREATE TABLE (\w+)", text, re.MULTILINE)}

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from django_pgqueue.models import Lake
+from django_pgqueue.pipeline.models import Lake
 from tests.lifecycle.conftest import sql, value
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,8 @@ from django.db import OperationalError, transaction
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, prune
 from django_pgqueue.maintenance.pruner import Pruner
-from django_pgqueue.models import ArchivedMessage, DeadLetter, Lake
+from django_pgqueue.models import ArchivedMessage, DeadLetter
+from django_pgqueue.pipeline.models import Lake
 from tests.conftest import Connect
 from tests.lifecycle.conftest import pass_time, sql, value
 from tests.lifecycle.test_prune import partition_of, partitions

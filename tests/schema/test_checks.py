@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.db import connection, connections
 from django.test import override_settings
@@ -235,12 +236,47 @@ class OnlyTheQueue:
     """All other models are on another database."""
 
     def db_for_write(self, model: type, **hints: Any) -> str:
-        return "default" if model._meta.app_label == "pgqueue" else "elsewhere"
+        return "default" if model._meta.app_label in self.apps else "elsewhere"
+
+    def __init__(self, *apps: str) -> None:
+        self.apps = apps
 
 
 def test_a_queue_that_is_apart_from_all_rows() -> None:
-    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue()]):
+    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue("pgqueue", "pgqueue_pipeline")]):
         assert list(ours()) == ["pgqueue.W004"]
+
+
+def test_a_router_that_forgets_the_pipeline() -> None:
+    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue("pgqueue")]):
+        found = ours()
+    assert list(found) == ["pgqueue.W001"]
+    assert "the routers send Lake to 'elsewhere'" in found["pgqueue.W001"].msg
+    assert "for the app pgqueue_pipeline" in found["pgqueue.W001"].hint
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"LAKE": "/srv/lake"}, "sets LAKE for the pipeline"),
+        ({"SLA": {"mails": timedelta(seconds=1)}}, "sets SLA for the pipeline"),
+        ({"KEEP_UNTIL_EXPORTED": True}, "Retention would drop nothing."),
+        ({"LAKE": "/srv/lake", "KEEP_UNTIL_EXPORTED": True}, "sets LAKE and KEEP_UNTIL_EXPORTED"),
+    ],
+)
+def test_settings_of_the_pipeline_without_its_app(given: dict[str, Any], words: str) -> None:
+    without = [name for name in settings.INSTALLED_APPS if name != "django_pgqueue.pipeline"]
+    with override_settings(INSTALLED_APPS=without, DJANGO_PGQUEUE=given):
+        found = ours()
+    assert list(found) == ["pgqueue.E022"]
+    assert words in found["pgqueue.E022"].msg
+    assert 'Add "django_pgqueue.pipeline" to INSTALLED_APPS and run manage.py migrate.' in found["pgqueue.E022"].hint
+
+
+def test_settings_of_the_pipeline_that_are_off_need_no_app() -> None:
+    without = [name for name in settings.INSTALLED_APPS if name != "django_pgqueue.pipeline"]
+    with override_settings(INSTALLED_APPS=without, DJANGO_PGQUEUE={"LAKE": None, "KEEP_UNTIL_EXPORTED": False}):
+        assert ours() == {}
 
 
 # The server

@@ -9,12 +9,11 @@ import pytest
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
-from django_pgqueue.sql import files
+from django_pgqueue.sql import files, roles
 from django_pgqueue.sql.operations import InstallFunction, install
 
-SQL = Path(files.__file__).parent
-FILES = sorted((SQL / "functions").glob("*.sql"))
-TABLES = sorted((SQL / "tables").glob("*.sql"))
+FILES = files.paths("functions")
+TABLES = files.paths("tables")
 LATEST = files.latest_functions()
 
 
@@ -27,13 +26,13 @@ def header(text: str) -> str:
     return "\n".join(lines)
 
 
-def installed() -> dict[str, int]:
-    """What the migrations install in the end."""
+def installed(app: str) -> dict[str, int]:
+    """What the migrations of the app install in the end."""
     loader = MigrationLoader(None, ignore_no_migrations=True)
     versions: dict[str, int] = {}
-    plan = loader.graph.forwards_plan(loader.graph.leaf_nodes("pgqueue")[0])
+    plan = loader.graph.forwards_plan(loader.graph.leaf_nodes(app)[0])
     for node in plan:
-        if node[0] == "pgqueue":
+        if node[0] == app:
             for operation in loader.disk_migrations[node].operations:
                 if isinstance(operation, InstallFunction):
                     assert operation.version == versions.get(operation.name, 0) + 1, operation.name
@@ -41,8 +40,33 @@ def installed() -> dict[str, int]:
     return versions
 
 
-def test_the_migrations_install_every_newest_file() -> None:
-    assert installed() == LATEST
+@pytest.mark.parametrize("app", files.FOLDERS)
+def test_the_migrations_install_every_newest_file(app: str) -> None:
+    assert installed(app) == files.latest_functions([app])
+
+
+@pytest.mark.parametrize("kind", ["functions", "tables"])
+def test_a_file_is_known_by_its_name_alone(kind: str) -> None:
+    names = [path.name for path in files.paths(kind)]
+    assert len(names) == len(set(names))
+
+
+GUARDED = re.compile(r"IF (?:\w+ AND )?to_regproc\('(\w+)'\) IS NOT NULL THEN\s+\w+ := \1\(")
+
+
+def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
+    """By functions that are there, never by tables: a caller could put a table of that name into pg_temp."""
+    of_pipeline = set(files.latest_functions([files.PIPELINE]))
+    tables = {f"pgqueue_{table}" for table in roles.PIPELINE_TABLES}
+    asked = set()
+    for path in files.paths("functions", [files.QUEUE]):
+        code = uncommented(path.read_text(encoding="utf-8"))
+        guarded = set(GUARDED.findall(code))
+        code = GUARDED.sub("", code)
+        named = set(re.findall(r"\bpgqueue_\w+", code)) & (of_pipeline | tables)
+        assert not named, (path.name, named)
+        asked |= guarded
+    assert asked == {"pgqueue_exported_xid", "pgqueue_is_exported", "pgqueue_is_streamed"}
 
 
 def test_versions_have_no_gaps() -> None:

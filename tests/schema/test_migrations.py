@@ -13,6 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from django_pgqueue.sql import files, roles
+
 # The server is there for tests that say they need it.
 pytestmark = pytest.mark.django_db
 
@@ -57,6 +59,12 @@ answers = [migrate(), migrate("pgqueue", "zero"), migrate()]
 for number in ("0002", "0001", "0002", "0001"):
     answers.append(migrate("pgqueue", number))
 answers.append(migrate())
+answers.append(migrate("pgqueue_pipeline", "zero"))
+migrate()
+with connection.cursor() as cursor:
+    # A bulk enqueue that was killed.
+    cursor.execute("SELECT pgqueue_ingest_open('killed')")
+answers.append(migrate("pgqueue", "zero"))
 json.dump(answers, sys.stdout)
 """
 
@@ -93,8 +101,23 @@ def answers(fresh: dict[str, str]) -> list[dict[str, list[list[str]]]]:
     return json.loads(python(fresh, "-c", FORTH_AND_BACK))
 
 
-def test_backwards_to_zero_leaves_nothing(answers: list[dict[str, list[list[str]]]]) -> None:
-    assert {title: found for title, found in answers[1].items() if found} == {}
+@pytest.mark.parametrize("zero", [1, 9], ids=["as it was made", "with a left-over stage"])
+def test_backwards_to_zero_leaves_nothing(answers: list[dict[str, list[list[str]]]], zero: int) -> None:
+    """The pipeline, which needs the queue, goes with it; and the functions that django-pgtrigger makes."""
+    assert answers[0]["trigger functions"]
+    assert {title: found for title, found in answers[zero].items() if found} == {}
+
+
+def test_the_pipeline_goes_alone_and_leaves_the_queue(answers: list[dict[str, list[list[str]]]]) -> None:
+    whole, rest = answers[7], answers[8]
+    gone = {title: [row for row in found if row not in rest[title]] for title, found in whole.items()}
+    assert all(row in whole[title] for title, found in rest.items() for row in found)
+    functions = {signature.partition("(")[0] for signature, *_ in gone["functions"]}
+    assert functions == set(files.latest_functions([files.PIPELINE]))
+    tables = {name for name, kind, *_ in gone["relations"] if kind == "r"}
+    assert tables == {f"pgqueue_{table}" for table in roles.PIPELINE_TABLES}
+    assert "pgqueue_dead_letter_xid" in {name for name, _ in gone["indexes"]}
+    assert gone["triggers"] == []
 
 
 @pytest.mark.parametrize("again", [2, 7], ids=["after zero", "after each step twice"])
@@ -123,9 +146,18 @@ def test_the_migrations_can_be_shown_as_sql(fresh: dict[str, str]) -> None:
         assert word in " ".join(python(fresh, "testproject/manage.py", "sqlmigrate", "pgqueue", number).split())
 
 
-def test_a_database_that_is_not_the_queues_stays_empty(fresh: dict[str, str], pg_url: str) -> None:
+@pytest.mark.parametrize(
+    ("kept_out", "made"),
+    [(["pgqueue", "pgqueue_pipeline"], []), (["pgqueue"], ["backlog_forecast", "lake", "queue_metric"])],
+    ids=["both apps", "a router that forgets the pipeline"],
+)
+def test_a_database_that_is_not_the_queues_stays_empty(
+    fresh: dict[str, str], pg_url: str, kept_out: list[str], made: list[str]
+) -> None:
     """Routers decide: `allow_migrate` False means nothing, neither tables nor functions."""
-    program = """
+    program = (
+        f"KEPT_OUT = {kept_out}"
+        """
 import django, sys
 from django.conf import settings
 from django.core.management import call_command
@@ -133,7 +165,7 @@ from django.db import connection
 
 class Elsewhere:
     def allow_migrate(self, db, app_label, **hints):
-        return app_label != "pgqueue"
+        return app_label not in KEPT_OUT
 
 django.setup()
 settings.DATABASE_ROUTERS = [Elsewhere()]
@@ -141,15 +173,19 @@ from django.db import router
 router.__dict__["routers"] = settings.DATABASE_ROUTERS
 call_command("migrate", verbosity=0)
 with connection.cursor() as cursor:
-    cursor.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'pgqueue%'")
-    tables = cursor.fetchone()[0]
+    cursor.execute("SELECT relname FROM pg_class WHERE relname LIKE 'pgqueue%' AND relkind IN ('r', 'p')")
+    print(*sorted(name for (name,) in cursor.fetchall()))
     cursor.execute("SELECT count(*) FROM pg_proc WHERE proname LIKE 'pgqueue%'")
-    print(tables, cursor.fetchone()[0])
+    print(cursor.fetchone()[0])
 """
+    )
     with psycopg.connect(pg_url, autocommit=True) as session:
         session.execute("CREATE DATABASE pgqueue_elsewhere")
         try:
             url = fresh["DATABASE_URL"].replace("/pgqueue_fresh?", "/pgqueue_elsewhere?")
-            assert python({**fresh, "DATABASE_URL": url}, "-c", program).split() == ["0", "0"]
+            assert python({**fresh, "DATABASE_URL": url}, "-c", program).split() == [
+                *(f"pgqueue_{table}" for table in made),
+                "0",
+            ]
         finally:
             session.execute("DROP DATABASE pgqueue_elsewhere WITH (FORCE)")

@@ -15,7 +15,7 @@ from django.db.migrations.operations.base import Operation
 from django_pgqueue.sql.operations import InstallFunction, InstallTables, LockTimeout
 
 # On the first deployment all tables are empty, and nobody works.
-OF_THE_FIRST_RELEASE = "0007_dashboard"
+OF_THE_FIRST_RELEASE = "0003_triggers"
 # They make something new, or replace a function, for which nobody is kept waiting.
 HARMLESS = (InstallFunction, InstallTables, LockTimeout, migrations.CreateModel, migrations.AlterModelOptions)
 SLOW = {
@@ -57,7 +57,7 @@ def test_no_migration_after_the_first_release_is_careless():
     ],
 )  # fmt: skip
 def test_a_careless_migration_is_found(operations: list[Operation], problem: str | None):
-    migration = migrations.Migration("0008_next", "pgqueue")
+    migration = migrations.Migration("0004_next", "pgqueue")
     migration.operations = operations
     found = careless(migration)
     assert (problem in found[0]) if problem else not found

@@ -11,7 +11,8 @@ from django.db import ProgrammingError, connection, transaction
 from django.test import Client
 
 from django_pgqueue import NewMessage, enqueue, enqueue_many
-from django_pgqueue.models import Channel, DeadLetter, Lake, Message, Queue, Schedule
+from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule
+from django_pgqueue.pipeline.models import Lake
 from tests.admin.conftest import MODELS, _default_channel, act, address  # noqa: F401  (a fixture)
 from tests.admin.test_channels import LIMITS
 from tests.admin.test_permissions import CONFIRMED, SUBJECTS, one_of_each  # noqa: F401  (a fixture)

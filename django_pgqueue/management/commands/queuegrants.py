@@ -5,10 +5,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error, connections
 
+from django_pgqueue.checks.migrated import find_pipeline_problem
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.sql import grants
 from django_pgqueue.sql.grants import Place
-from django_pgqueue.sql.roles import KINDS, Kind
+from django_pgqueue.sql.pipeline import has_pipeline
+from django_pgqueue.sql.roles import KINDS, Kind, kinds
 
 
 class Command(BaseCommand):
@@ -18,7 +20,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("kind", choices=list(KINDS), help="what the role shall be able to do")
+        parser.add_argument("kind", choices=[kind.name for kind in KINDS], help="what the role shall be able to do")
         parser.add_argument("--role", required=True, help="the role; it must exist")
         what = parser.add_mutually_exclusive_group()
         what.add_argument("--apply", action="store_true", help="run the statements, in one transaction")
@@ -36,17 +38,18 @@ class Command(BaseCommand):
         using = queue_database(database)
         try:
             place, is_above = self.look(role, using)
+            wanted = self.find_kind(kind, using)
             if check:
-                self.check_rights(KINDS[kind], role, place, using, is_above=is_above)
+                self.check_rights(wanted, role, place, using, is_above=is_above)
                 return
-            statements = list((grants.revoke if revoke else grants.grant)(KINDS[kind], role, place))
+            statements = list((grants.revoke if revoke else grants.grant)(wanted, role, place))
             if not apply:
                 self.stdout.write("".join(f"{statement};\n" for statement in statements), ending="")
                 return
             with connections[using].schema_editor(atomic=True) as editor:
                 for statement in statements:
                     editor.execute(statement, params=None)
-            self.confirm(KINDS[kind], role, place, using, revoked=revoke)
+            self.confirm(wanted, role, place, using, revoked=revoke)
         except Error as error:
             raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
 
@@ -58,6 +61,15 @@ class Command(BaseCommand):
         if is_above is None:
             raise CommandError(f"There is no role {role!r}. Create it: CREATE ROLE {grants.quoted(role)} LOGIN")
         return place, is_above
+
+    def find_kind(self, name: str, using: str) -> Kind:
+        """Raises CommandError for the pipeline where the database does not have its tables."""
+        wanted = kinds(pipeline=has_pipeline(using)).get(name)
+        if wanted is None:
+            problem = find_pipeline_problem(using)
+            told = f" {problem.problem} {problem.action}" if problem else ""
+            raise CommandError(f"The tables of the pipeline are not in the database {using!r}.{told}")
+        return wanted
 
     def check_rights(self, kind: Kind, role: str, place: Place, using: str, *, is_above: bool) -> None:
         if is_above:

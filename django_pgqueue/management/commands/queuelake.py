@@ -8,13 +8,16 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.apps import apps
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
+from django_pgqueue.checks.migrated import INSTALL_PIPELINE, NAMES
 from django_pgqueue.conf import settings
 from django_pgqueue.management.database import known_database
+from django_pgqueue.sql.files import PIPELINE
 
 ACTIONS = ("export", "rollup", "report", "redrive", "simulate", "verify")
 
@@ -34,6 +37,8 @@ class Command(BaseCommand):
 
     def handle(self, *, database: str | None, action: str, **given: Any) -> None:
         using = known_database(database)
+        if not apps.is_installed(NAMES[PIPELINE]):
+            raise CommandError(f"The app {NAMES[PIPELINE]!r} is not installed. {INSTALL_PIPELINE}")
         command = [sys.executable, "-m", "django_pgqueue.spark", action, *promises(action), *given["options"]]
         status = run(command, environment(using))
         if status:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import NO_TABLES, PipelineError
 from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import ParquetLake
@@ -68,7 +68,7 @@ def report(source: Source, lake: ParquetLake, *, new: bool) -> str:
                 connection.execute(FORGET, [path, name])
             [known] = only(connection.execute(REPORT, [name, path, exported, json.dumps(state.get("rows", {}))]))
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
-        return "The database has no table of lakes, so it does not know of this export: migrate it."
+        return f"The database does not know of this export. {NO_TABLES}"
     except psycopg.errors.InsufficientPrivilege:
         return (
             f"The role {user} may not run pgqueue_lake_exported, so the database does not know of this export: "

@@ -15,9 +15,12 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_exported_xid xid8 := (SELECT min(l.exported_xid) FROM pgqueue_lake AS l)::text::xid8;
+    v_exported_xid xid8;
     v_gone bigint[] := '{}';
 BEGIN
+    IF to_regproc('pgqueue_exported_xid') IS NOT NULL THEN
+        v_exported_xid := pgqueue_exported_xid();
+    END IF;
     IF pg_try_advisory_xact_lock(7205, 2) THEN
         WITH free AS MATERIALIZED (
             SELECT d.id FROM pgqueue_dead_letter AS d

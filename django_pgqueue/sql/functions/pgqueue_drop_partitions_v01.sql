@@ -1,5 +1,5 @@
 -- Drops the archive's partitions whose day ended longer ago than p_retention; NULL keeps all. With p_keep_unexported only those that every lake
--- holds. Their messages are added to the tally.
+-- holds: none without a lake, or without the app of the pipeline. Their messages are added to the tally.
 -- Caller: pgqueue_prune. p_kept: past retention, but not exported, or in use: all of them are left then, for the next time.
 -- Locks: SHARE of each partition, NOWAIT; DDL with lock_timeout 2 s.
 CREATE FUNCTION pgqueue_drop_partitions(
@@ -15,6 +15,7 @@ DECLARE
     v_partition regclass;
     v_day date;
     v_due regclass[] := '{}';
+    v_is_due boolean := NOT p_keep_unexported;
     v_timeout text := current_setting('lock_timeout');
 BEGIN
     v_past := ARRAY(
@@ -27,7 +28,10 @@ BEGIN
             -- Who has written to it and not committed would else be counted out: the rows come after the count, and go with the table.
             EXECUTE format('LOCK %s IN SHARE MODE NOWAIT', v_partition);
             v_day := (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_class AS c WHERE c.oid = v_partition);
-            IF NOT p_keep_unexported OR pgqueue_is_exported(v_partition, v_day) THEN
+            IF p_keep_unexported AND to_regproc('pgqueue_is_exported') IS NOT NULL THEN
+                v_is_due := pgqueue_is_exported(v_partition, v_day);
+            END IF;
+            IF v_is_due THEN
                 EXECUTE format(
                     'INSERT INTO pgqueue_tally AS t (queue, channel, messages) SELECT queue, channel, count(*) FROM %s GROUP BY queue, channel
                     ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages', v_partition);

@@ -9,6 +9,7 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_workers record;
+    v_is_streamed boolean := false;
 BEGIN
     SELECT count(*) FILTER (WHERE n.alive) AS alive,
         count(*) FILTER (WHERE n.alive AND n.paused) AS paused,
@@ -29,14 +30,15 @@ BEGIN
         WHERE w.queues ? p_queue
     ) AS n;
     IF v_workers.alive = 0 THEN
+        IF to_regproc('pgqueue_is_streamed') IS NOT NULL THEN
+            v_is_streamed := pgqueue_is_streamed(p_queue, p_channel);
+        END IF;
         RETURN QUERY SELECT 'no_worker',
             format('No worker serves queue %s.%s%s', p_queue,
                 ' The last heartbeat of one was at ' || date_trunc('second', v_workers.heartbeat_at)::text || '.',
                 CASE WHEN v_workers.stopping > 0 THEN format(' Stopping: %s.', v_workers.stopping) END),
             jsonb_build_object('queue', p_queue, 'heartbeat_at', v_workers.heartbeat_at, 'stopping', v_workers.stopping)
-        WHERE NOT EXISTS (
-            SELECT FROM pgqueue_stream AS s
-            WHERE s.queue = p_queue AND coalesce(s.channel, p_channel) = p_channel AND s.claimed_at > v_now - interval '1 minute');
+        WHERE NOT v_is_streamed;
     ELSIF v_workers.paused = v_workers.alive THEN
         RETURN QUERY SELECT 'workers_paused',
             format('All workers of queue %s (%s) are paused.%s', p_queue, v_workers.paused, ' Reason: ' || left(v_workers.reason, 500)),

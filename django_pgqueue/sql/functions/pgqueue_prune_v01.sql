@@ -34,7 +34,10 @@ BEGIN
     partitions_made := pgqueue_make_partitions(p_partitions_ahead);
     SELECT d.dropped, d.kept INTO partitions_dropped, partitions_kept
     FROM pgqueue_drop_partitions(p_archive_retention, coalesce(p_keep_unexported, false)) AS d;
-    v_exported_xid := (SELECT min(l.exported_xid) FROM pgqueue_lake AS l)::text::xid8;
+    -- The app of the pipeline may not be installed. Its functions are asked, not its tables: a caller could put a table into pg_temp.
+    IF to_regproc('pgqueue_exported_xid') IS NOT NULL THEN
+        v_exported_xid := pgqueue_exported_xid();
+    END IF;
     WITH gone AS (
         DELETE FROM pgqueue_dead_letter AS d
         WHERE d.id IN (

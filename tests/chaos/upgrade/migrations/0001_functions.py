@@ -7,10 +7,10 @@ from django_pgqueue.sql.operations import install
 
 
 def replace_all(apps: Any, schema_editor: Any) -> None:
-    for name, version in files.latest_functions().items():
+    for name, version in files.latest_functions([files.QUEUE]).items():
         install(schema_editor, name, version)
 
 
 class Migration(migrations.Migration):
-    dependencies = [("pgqueue", "0006_datasource")]
+    dependencies = [("pgqueue", "0003_triggers")]
     operations = [migrations.RunPython(replace_all, replace_all)]

@@ -12,9 +12,9 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.admin.filters import OneOfFilter, QueueFilter
-from django_pgqueue.admin.pipeline import PipelineAdmin
-from django_pgqueue.models import BacklogForecast
+from django_pgqueue.pipeline.models import BacklogForecast
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -35,7 +35,7 @@ class WhenFilter(OneOfFilter):
 
 
 @admin.register(BacklogForecast)
-class BacklogForecastAdmin(PipelineAdmin):
+class BacklogForecastAdmin(ReadOnlyAdmin):
     list_display = ["hour_at", "queue", "channel_shown", "enqueued", "capacity", "backlog", "computed_at"]
     list_filter = [WhenFilter, QueueFilter]
     ordering = ["hour_at", "queue", "channel"]

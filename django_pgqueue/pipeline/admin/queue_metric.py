@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.admin.filters import ChannelNameFilter, OneOfFilter, QueueFilter
-from django_pgqueue.admin.pipeline import PipelineAdmin
-from django_pgqueue.models import QueueMetric
+from django_pgqueue.pipeline.models import QueueMetric
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -51,7 +51,7 @@ class LevelFilter(OneOfFilter):
 
 
 @admin.register(QueueMetric)
-class QueueMetricAdmin(PipelineAdmin):
+class QueueMetricAdmin(ReadOnlyAdmin):
     """A queue leads to its channels, a channel to its handlers."""
 
     list_display = [

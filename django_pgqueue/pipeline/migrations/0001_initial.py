@@ -1,30 +1,18 @@
-import django_pgqueue.models.expressions
 from django.db import migrations, models
 
+import django_pgqueue.models.expressions
 from django_pgqueue.sql.operations import InstallFunction, InstallTables
 
 
 class Migration(migrations.Migration):
 
+    initial = True
+
     dependencies = [
-        ('pgqueue', '0004_schedules'),
+        ('pgqueue', '0003_triggers'),
     ]
 
     operations = [
-        migrations.CreateModel(
-            name='Lake',
-            fields=[
-                ('name', models.CharField(max_length=200, primary_key=True, serialize=False)),
-                ('path', models.TextField()),
-                ('exported_xid', models.BigIntegerField()),
-                ('exported_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
-                ('rows', models.JSONField(db_default={}, default=dict)),
-            ],
-            options={
-                'db_table': 'pgqueue_lake',
-                'ordering': ['name'],
-            },
-        ),
         migrations.CreateModel(
             name='BacklogForecast',
             fields=[
@@ -39,7 +27,20 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_backlog_forecast',
-                'constraints': [models.UniqueConstraint(fields=('queue', 'channel', 'hour_at'), name='pgqueue_backlog_forecast_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Lake',
+            fields=[
+                ('name', models.CharField(max_length=200, primary_key=True, serialize=False)),
+                ('path', models.TextField()),
+                ('exported_xid', models.BigIntegerField()),
+                ('exported_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
+                ('rows', models.JSONField(db_default={}, default=dict)),
+            ],
+            options={
+                'db_table': 'pgqueue_lake',
+                'ordering': ['name'],
             },
         ),
         migrations.CreateModel(
@@ -79,11 +80,43 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_queue_metric',
-                'indexes': [models.Index(condition=models.Q(('channel', None)), fields=['grain', 'bucket_at'], name='pgqueue_queue_metric_queues')],
             },
         ),
-        InstallTables("lake", 1, drop=["INDEX pgqueue_dead_letter_xid"]),
-        InstallFunction("pgqueue_drop_partitions", 1),
+        migrations.AddConstraint(
+            model_name='backlogforecast',
+            constraint=models.UniqueConstraint(fields=('queue', 'channel', 'hour_at'), name='pgqueue_backlog_forecast_once'),
+        ),
+        migrations.AddIndex(
+            model_name='queuemetric',
+            index=models.Index(condition=models.Q(('channel', None)), fields=['grain', 'bucket_at'], name='pgqueue_queue_metric_queues'),
+        ),
+        InstallTables("lake", 1, drop=[]),
+        InstallTables(
+            "datasource",
+            1,
+            drop=["TABLE pgqueue_ingest, pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim"],
+        ),
+        # Going back, the stages that a killed bulk enqueue has left.
+        migrations.RunSQL(
+            migrations.RunSQL.noop,
+            "DO $$ DECLARE v_stage bigint; BEGIN"
+            " FOR v_stage IN SELECT id FROM pgqueue_ingest_stage"
+            " LOOP EXECUTE format('DROP TABLE IF EXISTS pgqueue_stage_%s', v_stage); END LOOP; END $$",
+        ),
+        InstallFunction("pgqueue_exported_xid", 1),
+        InstallFunction("pgqueue_ingest", 1),
+        InstallFunction("pgqueue_ingest_channels", 1),
+        InstallFunction("pgqueue_ingest_clean", 1),
+        InstallFunction("pgqueue_ingest_insert", 1),
+        InstallFunction("pgqueue_ingest_open", 1),
         InstallFunction("pgqueue_is_exported", 1),
+        InstallFunction("pgqueue_is_streamed", 1),
         InstallFunction("pgqueue_lake_exported", 1),
+        InstallFunction("pgqueue_stream_claim", 1),
+        InstallFunction("pgqueue_stream_extend", 1),
+        InstallFunction("pgqueue_stream_lost", 1),
+        InstallFunction("pgqueue_stream_open", 1),
+        InstallFunction("pgqueue_stream_parts", 1),
+        InstallFunction("pgqueue_stream_release", 1),
+        InstallFunction("pgqueue_stream_settle", 1),
     ]

@@ -13,9 +13,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.pipeline import PipelineAdmin
-from django_pgqueue.models import Lake
+from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.pipeline.models import Lake
 
 LATE = timedelta(days=1, hours=1)
 """An export each night is in time."""
@@ -23,7 +23,7 @@ DAYS = 40
 
 
 @admin.register(Lake)
-class LakeAdmin(PipelineAdmin):
+class LakeAdmin(ReadOnlyAdmin):
     """Exports write it. Whoever gives up a lake deletes its row: retention waits for every lake that is here."""
 
     list_display = ["name_shown", "age", "exported_at", "archived", "dead", "path_shown"]

@@ -1,0 +1,11 @@
+-- The transaction up to which every lake has everything: the smallest of what the lakes' last exports said. NULL without a lake.
+-- Caller: pgqueue_prune, pgqueue_discard_dead, where the app of the pipeline is installed. Locks: none.
+CREATE FUNCTION pgqueue_exported_xid()
+RETURNS xid8
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+    RETURN (SELECT min(l.exported_xid) FROM pgqueue_lake AS l)::text::xid8;
+END;
+$$;
