@@ -73,7 +73,9 @@ def test_flush_empties_what_django_does_not_manage(transactional_db):
         enqueue("t.note", channel="small")
     complete(dequeue(limit=2))
     enqueue("t.note")
-    left = rows("archived_message", "lane", "arrival", "channel_size", "departure")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pgqueue_stream_open('s'); SELECT pgqueue_ingest('job', 0, '{}', 0)")
+    left = rows("archived_message", "lane", "arrival", "channel_size", "departure", "stream", "ingest")
     assert all(left.values()), left
 
     call_command("flush", interactive=False, verbosity=0)
