@@ -187,7 +187,7 @@ def test_what_python_cannot_read_does_not_keep_a_caller_waiting_for_what_it_can(
 def test_what_python_cannot_read_is_popped_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
     bad, good = sneak_in(payload="1" * 5_000), enqueue("h").id
     assert [delivery.id for delivery in pop(limit=2)] == [good]
-    assert f"message #{bad} on queue default cannot be read: ValueError" in caplog.text
+    assert f"message #{bad} on default/default cannot be read: ValueError" in caplog.text
     assert ArchivedMessage.objects.filter(pk=bad, outcome="popped").exists()
 
 
