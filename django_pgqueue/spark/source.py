@@ -151,7 +151,7 @@ class Source:
     def error(self, error: Exception, sqlstate: str) -> PipelineError:
         told = " ".join(self.redact(str(error)).split())
         if sqlstate in (UNDEFINED_TABLE, UNDEFINED_FUNCTION) and PIPELINE.search(told):
-            return PipelineError(f"The database ({self}) cannot do this. {NO_TABLES}")
+            return PipelineError(f"The database ({self}) cannot do this: {told.partition(' LINE ')[0]}. {NO_TABLES}")
         if sqlstate == UNDEFINED_TABLE:
             return TableGone(f"The database ({self}) does not have a table: {told}")
         if sqlstate.startswith(LOST):

@@ -115,7 +115,8 @@ def test_a_function_that_is_installed_anew_keeps_its_grants() -> None:
 def test_the_pipeline_is_no_kind_of_role_where_it_is_not_migrated() -> None:
     sql("DROP TABLE pgqueue_lake CASCADE")
     sql("DELETE FROM django_migrations WHERE app = 'pgqueue_pipeline'")
-    missing = r"not in the database 'default'\. 2 of 2 migrations .* Run manage.py migrate"
-    with pytest.raises(CommandError, match=missing):
+    with pytest.raises(
+        CommandError, match=r"not in the database 'default'\. 2 of 2 migrations .* Run manage.py migrate"
+    ):
         run("pipeline", "--role", ROLE)
     assert "pgqueue_lake" not in run("reader", "--role", ROLE)

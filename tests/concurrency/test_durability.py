@@ -48,6 +48,8 @@ def test_they_are_changed_under_load_and_nobody_is_turned_away(connect: Connect,
     def produce(place: int) -> None:
         chance = Chance(1, f"producer {place}")
         session = connect()
+        # An ALTER TABLE of a busy machine may hold an enqueue for longer than it waits by default.
+        session.execute("SET pgqueue.enqueue_wait = '60 s'")
         while not stop.is_set():
             enqueued.extend([enqueue(session, chance.random.choice(list(CHANNELS))) for _ in range(3)])
             session.commit()
