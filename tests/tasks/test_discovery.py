@@ -176,7 +176,8 @@ def test_manage_check_asks_the_backend() -> None:
 
 def test_without_the_app_the_check_and_the_enqueue_say_so() -> None:
     registry.forget("tests.tasks.defined.add")
-    with override_settings(INSTALLED_APPS=[name for name in apps_now() if name not in ("django_pgqueue", "flights")]):
+    without = ("django_pgqueue", "django_pgqueue.pipeline", "flights")
+    with override_settings(INSTALLED_APPS=[name for name in apps_now() if name not in without]):
         assert checked() == ["pgqueue.E019"]
         with pytest.raises(ImproperlyConfigured, match="INSTALLED_APPS"):
             defined.add.enqueue(1)
