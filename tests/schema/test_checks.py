@@ -15,6 +15,7 @@ import pytest
 from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, connections
 from django.test import override_settings
 
@@ -271,6 +272,15 @@ def test_settings_of_the_pipeline_without_its_app(given: dict[str, Any], words: 
     assert list(found) == ["pgqueue.E022"]
     assert words in found["pgqueue.E022"].msg
     assert 'Add "django_pgqueue.pipeline" to INSTALLED_APPS and run manage.py migrate.' in found["pgqueue.E022"].hint
+
+
+def test_the_pipeline_without_the_queue_names_what_is_missing() -> None:
+    without = [name for name in settings.INSTALLED_APPS if name not in ("django_pgqueue", "flights")]
+    with (
+        pytest.raises(ImproperlyConfigured, match='add "django_pgqueue" to INSTALLED_APPS'),
+        override_settings(INSTALLED_APPS=without),
+    ):
+        pass
 
 
 def test_settings_of_the_pipeline_that_are_off_need_no_app() -> None:
