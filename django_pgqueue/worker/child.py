@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from typing import TYPE_CHECKING
 
 from django_pgqueue.worker.hold.board import Board
@@ -34,7 +35,11 @@ def main(link: Link, board: Board) -> int:
     orders = link.receive()
     if orders is None or not prepare(orders[0], link, hint=HINT):
         return 1
-    clean = make_worker(orders[0], link, board).run()
+    try:
+        clean = make_worker(orders[0], link, board).run()
+    except Exception:  # no thread starts, for example; those that a handler has left must not keep the process
+        traceback.print_exc()
+        clean = False
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -307,8 +307,8 @@ class QueueWorker:
             self.recycle(reason)
 
     def _orphaned(self) -> None:
-        end_within(self.options.lease)
         self.shutdown.request("the supervisor is gone")
+        end_within(self.options.lease)
 
     def _wake(self) -> None:
         self._producer.wake()

@@ -137,6 +137,8 @@ REST = (
             "tests/worker/test_clock.py",
             "tests/worker/test_hostile.py",
             "tests/worker/test_faults.py::test_a_database_that_restarts_under_load_loses_nothing[0]",
+            "tests/worker/test_stalls.py::test_a_process_that_can_start_no_thread_in_place_of_one_that_hangs_is_replaced",
+            "tests/worker/test_stalls.py::test_a_process_whose_pipe_to_the_supervisor_is_full_is_replaced",
             "tests/worker/test_stalls.py::test_a_process_without_file_descriptors_is_replaced",
             "tests/worker/test_stalls.py::test_a_process_whose_completer_waits_for_a_leaked_lock_is_replaced",
             "tests/worker/test_unsettled.py::test_its_neighbours_are_not_dead_lettered_in_its_place",

@@ -96,9 +96,10 @@ def test_children_of_a_killed_supervisor_end_what_they_run_and_go(spawn: Spawn) 
     eventually(lambda: gone(child))
 
 
-def test_children_of_a_killed_supervisor_are_gone_before_their_leases(spawn: Spawn) -> None:
-    message = script(["effect"], ["await", "never"])
-    worker = spawn("--lease", "3", processes=1)
+@pytest.mark.parametrize("before", [[], [["exhaust threads"]]], ids=str)
+def test_children_of_a_killed_supervisor_are_gone_before_their_leases(spawn: Spawn, before: list[object]) -> None:
+    message = script(*before, ["effect"], ["await", "never"])
+    worker = spawn("--lease", "3", "--shutdown-timeout", "600", processes=1)
     eventually(lambda: effects())
     [child] = eventually(pids)
     worker.signal(signal.SIGKILL)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import signal
 import threading
 import time
 from datetime import timedelta
@@ -16,8 +19,8 @@ import pytest
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Lease
 from django_pgqueue.worker.supervisor.stalls import Stalls
-from tests.worker.conftest import eventually, script, scripts, where
-from tests.worker.test_supervisor import Spawn
+from tests.worker.conftest import eventually, mark, marks, script, scripts, where
+from tests.worker.test_supervisor import Spawn, pids
 
 
 def problems(file: Path) -> str:
@@ -44,6 +47,73 @@ def test_a_process_whose_completer_waits_for_a_leaked_lock_is_replaced(spawn: Sp
     assert "it has not written down" in worker.log
 
 
+def test_a_process_whose_pipe_to_the_supervisor_is_full_is_replaced(spawn: Spawn, tmp_path: Path) -> None:
+    script(["mark", "full"], ["fill the link"])
+    file = tmp_path / "heartbeat"
+    worker = spawn("--lease", "1", "--concurrency", "1", "--heartbeat-file", str(file), processes=1)
+    eventually(lambda: marks("full"))
+    good = scripts(10, ["effect"])
+    eventually(lambda: "process " in problems(file) and "ready" not in problems(file), timeout=60)
+    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    assert "makes no progress" in worker.log
+    eventually(lambda: not problems(file))
+
+
+def test_a_process_that_can_start_no_thread_in_place_of_one_that_hangs_is_replaced(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    script(["mark", "exhausted"], ["exhaust threads"])
+    file, broken = tmp_path / "heartbeat", tmp_path / "broken"
+    worker = spawn(
+        "--lease", "1", "--concurrency", "1", "--heartbeat-file", str(file), processes=1, BROKEN=str(broken)
+    )  # fmt: skip
+    eventually(lambda: marks("exhausted"))
+    # It asks to be replaced, and its successor does not start either.
+    broken.touch()
+    hangs = script(["sleep", 3600], handler="scripted.limited", max_attempts=1)
+    good = scripts(10, ["effect"])
+    eventually(lambda: "it has not started" in problems(file), timeout=60)
+    eventually(lambda: "makes no progress" in worker.log, timeout=60)
+    eventually(lambda: "1 of 1 processes not ready" in problems(file), timeout=60)
+    broken.unlink()
+    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    assert where(hangs) == "dead: timed_out"
+    assert "can't start new thread" in worker.log
+    assert "crashed" not in worker.log
+    eventually(lambda: not problems(file))
+
+
+def test_a_process_that_can_start_no_thread_makes_way_for_the_next_and_settles(spawn: Spawn) -> None:
+    script(["mark", "exhausted"], ["exhaust threads"])
+    worker = spawn("--lease", "1", "--concurrency", "2", processes=1)
+    eventually(lambda: marks("exhausted"))
+    # One slot is busy, and the other hangs: the rest waits in the process.
+    long = script(["mark", "long"], ["await", "go"])
+    hangs = script(["sleep", 3600], handler="scripted.limited", max_attempts=1)
+    waiting = scripts(5, ["effect"])
+    eventually(lambda: {where(message) for message in waiting} == {"completed"})
+    mark("go")
+    eventually(lambda: where(long) == "completed")
+    assert marks("long") == 1
+    assert where(hangs) == "dead: timed_out"
+    assert "that were not started" in worker.log
+    assert "Traceback" not in worker.log
+
+
+def test_a_process_that_can_start_no_thread_at_its_start_is_replaced(spawn: Spawn, tmp_path: Path) -> None:
+    file, threadless = tmp_path / "heartbeat", tmp_path / "threadless"
+    worker = spawn("--heartbeat-file", str(file), processes=1, THREADLESS=str(threadless))
+    [child] = eventually(pids)
+    threadless.touch()
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: worker.log.count("can't start new thread") >= 2, timeout=60)
+    assert "1 of 1 processes not ready" in problems(file)
+    threadless.unlink()
+    good = scripts(10, ["effect"])
+    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    eventually(lambda: not problems(file))
+
+
 class Clock:
     now = 0.0
 
@@ -53,6 +123,7 @@ class Clock:
 
 def child(**changes: Any) -> Any:
     fields = {"name": "a", "pid": 7, "keys": {}, "stop_reason": "", "stall": "", "stalled": "", "trouble": ""}
+    fields |= {"state": "running", "heard_at": math.inf}
     return SimpleNamespace(board=Board(), trouble_at=0.0, ran_at=0.0, **{**fields, **changes})
 
 
@@ -75,7 +146,7 @@ def clock() -> Clock:
 
 
 @pytest.mark.usefixtures("queue")
-@pytest.mark.parametrize("state", ["waits to start", "waits for its settlement", "the database fails"])
+@pytest.mark.parametrize("state", ["waits to start", "waits for its settlement", "the database fails", "says nothing"])
 def test_what_makes_no_progress_for_three_leases_is_replaced_and_shown_before(clock: Clock, state: str) -> None:
     delivery, stalled = SimpleNamespace(id=1), child()
     if state == "waits for its settlement":
@@ -83,6 +154,8 @@ def test_what_makes_no_progress_for_three_leases_is_replaced_and_shown_before(cl
         stalled.board.end([delivery])
     if state == "the database fails":
         stalled.trouble, stalled.trouble_at = "no more files", time.monotonic()
+    if state == "says nothing":
+        stalled.heard_at = time.monotonic()
     leases = [held(1)] if state == "waits to start" else []
     stalls = Stalls("default", timedelta(seconds=10), children=lambda: [stalled], leases=lambda: leases, clock=clock)
     watch(clock, stalls, 9)
@@ -96,7 +169,7 @@ def test_what_makes_no_progress_for_three_leases_is_replaced_and_shown_before(cl
 
 @pytest.mark.usefixtures("queue")
 def test_a_long_handler_is_progress_also_for_what_waits_behind_it(clock: Clock) -> None:
-    busy = child()
+    busy = child(heard_at=time.monotonic())
     running = SimpleNamespace(id=1)
     busy.board.begin([running])
     leases = [held(1), held(2)]

@@ -190,6 +190,24 @@ def test_a_handler_that_cannot_be_interrupted_is_given_up(
     assert worker.ledger.totals()["lease_lost"] == 0
 
 
+def test_a_worker_that_stops_ends_cleanly_behind_a_handler_that_was_given_up(start: Start, register: Register) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def block(delivery: Delivery) -> None:
+        begun.set()
+        go.wait(PATIENCE)
+
+    register("block", block, timeout=timedelta(seconds=1))
+    message = script(handler="block", max_attempts=1)
+    worker = start(concurrency=1, grace=SHORT)
+    assert begun.wait(PATIENCE)
+    worker.stop()
+    worker.join()
+    go.set()
+    assert worker.clean
+    assert where(message) == "dead: timed_out"
+
+
 def test_a_message_whose_handler_blocks_the_loop_is_given_up(start: Start, register: Register) -> None:
     go = threading.Event()
 

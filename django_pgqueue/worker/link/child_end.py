@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
@@ -77,7 +78,9 @@ class Reports:
 
 
 def end_within(lease: timedelta) -> None:
-    """The supervisor died, and with it the heartbeats: what runs may end, as far as the leases allow."""
-    timer = threading.Timer(lease.total_seconds() * LAST_PART, os._exit, [1])
-    timer.daemon = True
-    timer.start()
+    """The supervisor died, and with it the heartbeats: what runs may end, as far as the leases allow.
+
+    Does not come back: the thread that hears the supervisor has nothing else to do, and another may not start.
+    """
+    time.sleep(lease.total_seconds() * LAST_PART)
+    os._exit(1)

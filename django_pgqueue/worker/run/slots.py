@@ -45,7 +45,9 @@ class Slots:
         """Wait until the threads of a closed buffer have closed their connections."""
         deadline = time.monotonic() + timeout
         for slot in self._slots:
-            slot.thread.join(max(0.0, deadline - time.monotonic()))
+            # One that took the place of another while the worker stopped was never started.
+            if slot.thread.is_alive():
+                slot.thread.join(max(0.0, deadline - time.monotonic()))
 
     def runs(self) -> Iterator[ThreadRun]:
         for slot in list(self._slots):
@@ -66,9 +68,14 @@ class Slots:
         self._runtime.put([stuck(delivery) for delivery in deliveries])
         new = self._slot(slot.number)
         self._slots[slot.number - 1] = new
+        reason = "a thread hangs"
         if not self._buffer.closed:
-            new.thread.start()
-        self._runtime.recycle("a thread hangs")
+            try:
+                new.thread.start()
+            except RuntimeError as error:
+                # There are no more threads. The other slots go on; if there are none, the supervisor sees a stall.
+                reason += f", and no other takes its place: {error}"
+        self._runtime.recycle(reason)
 
 
 class Slot:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
+
+from django.db import Error
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.give_back import give_back
@@ -16,15 +19,24 @@ logger = logging.getLogger("django_pgqueue.worker")
 def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, crashed: Crashed, timeout: float) -> None:
     """Give them back. If the database is away for longer than ``timeout`` seconds, their leases will expire."""
 
+    def write() -> None:
+        give_back(waiting, using=using)
+        logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})
+
     def work() -> None:
         dedicate(using)
-        outage.patiently("shutdown", lambda: give_back(waiting, using=using), sleep=never_gives_up)
-        logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})
+        outage.patiently("shutdown", write, sleep=never_gives_up)
 
     # On a thread of its own: the main thread answers signals, and must not wait for a database that is away.
     thread = Role("give-back", work, crashed=crashed)
-    thread.start()
-    thread.join(timeout)
+    try:
+        thread.start()
+    except RuntimeError:  # there are no more threads: once, here, is better than not at all
+        dedicate(using)
+        with suppress(Error):
+            write()
+    else:
+        thread.join(timeout)
 
 
 def never_gives_up(seconds: float) -> bool:

@@ -1,9 +1,10 @@
 """Stalls: children that hold messages and make no progress with them, whatever the cause.
 
 A process that has no file descriptors left, whose completer waits for a lock that a handler has leaked, or whose
-threads do not start, still lives and reports, and the supervisor extends its leases. So progress is what counts: a
-message that runs within its deadline makes progress; one that waits to start while nothing runs, or for its settlement,
-does not, and neither does a process that cannot reach the database.
+threads do not start, still lives and reports, and the supervisor extends its leases. One whose link is full takes
+messages, and can say nothing of it. So progress is what counts: a message that runs within its deadline makes progress;
+one that waits to start while nothing runs, or for its settlement, does not. Neither does a process that cannot reach
+the database, or that runs nothing and does not report.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class Stalls:
         known = {entry.id for entry in begun}
         waiting = [lease.held_at for lease in leases if lease.delivery.id not in known]
         found = [("", math.inf)]
+        if child.state == "running":
+            found.append(("it says nothing", max(child.ran_at, child.heard_at)))
         if child.trouble:
             found.append((f"the database fails it ({child.trouble})", child.trouble_at))
         if ended:

@@ -6,6 +6,8 @@ import logging
 import os
 import resource
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -72,6 +74,10 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
             case "leak a lock":
                 # Of the log, into which the completer writes what fails.
                 threading.Thread(target=logging.getLogger("django_pgqueue").handlers[0].acquire).start()
+            case "fill the link":
+                fill_link()
+            case "exhaust threads":
+                exhaust_threads()
             case "hold the GIL":
                 seconds = arguments[0]
                 ctypes.PyDLL(None).usleep(int(seconds * 1e6))
@@ -157,6 +163,29 @@ def exhaust_descriptors() -> None:
     raise ValueError("too many open files")
 
 
+def fill_link() -> None:
+    """Leave the supervisor with a link that stays open, and on which no frame comes through any more, either way.
+
+    What this process writes goes into a pipe that is full, and that nobody reads.
+    """
+    link = int(sys.argv[1])
+    full, other = socket.socketpair()
+    LEAKED.extend([os.dup(link), full, other])
+    for size in (65536, 1):
+        with suppress(BlockingIOError):
+            while True:
+                full.send(bytes(size), socket.MSG_DONTWAIT)
+    os.dup2(full.fileno(), link)
+
+
+def exhaust_threads() -> None:
+    """Leak a thread that never ends, and leave no address space for another: the system refuses to start it."""
+    threading.Thread(target=threading.Event().wait, daemon=False).start()
+    threading.stack_size(1 << 30)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29), used + (1 << 29)))
+
+
 @handler("scripted")
 def scripted(delivery: Delivery) -> Any:
     return play(delivery, delivery.payload or [])
@@ -207,6 +236,8 @@ async def scripted_async(delivery: Delivery) -> Any:
     return await sync_to_async(play)(delivery, steps)
 
 
-# A test changes the code under the feet of the worker.
+# A test changes the code, or what the system has left, under the feet of the worker.
+if Path(os.environ.get("THREADLESS", "/nonexistent")).exists():
+    exhaust_threads()
 if Path(os.environ.get("SCHEDULED", "/nonexistent")).exists():
     schedule(timedelta(hours=1), name="new")(scripted)
