@@ -62,6 +62,18 @@ def wait_for_others() -> list[dict[str, Any]]:
         return left
 
 
+def wait_for_statements(seconds: float = PATIENCE) -> None:
+    """Wait until no other session on the test database runs a statement or a transaction.
+
+    A page that a server still builds, or a statement of a worker that has just ended, takes its locks in another order
+    than Django's flush, which empties all tables at the end of a test: one of the two would die of the deadlock.
+    """
+    with server() as session:
+        deadline = time.monotonic() + seconds
+        while any(each["state"] != "idle" for each in others(session)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
 def server() -> psycopg.Connection[dict[str, Any]]:
     """Return a session on another database of the server."""
     parameters = {**connections["default"].get_connection_params(), "dbname": "postgres"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -148,6 +149,21 @@ def test_a_worker_of_another_queue_sleeps_on(start: Start) -> None:
     other, own = script(), script(["effect"], queue="emails")
     eventually(lambda: effects() == [(own, 1)])
     assert where(other) == "live: ready"
+
+
+def test_a_stop_just_before_the_look_does_not_wait_for_the_poll(queue: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = make_producer()
+    stop = threading.Thread(target=producer.stop, args=(PATIENCE,))
+
+    def stop_now() -> None:
+        if not stop.ident:
+            stop.start()
+            eventually(producer._wake.is_set)
+
+    monkeypatch.setattr(producer, "_rest", stop_now)
+    producer.start()
+    eventually(lambda: not producer._thread.is_alive(), timeout=30)
+    stop.join()
 
 
 def test_polling_needs_no_listener(start: Start) -> None:

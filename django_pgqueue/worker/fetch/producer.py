@@ -101,6 +101,8 @@ class Producer:
         self._rest()
         # Cleared before the look: what arrives after it, wakes us.
         self._wake.clear()
+        if self._stopped:  # stop() may have set the flag, and woken us, between the caller's look at it and this line
+            return 0
         self._notifications.answer()
         quiet = self._held() == 0
         if self._pause_wanted != self._paused:

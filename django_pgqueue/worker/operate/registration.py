@@ -122,13 +122,14 @@ class Registration:
     def _run(self) -> None:
         dedicate(self._options.using)
         while not self._stopped:
-            self._wake.clear()
             self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
             self._sleep(INTERVAL)
         self._outage.patiently(ROLE, self._remove, sleep=lambda seconds: True)
 
     def _sleep(self, seconds: float) -> bool:
         self._wake.wait(seconds)
+        # After the wait, and before the caller looks at the flag: cleared elsewhere, a call of stop() could be missed.
+        self._wake.clear()
         return self._stopped
 
     def _remove(self) -> None:

@@ -72,8 +72,9 @@ class Deadlines:
 
     def _run(self) -> None:
         while not self._stopped:
-            # Whoever starts while we look, wakes us if it is in a hurry.
-            self._wake.clear()
             self._next_look = time.monotonic()
             self._next_look = self.run_once()
+            # A run that starts during the look sets the event, if its deadline is near, and the wait ends at once.
             self._wake.wait(max(0.0, self._next_look - time.monotonic()))
+            # Here, not before the look: between the loop's condition and a clear, a call of stop() could be missed.
+            self._wake.clear()

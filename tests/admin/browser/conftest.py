@@ -16,6 +16,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from tests.admin.browser.chromium import Chromium, Tab
+from tests.sessions import wait_for_statements
 
 ROOT = Path(__file__).parents[3]
 LONGEST = 60.0
@@ -66,6 +67,7 @@ def tab(chromium: Chromium) -> Iterator[Tab]:
     tab.size(1440)
     yield tab
     tab.close()
+    wait_for_statements()
 
 
 @pytest.fixture
