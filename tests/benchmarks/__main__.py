@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from . import machine, scripted
+from . import lonnymq, machine, scripted
 from .cluster import SETTINGS, Cluster, throw_away
 from .contest import Result, play
 from .cost.command import main as cost
@@ -68,6 +68,8 @@ def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
     facts = machine.facts()
     if scripted.present():
         facts["pgmq"] = scripted.version()
+    if lonnymq.present():
+        facts[lonnymq.NAME] = lonnymq.version()
     with throw_away() as cluster:
         facts["PostgreSQL"] = f"{cluster.version()}, {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
         planned = plan(chosen, cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import scripted
+from . import lonnymq, scripted
 from .cluster import Cluster
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR, Design
 
@@ -53,9 +53,15 @@ class Plan:
 
 
 def designs(plan: Plan, channels: int = 1) -> list[Design]:
-    return [RAW_FLOOR, CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, *others(channels), *plan.sketches]
+    """Return who takes part where each call is of one message."""
+    return [RAW_FLOOR, CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, *others(channels), *lonnymq.present(), *plan.sketches]
 
 
 def others(channels: int = 1) -> tuple[Design, ...]:
-    """Other queues that pgbench can drive, if they are installed."""
+    """Return other queues that pgbench can drive with calls of one and of many messages, if they are installed."""
     return scripted.present() if channels == 1 else ()
+
+
+def absent(channels: int = 1) -> dict[str, str]:
+    """Return who is not measured where each call is of one message, and why: a line of the table each."""
+    return scripted.absent(channels) | lonnymq.absent()

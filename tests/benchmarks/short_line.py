@@ -13,12 +13,12 @@ from typing import Self
 
 import psycopg
 
-from . import scripted
+from . import lonnymq
 from .cluster import Cluster
 from .contest import Contest
 from .design import CHANNEL_ROW, PGQUEUE, Design
 from .measure import WARM_UP, Figures, Run, cores, costs, fresh, mixed
-from .plan import Plan, others
+from .plan import Plan, absent, others
 from .probe import Probe
 
 CONSUMERS = 8  # one of them is the probe, which writes down when it got each message
@@ -115,7 +115,7 @@ def contests(plan: Plan) -> list[Contest]:
     """At one rate for all, and at a share of what each manages at its best."""
 
     def contest(title: str, channels: int, rate: Callable[[Design], float]) -> Contest:
-        designs = (PGQUEUE, CHANNEL_ROW, *others(channels), *plan.sketches)
+        designs = (PGQUEUE, CHANNEL_ROW, *others(channels), *lonnymq.present(), *plan.sketches)
         return Contest(
             f"{title}, {CONSUMERS} consumers that ask each ms, {channels:,} channel{'s' if channels > 1 else ''}",
             "µs of server CPU a message",
@@ -131,7 +131,7 @@ def contests(plan: Plan) -> list[Contest]:
                 )
                 for design in designs
             },
-            absent=scripted.absent(channels),
+            absent=absent(channels),
         )
 
     @cache

@@ -10,7 +10,7 @@ from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
 from .latency import idle_latency, sustained
 from .measure import drain, mixed, single
-from .plan import Plan, designs, others
+from .plan import Plan, absent, designs, others
 from .worker import CLIENT, drain_by_worker
 
 
@@ -25,7 +25,7 @@ def _mixed(plan: Plan) -> list[Contest]:
                 for design in designs(plan, channels)
             },
             (Target(PGQUEUE.name, at_least=at_least),),
-            absent=scripted.absent(channels),
+            absent=absent(channels),
         )
 
     return [contest(1, 6.0), contest(1_000, 1.5)]
@@ -86,7 +86,7 @@ def _drain_single(plan: Plan) -> list[Contest]:
                 )
                 for design in designs(plan, channels)
             },
-            absent=scripted.absent(channels),
+            absent=absent(channels),
         )
         for channels in (1, 1_000)
     ]

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.benchmarks import machine, scripted
+from tests.benchmarks import lonnymq, machine, scripted
 from tests.benchmarks.cluster import SETTINGS, throw_away
 from tests.benchmarks.contest import play
 
@@ -92,6 +92,9 @@ def main(given: list[str]) -> None:
         if not scripted.ENVIRONMENT.installed():
             print(f"installing {scripted.NAME} …", file=sys.stderr, flush=True)
             scripted.ENVIRONMENT.install()
+        if lonnymq.has_checkout() and not lonnymq.ENVIRONMENT.missing() and not lonnymq.ENVIRONMENT.installed():
+            print(f"installing what renders the SQL of {lonnymq.NAME} …", file=sys.stderr, flush=True)
+            lonnymq.ENVIRONMENT.install()
         return
     # As Ctrl-C does: the workers and the server are ended, not left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
