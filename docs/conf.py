@@ -59,8 +59,8 @@ def captioned(fence: re.Match[str]) -> str:
 
 
 def relinked(text: str, file: Path, page: Path) -> str:
-    """The links of a file, for a page in another place. A file that the site shows is linked to there, and Markdown that
-    is no page of the site is offered as a file."""
+    """The links of a file, for a page in another place. A file that the site shows is linked to there. Markdown that is
+    no page of the site is offered as a file."""
     places = {shown: DOCS / f"{name}.md" for name, shown in SHOWN.items()}
 
     def target(link: re.Match[str]) -> str:
