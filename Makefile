@@ -82,10 +82,10 @@ clean:  ## removes the embedded server with its data, the virtual environment an
 	rm -rf $(VENV) .pgqueue/matrix .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || { python=$$(.ci/python) && \
 	  echo "Setting up $(VENV) with $$("$$python" --version) (once) …" && "$$python" -m venv --clear $(VENV); }
-	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 .PHONY: help demo admin test test-quick test-all matrix chaos model sabotage tools bench cost bench-growth bench-peers bench-spark lint docs psql stop clean

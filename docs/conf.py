@@ -2,7 +2,8 @@
 
 - A fence may carry words for the tests (`python no-run`, `python file=a.py`): a file's name becomes the caption.
 - The lists of links of an index page are its table of contents.
-- CHANGELOG, CONTRIBUTING and SECURITY stay where they are looked for; on the site they are pages of `project/`.
+- CHANGELOG, CODE_OF_CONDUCT, CONTRIBUTING and SECURITY stay where they are looked for; on the site they are pages of
+  `project/`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ REPOSITORY = DOCS.parent
 # What a page of project/ shows in its place.
 SHOWN = {
     "project/changes": REPOSITORY / "CHANGELOG.md",
+    "project/conduct": REPOSITORY / "CODE_OF_CONDUCT.md",
     "project/contributing": REPOSITORY / "CONTRIBUTING.md",
     "project/security": REPOSITORY / "SECURITY.md",
 }
@@ -57,12 +59,15 @@ def captioned(fence: re.Match[str]) -> str:
 
 
 def relinked(text: str, file: Path, page: Path) -> str:
-    """The links of a file, for a page in another place; a file that the site shows is linked to there."""
+    """The links of a file, for a page in another place. A file that the site shows is linked to there. Markdown that is
+    no page of the site is offered as a file."""
     places = {shown: DOCS / f"{name}.md" for name, shown in SHOWN.items()}
 
     def target(link: re.Match[str]) -> str:
         linked = (file.parent / link["file"]).resolve()
-        return Path(os.path.relpath(places.get(linked, linked), page.parent)).as_posix()
+        shown = places.get(linked, linked)
+        scheme = "path:" if shown.suffix == ".md" and not shown.is_relative_to(DOCS) and shown.exists() else ""
+        return scheme + Path(os.path.relpath(shown, page.parent)).as_posix()
 
     return LINK.sub(target, text)
 

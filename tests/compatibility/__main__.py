@@ -2,7 +2,7 @@
 python -m tests.compatibility --whole        all tests that need only the queue and a server
 python -m tests.compatibility --others       all but the combination that this Python has: the suite itself runs on it
 python -m tests.compatibility --only 3.13 6.1
-python -m tests.compatibility --wheel        the wheel alone, in an empty environment
+python -m tests.compatibility --wheel        the wheel alone, in an empty environment; `--wheel FILE`: that one
 
 What this machine has no Python for is skipped, loudly; `--strict` fails instead.
 """
@@ -43,10 +43,10 @@ def main() -> int:
         return 0 if chosen.others else 2
     tests = chosen.tests or (WHOLE if chosen.whole else TELLING)
     jobs: dict[str, Callable[[], Result]] = {str(one): partial(attempt, one, tests) for one in wanted}
-    if chosen.wheel:
+    if chosen.wheel is not None:
         jobs.clear()
     if not chosen.only:
-        jobs[PACKAGE] = try_package
+        jobs[PACKAGE] = partial(try_package, chosen.wheel)
     # Two at a time: a test waits for its server half of the time, and with more of them clocks would run out.
     with ThreadPoolExecutor(chosen.jobs) as pool:
         results = list(pool.map(lambda name: tell(name, *jobs[name]()), jobs))
@@ -109,10 +109,10 @@ def run(combination: Combination, environment: Path, folders: list[Path], tests:
     return (FAILED, took, done.stdout) if done.returncode else (RUN, took, "")
 
 
-def try_package() -> Result:
+def try_package(wheel: str | None) -> Result:
     interpreter = next(filter(None, map(interpreters.find, reversed(PYTHONS))), sys.executable)
     try:
-        return RUN, package.try_out(interpreter), ""
+        return RUN, package.try_out(interpreter, Path(wheel).resolve() if wheel else None), ""
     except NotInstalled as problem:
         return FAILED, "it does not work", str(problem)
 
@@ -128,7 +128,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--whole", action="store_true", help="all tests that need only the queue and a server")
     parser.add_argument("--others", action="store_true", help="not the combination that this Python has")
     parser.add_argument("--only", nargs="+", default=[], metavar="VERSION", help="of Python or Django, or of both")
-    parser.add_argument("--wheel", action="store_true", help="no combination, but the wheel alone")
+    about = "no combination, but the wheel alone: this file, or one that is built now"
+    parser.add_argument("--wheel", nargs="?", const="", metavar="FILE", help=about)
     parser.add_argument("--tests", nargs="+", type=str, default=(), metavar="PATH", help="these tests")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--strict", action="store_true", help="fail where something must be skipped")

@@ -20,6 +20,7 @@ from tests.tasks.django_suite import source
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".pgqueue" / "matrix"
+CONSTRAINTS = ROOT / "constraints.txt"
 TOOLS = ("pytest", "pytest-django", "pytest-timeout", "pytest-xdist", "hypothesis")
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 INSTALL = ("install", "--no-compile", "--upgrade")
@@ -49,9 +50,9 @@ def python(interpreter: str, version: str) -> Path:
 
     def install() -> None:
         run(interpreter, "-m", "venv", "--clear", "--without-pip", str(folder))
-        pip(folder, *INSTALL, *requirements())
+        pip(folder, *INSTALL, "--constraint", str(CONSTRAINTS), *requirements())
 
-    return once(folder, [interpreter, *requirements()], install)
+    return once(folder, [interpreter, CONSTRAINTS.read_text(), *requirements()], install)
 
 
 def django(version: str, environment: Path) -> Path:

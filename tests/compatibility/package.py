@@ -37,11 +37,14 @@ def build(what: str, folder: Path, source: Path = ROOT) -> Path:
     return folder / done.stdout.split()[-1]
 
 
-def try_out(interpreter: str) -> str:
-    """Returns the last line of what the worker said. Raises NotInstalled, with what failed."""
+def try_out(interpreter: str, wheel: Path | None = None) -> str:
+    """Let a new project work with the wheel, and return what was tried. Raise NotInstalled, with what failed.
+
+    wheel   the file; without one, it is built from the tree
+    """
     with tempfile.TemporaryDirectory(prefix="pgqueue-package-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        wheel = build("build_wheel", folder)
+        wheel = wheel or build("build_wheel", folder)
         environment = folder / "environment"
         run(interpreter, "-m", "venv", "--without-pip", str(environment))
         python = environment / "bin" / "python"

@@ -62,6 +62,16 @@ def test_a_python_that_is_missing_is_skipped_loudly(tmp_path: Path):
     assert done.returncode == 1, "nothing at all was run"
 
 
+def test_the_wheel_that_is_named_is_tried_and_no_other(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.compatibility", "--wheel", str(tmp_path / "missing-1.0-py3-none-any.whl")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "FAILED: The wheel in an empty environment" in done.stdout, done.stderr
+    assert "missing-1.0-py3-none-any.whl" in done.stdout
+    assert done.returncode == 1
+
+
 def test_a_program_that_only_stands_for_another_python_is_not_taken(tmp_path: Path):
     shim = tmp_path / "python3.12"
     shim.write_text("#!/bin/sh\necho 'pyenv: python3.12: command not found' >&2\nexit 127\n")

@@ -20,6 +20,7 @@ another project. There is no broker, and a payload is JSON.
 - [Changes](CHANGELOG.md)
 - [Security](SECURITY.md): who is trusted with what, and the test of each promise
 - [Contributing](CONTRIBUTING.md): how to run and change it
+- [Release](docs/project/release.md): how maintainers make a version
 """
 
 
