@@ -6,12 +6,15 @@ WITH hours AS (
         -- Of the present hour only what is left of it.
         least(1, (unix_micros(hour_at) + 3600e6D - unix_micros(:now)) / 3600e6D) AS part
     FROM (
-        SELECT explode(sequence(date_trunc('hour', :now), date_trunc('hour', :now) + make_dt_interval(0, :hours - 1), INTERVAL 1 HOUR))
+        SELECT explode(sequence(date_trunc('hour', :now), date_trunc('hour', :now) + make_dt_interval(0, :hours - 1),
+            INTERVAL 1 HOUR))
             AS hour_at)
 ),
--- Whole hours, from the queue's first message to the last export. One that has just begun counts when there is no other.
+-- Whole hours, from the queue's first message to the last export. One that has just begun counts when there is no
+-- other.
 spans AS (
-    SELECT queue, min(bucket_at) AS first_at, greatest(min(bucket_at), date_trunc('hour', :until) - INTERVAL 1 HOUR) AS last_at
+    SELECT queue, min(bucket_at) AS first_at,
+        greatest(min(bucket_at), date_trunc('hour', :until) - INTERVAL 1 HOUR) AS last_at
     FROM {history}
     GROUP BY queue
 ),
@@ -28,11 +31,13 @@ observed_at_all AS (
     SELECT queue, sum(times) AS times FROM observed GROUP BY queue
 ),
 by_hour AS (
-    SELECT queue, channel, hour(bucket_at) AS hour, sum(enqueued) AS enqueued FROM seen GROUP BY queue, channel, hour(bucket_at)
+    SELECT queue, channel, hour(bucket_at) AS hour, sum(enqueued) AS enqueued FROM seen
+    GROUP BY queue, channel, hour(bucket_at)
 ),
 -- The best hour says what can be done: in the others there may have been nothing to do.
 by_channel AS (
-    SELECT queue, channel, sum(enqueued) AS enqueued, max(completed + popped + dead) AS capacity FROM seen GROUP BY queue, channel
+    SELECT queue, channel, sum(enqueued) AS enqueued, max(completed + popped + dead) AS capacity FROM seen
+    GROUP BY queue, channel
 ),
 channels AS (
     SELECT queue, channel FROM by_channel UNION SELECT queue, channel FROM {live}
@@ -55,12 +60,14 @@ expected AS (
     LEFT JOIN {live} AS l ON l.queue = c.queue AND l.channel = c.channel AND l.hour_at = h.hour_at
 ),
 summed AS (
-    SELECT e.*, sum(e.enqueued + e.due - e.capacity) OVER (PARTITION BY e.queue, e.channel ORDER BY e.hour_at) AS surplus
+    SELECT e.*, sum(e.enqueued + e.due - e.capacity) OVER (PARTITION BY e.queue, e.channel
+        ORDER BY e.hour_at) AS surplus
     FROM expected AS e
 )
 -- A backlog never falls below nothing: an idle hour does not help the next one.
 SELECT :now AS computed_at, s.queue, s.channel, s.hour_at, CAST(s.enqueued AS DOUBLE) AS expected_enqueued,
     CAST(s.capacity AS DOUBLE) AS expected_capacity,
-    CAST(s.surplus - least(0, min(s.surplus) OVER (PARTITION BY s.queue, s.channel ORDER BY s.hour_at)) AS DOUBLE) AS expected_backlog,
+    CAST(s.surplus - least(0, min(s.surplus) OVER (PARTITION BY s.queue, s.channel
+        ORDER BY s.hour_at)) AS DOUBLE) AS expected_backlog,
     to_date(:now) AS day
 FROM summed AS s

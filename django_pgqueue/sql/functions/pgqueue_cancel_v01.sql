@@ -1,8 +1,12 @@
--- Cancels messages: what waits goes to the archive as cancelled; who holds a leased one is asked to stop.
--- Caller: anyone. p_reason is kept with the message. The holder of a lease hears of it with its next heartbeat. If it completes all the
---   same, the message is completed; where it would be delivered again (defer, retry, an expired lease), it is archived as cancelled.
--- Returns what became of each: cancelled | requested (it is leased) | settled (archive or dead letters have it) | not_found, with the
---   refusal PGQ01 if it is the only one. Locks: the messages (lock order, step 2), in the order of ids.
+-- Cancels messages: ready and scheduled ones go to the archive as cancelled; the holder of a leased one is asked to
+-- stop.
+-- Caller: lifecycle.cancel.
+-- p_reason is kept with the message. The holder of a lease sees the request in its next heartbeat. If it completes the
+-- message all the same, the message is completed; when it would be delivered again (defer, retry, an expired lease), it
+-- is archived as cancelled.
+-- Returns an outcome for each message: cancelled | requested (it is leased) | settled (it is in the archive or a dead
+--   letter) | not_found, with the refusal PGQ01 if it is the only one.
+-- Locks: the messages (lock order, step 2), in the order of ids.
 CREATE FUNCTION pgqueue_cancel(p_ids bigint[], p_reason text DEFAULT '')
 RETURNS TABLE (id bigint, outcome text, refusal jsonb)
 LANGUAGE plpgsql
@@ -49,7 +53,8 @@ BEGIN
         END,
         CASE WHEN cardinality(p_ids) = 1 AND v_waiting IS NULL AND v_leased IS NULL AND v_settled = '{}' THEN
             pgqueue_refusal('PGQ01', format('there is no message %s', u.id),
-                'It was never committed, retention has dropped it from the archive, or nothing was archived of it (archive = none).')
+                'It was never committed, retention has dropped it from the archive, '
+                'or nothing was archived of it (archive = none).')
         END
     FROM (SELECT DISTINCT n FROM unnest(p_ids) AS n) AS u (id)
     ORDER BY u.id;

@@ -1,8 +1,11 @@
--- Chooses and locks the messages that leave a full channel for new ones: drop_oldest as many as places are missing, ready ones by the time
--- since when they are due, then scheduled ones by their time; replace all that wait. What is leased, or is being taken, stays.
--- Caller: pgqueue_admit for one message that comes, pgqueue_drop_surplus for those that an INSERT has brought. p_room: places that are free, not
---   counting them; p_new: their ids, in order. They come one after the other: each makes those before it leave, the last stays.
--- Returns the ids; NULL when too few may leave. Locks: messages, SKIP LOCKED.
+-- Chooses and locks the messages that leave a full channel for new ones. drop_oldest takes as many as places are
+-- missing: ready ones by the time since which they are due, then scheduled ones by their time. replace takes all ready
+-- and scheduled ones. A message that is leased, or is being taken, stays.
+-- Caller: pgqueue_admit, pgqueue_drop_surplus.
+-- p_room: places that are free, not counting them; p_new: their ids, in order. New messages arrive one after the other:
+-- each makes those before it leave, and the last one stays.
+-- Returns the ids; NULL when too few may leave.
+-- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_choose_dropped(
     p_channel_id bigint,
     p_max_size integer,
@@ -86,7 +89,8 @@ BEGIN
     END IF;
     IF p_full_policy = 'replace' AND p_room + cardinality(v_ids) > 0 AND cardinality(p_new) > 0 THEN
         -- Each time the channel is full again, those that came before leave; so many of the last stay.
-        v_gone := cardinality(p_new) - 1 - (cardinality(p_new) - greatest(p_room, 0) - 1) % (p_room + cardinality(v_ids));
+        v_gone := cardinality(p_new) - 1 - (cardinality(p_new) - greatest(p_room, 0) - 1)
+            % (p_room + cardinality(v_ids));
         v_ids := v_ids || p_new[:v_gone];
     END IF;
     RETURN CASE WHEN cardinality(v_ids) >= v_missing THEN v_ids END;

@@ -1,6 +1,9 @@
--- Counts what is there now, by queue and channel: ready, leased, scheduled, dead letters that wait, and since when the oldest has been due.
--- Caller: pgqueue_measure. It reads the indexes of all live messages and of the dead letters that wait, so the caller does it seldom when
---   that takes long. Rows that stay as they are are not written. Locks: its own rows; pgqueue_measure runs once at a time.
+-- Counts the present messages by queue and channel: ready, leased, scheduled, dead letters that wait, and since when
+-- the oldest has been due.
+-- Caller: pgqueue_measure.
+-- It reads the indexes of all live messages and of the dead letters that wait, so the caller counts less often when
+-- that takes long. Rows that stay as they are are not written.
+-- Locks: its own rows; pgqueue_measure runs once at a time.
 CREATE FUNCTION pgqueue_measure_backlog()
 RETURNS void
 LANGUAGE sql
@@ -8,7 +11,8 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
 WITH ready AS MATERIALIZED (
-    SELECT m.channel_id, count(*) AS messages, min(m.dequeue_at) AS oldest_at FROM pgqueue_message AS m WHERE m.status = 1 GROUP BY m.channel_id
+    SELECT m.channel_id, count(*) AS messages, min(m.dequeue_at) AS oldest_at FROM pgqueue_message AS m
+    WHERE m.status = 1 GROUP BY m.channel_id
 ),
 leased AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 2 GROUP BY m.channel_id
@@ -23,10 +27,12 @@ dead AS MATERIALIZED (
     GROUP BY 1, 2
 ),
 counted AS MATERIALIZED (
-    SELECT coalesce(l.queue, d.queue) AS queue, coalesce(l.channel, d.channel) AS channel, coalesce(l.ready, 0) AS ready,
-        coalesce(l.leased, 0) AS leased, coalesce(l.scheduled, 0) AS scheduled, coalesce(d.messages, 0) AS dead, l.oldest_at
+    SELECT coalesce(l.queue, d.queue) AS queue, coalesce(l.channel, d.channel) AS channel,
+        coalesce(l.ready, 0) AS ready, coalesce(l.leased, 0) AS leased, coalesce(l.scheduled, 0) AS scheduled,
+        coalesce(d.messages, 0) AS dead, l.oldest_at
     FROM (
-        SELECT c.queue, c.name AS channel, r.messages AS ready, h.messages AS leased, s.messages AS scheduled, r.oldest_at
+        SELECT c.queue, c.name AS channel, r.messages AS ready, h.messages AS leased, s.messages AS scheduled,
+            r.oldest_at
         FROM pgqueue_channel AS c
         LEFT JOIN ready AS r ON r.channel_id = c.id
         LEFT JOIN leased AS h ON h.channel_id = c.id
@@ -38,19 +44,22 @@ counted AS MATERIALIZED (
 levels AS MATERIALIZED (
     SELECT c.queue, c.channel, c.ready, c.leased, c.scheduled, c.dead, c.oldest_at FROM counted AS c
     UNION ALL
-    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.dead), min(c.oldest_at) FROM counted AS c GROUP BY c.queue
+    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.dead), min(c.oldest_at) FROM counted AS c
+    GROUP BY c.queue
 ),
 -- Hashable, which IS NOT DISTINCT FROM is not.
 gone AS (
     DELETE FROM pgqueue_backlog AS b
     WHERE NOT EXISTS (
         SELECT FROM levels AS l
-        WHERE l.queue = b.queue AND coalesce(l.channel, '') = coalesce(b.channel, '') AND (l.channel IS NULL) = (b.channel IS NULL))
+        WHERE l.queue = b.queue AND coalesce(l.channel, '') = coalesce(b.channel, '')
+            AND (l.channel IS NULL) = (b.channel IS NULL))
 )
 INSERT INTO pgqueue_backlog AS b (queue, channel, ready, leased, scheduled, dead, oldest_at)
 SELECT l.queue, l.channel, l.ready, l.leased, l.scheduled, l.dead, l.oldest_at FROM levels AS l
 ON CONFLICT (queue, channel) DO UPDATE
-SET ready = excluded.ready, leased = excluded.leased, scheduled = excluded.scheduled, dead = excluded.dead, oldest_at = excluded.oldest_at
+SET ready = excluded.ready, leased = excluded.leased, scheduled = excluded.scheduled, dead = excluded.dead,
+    oldest_at = excluded.oldest_at
 WHERE (b.ready, b.leased, b.scheduled, b.dead, b.oldest_at)
     IS DISTINCT FROM (excluded.ready, excluded.leased, excluded.scheduled, excluded.dead, excluded.oldest_at);
 $$;

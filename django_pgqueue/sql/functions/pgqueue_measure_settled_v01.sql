@@ -1,8 +1,10 @@
--- Adds what was settled between two snapshots to pgqueue_activity: a whole queue by minute and by ten minutes, a channel by ten minutes
---   and by the hour.
--- Caller: pgqueue_measure. A row of the archive counts if p_now shows its transaction and p_before does not: so it counts once, however
---   late it is committed. What was settled and not archived is deleted, and counts in pgqueue_unarchived_total from then on.
---   p_since: when the first of these transactions may have begun. Returns how many, and how many of them died.
+-- Adds the messages that were settled between two snapshots to pgqueue_activity: a whole queue by minute and by ten
+-- minutes, a channel by ten minutes and by the hour.
+-- Caller: pgqueue_measure.
+-- A row of the archive counts if p_now shows its transaction and p_before does not: so it counts once, however late it
+-- is committed. Rows of pgqueue_unarchived are deleted, and count in pgqueue_unarchived_total from then on. p_since:
+-- when the first of these transactions may have begun.
+-- Returns the number of settled messages, and how many of them died.
 -- Locks: its own rows; pgqueue_measure runs once at a time.
 CREATE FUNCTION pgqueue_measure_settled(p_since timestamptz, p_before pg_snapshot, p_now pg_snapshot)
 RETURNS TABLE (settled bigint, dead bigint)
@@ -19,7 +21,8 @@ fresh AS MATERIALIZED (
         date_part('epoch', a.leased_at) - date_part('epoch', a.dequeue_at) AS wait,
         date_part('epoch', a.archived_at) - date_part('epoch', a.leased_at) AS run
     FROM pgqueue_archived_message AS a
-    WHERE a.archived_at >= p_since AND pg_visible_in_snapshot(a.xid, p_now) AND NOT pg_visible_in_snapshot(a.xid, p_before)
+    WHERE a.archived_at >= p_since AND pg_visible_in_snapshot(a.xid, p_now)
+        AND NOT pg_visible_in_snapshot(a.xid, p_before)
     UNION ALL
     SELECT u.queue, u.channel, u.settled_at, u.outcome, e.attempts, e.wait, e.run
     FROM unarchived AS u
@@ -34,7 +37,8 @@ fresh AS MATERIALIZED (
 ),
 -- Each message counts at four places: twice for its queue, twice for its channel.
 placed AS (
-    SELECT f.queue, l.channel, l.minutes, date_bin(make_interval(mins => l.minutes), f.at, '2000-01-01 00:00+00') AS bucket_at,
+    SELECT f.queue, l.channel, l.minutes,
+        date_bin(make_interval(mins => l.minutes), f.at, '2000-01-01 00:00+00') AS bucket_at,
         count(*) FILTER (WHERE f.outcome IN ('completed', 'popped')) AS completed,
         count(*) FILTER (WHERE f.outcome IN ('cancelled', 'purged', 'dropped')) AS cancelled,
         count(*) FILTER (WHERE f.outcome = 'dead') AS dead,
@@ -46,13 +50,14 @@ placed AS (
     GROUP BY f.queue, l.channel, l.minutes, 4
 ),
 added AS (
-    INSERT INTO pgqueue_activity AS a (queue, channel, minutes, bucket_at, completed, cancelled, dead, retries, waits, runs)
+    INSERT INTO pgqueue_activity AS a (queue, channel, minutes, bucket_at, completed, cancelled, dead, retries,
+        waits, runs)
     SELECT p.queue, p.channel, p.minutes, p.bucket_at, p.completed, p.cancelled, p.dead, p.retries, p.waits, p.runs
     FROM placed AS p
     ON CONFLICT (queue, channel, minutes, bucket_at) DO UPDATE
-    SET completed = a.completed + excluded.completed, cancelled = a.cancelled + excluded.cancelled, dead = a.dead + excluded.dead,
-        retries = a.retries + excluded.retries, waits = pgqueue_histogram_add(a.waits, excluded.waits),
-        runs = pgqueue_histogram_add(a.runs, excluded.runs)
+    SET completed = a.completed + excluded.completed, cancelled = a.cancelled + excluded.cancelled,
+        dead = a.dead + excluded.dead, retries = a.retries + excluded.retries,
+        waits = pgqueue_histogram_add(a.waits, excluded.waits), runs = pgqueue_histogram_add(a.runs, excluded.runs)
 ),
 totals AS (
     INSERT INTO pgqueue_unarchived_total AS t (queue, channel, messages)

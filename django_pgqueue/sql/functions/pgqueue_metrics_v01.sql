@@ -1,6 +1,8 @@
--- Length by state, ages and totals of each channel. For people and monitors, not for hot paths: it counts the live messages, and with
---   p_totals the archive and the dead letters.
--- Caller: anyone. oldest and newest: age of the ready messages since they became due. total: messages ever enqueued. Locks: none.
+-- Reports length by state, ages and totals of each channel. It is for people and monitors, not for hot paths: it counts
+-- the live messages, and with p_totals the archive and the dead letters.
+-- Caller: lifecycle.metrics.
+-- oldest and newest: age of the ready messages since they became due. total: messages ever enqueued.
+-- Locks: none.
 CREATE FUNCTION pgqueue_metrics(p_queue text DEFAULT NULL, p_channel text DEFAULT NULL, p_totals boolean DEFAULT true)
 RETURNS TABLE (
     queue text,
@@ -48,8 +50,8 @@ unarchived AS (
     WHERE p_totals
     GROUP BY u.queue, u.channel
 )
-SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0), coalesce(d.waiting, 0),
-    n.now - pgqueue_clamp_time(l.oldest), n.now - pgqueue_clamp_time(l.newest),
+SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0),
+    coalesce(d.waiting, 0), n.now - pgqueue_clamp_time(l.oldest), n.now - pgqueue_clamp_time(l.newest),
     CASE WHEN p_totals THEN
         coalesce(l.ready + l.leased + l.scheduled, 0) + coalesce(d.letters, 0) + coalesce(a.messages, 0)
             + coalesce(u.messages, 0) + coalesce(t.messages, 0)

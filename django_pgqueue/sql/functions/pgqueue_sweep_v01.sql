@@ -1,11 +1,14 @@
--- Gives back what dead workers held: expired leases go through the retry policy, or become dead letters with reason poison. Ends the
--- pauses whose time has come, and removes released channels that have drained.
--- Caller: the maintenance of a worker each few seconds; cron through manage.py sweepqueue or pg_cron. At most p_limit leases a call. What
---   takes messages does a little of it by itself (pgqueue_bring_back).
--- p_waiting: warn when a message has been ready for longer than this. Everything that was found is said in the server log.
--- Returns counts. Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
+-- Gives back the messages of dead workers: expired leases go through the retry policy, or become dead letters with the
+-- reason poison. Ends the pauses whose time has come, and removes released channels that have drained.
+-- Caller: lifecycle.sweep.
+-- The maintenance of a worker runs it each few seconds; cron may, through manage.py sweepqueue or pg_cron. It takes at
+-- most p_limit leases a call. Dequeues do a little of it by themselves (pgqueue_bring_back). p_waiting: warn when a
+-- message has been ready for longer than this. It writes its findings to the server log, and also ticks.
+-- Returns counts.
+-- Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep.
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
-RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer, resumed integer)
+RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer,
+    resumed integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -29,7 +32,8 @@ BEGIN
     not_picked_up := 0;
 
     PERFORM pgqueue_recount(ARRAY(
-        SELECT c.id FROM pgqueue_channel AS c WHERE c.changed_at > v_now - interval '10 minutes' AND c.max_size IS NOT NULL));
+        SELECT c.id FROM pgqueue_channel AS c
+        WHERE c.changed_at > v_now - interval '10 minutes' AND c.max_size IS NOT NULL));
 
     -- The head of each line tells how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;

@@ -1,12 +1,14 @@
--- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits, and moves
--- the lane on.
--- Caller: pgqueue_take, pgqueue_dequeue, with their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh:
---   among the fresh lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this
---   call, and what they gave is not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight
---   of 1; p_channel_id, p_among: as of pgqueue_take; p_taken: the messages that this call has taken, and would find again.
--- Returns seq: where the lane stood, null without a free one; ids: locked, in the order of service; contended: another
---   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would not be
---   counted: no message is taken. Locks: a lane and its messages, SKIP LOCKED.
+-- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits,
+-- and moves the lane on.
+-- Caller: pgqueue_dequeue, pgqueue_take.
+-- The callers pass their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh: among the fresh
+-- lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this call, and
+-- their messages are not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight of
+-- 1; p_channel_id, p_among: as in pgqueue_take; p_taken: the messages that this call has taken, and would find again.
+-- Returns seq: where the lane stood, NULL without a free one; ids: locked, in the order of service; contended: another
+--   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would
+--   not be counted: no message is taken.
+-- Locks: a lane and its messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_turn(
     p_queue text,
     p_channel_id bigint,
@@ -50,8 +52,8 @@ BEGIN
             p_place := (pgqueue_lock_lane(p_channel_id)).place;
             contended := p_place IS NULL;
         END IF;
-        SELECT p_place AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead, l.next_at,
-            l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
+        SELECT p_place AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead,
+            l.next_at, l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.ctid = p_place AND l.parked_until IS NULL;

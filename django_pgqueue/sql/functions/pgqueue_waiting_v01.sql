@@ -1,6 +1,8 @@
--- The channels that have ready messages: since when the oldest of them has been due, and which one comes next.
--- Caller: pgqueue_health, pgqueue_mend, queuedoctor. It looks at one message of each priority of a channel, and at p_most of those at most,
---   in the order of channel ids; complete: there were not more. Locks: none.
+-- Returns the channels that have ready messages: since when the oldest of them has been due, and which one comes next.
+-- Caller: pgqueue_health, pgqueue_misplaced; doctor.waiting.
+-- It looks at one message of each priority of a channel, and at p_most of those at most, in the order of channel ids;
+-- complete: there were not more.
+-- Locks: none.
 CREATE FUNCTION pgqueue_waiting(p_most integer DEFAULT 10000)
 RETURNS TABLE (
     channel_id bigint,

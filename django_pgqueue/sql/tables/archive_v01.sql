@@ -28,11 +28,14 @@ CREATE TABLE pgqueue_archived_message (
     PRIMARY KEY (id, archived_at)
 ) PARTITION BY RANGE (archived_at);
 
--- For pgqueue_measure, which reads what is new, and for lists by age. It knows ranges of blocks: settling does not write to it.
-CREATE INDEX pgqueue_archived_message_at ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
+-- For pgqueue_measure, which reads what is new, and for lists by age. It knows ranges of blocks: settling does not
+-- write to it.
+CREATE INDEX pgqueue_archived_message_at
+    ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
 
--- What was settled and is not archived (archive = none): a row a call and channel, one element of its arrays a message. pgqueue_measure adds
--- it to the figures of the dashboard and to the total below, and deletes it; where nobody measures, pgqueue_prune adds it to the total. waits, runs: seconds.
+-- What was settled and is not archived (archive = none): a row a call and channel, one element of its arrays a message.
+-- pgqueue_measure adds it to the figures of the dashboard and to the total below, and deletes it; where nobody
+-- measures, pgqueue_prune adds it to the total. waits, runs: seconds.
 CREATE TABLE pgqueue_unarchived (
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,
@@ -45,7 +48,8 @@ CREATE TABLE pgqueue_unarchived (
 -- As that of the archive: what was deleted and cannot be vacuumed yet is not read again.
 CREATE INDEX pgqueue_unarchived_at ON pgqueue_unarchived USING brin (settled_at) WITH (pages_per_range = 32);
 
--- How many messages were settled and not archived. Apart from pgqueue_tally: a measurement and a prune would wait for each other.
+-- How many messages were settled and not archived. Apart from pgqueue_tally: a measurement and a prune would wait for
+-- each other.
 CREATE TABLE pgqueue_unarchived_total (
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,

@@ -3,13 +3,13 @@
 
 -- The place of a channel in its queue's line. A channel gets its lane with its first message, and keeps it.
 -- seq          position; the lane with the smallest seq is served next, and goes to the tail then (seq = nextval)
--- fresh        it has come back after its last place had passed: it is served before the others that are not, for one turn
--- parked_until set: out of the line until then ('infinity': until something happens to the channel)
--- floor_*      no ready message of the channel sorts before this key; infinite: it has none
--- served       messages taken in the present turn (a channel of weight w takes w messages a turn)
--- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then nobody looks again
--- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
--- lease_floor  no live lease of the channel is older than this
+-- fresh        it has come back after its last place had passed: it is served before the others that are not, for one
+-- turn parked_until set: out of the line until then ('infinity': until something happens to the channel) floor_*
+-- no ready message of the channel sorts before this key; infinite: it has none served       messages taken in the
+-- present turn (a channel of weight w takes w messages a turn) ahead        how many messages the last look saw at or
+-- behind the floor, less those taken since: until then nobody looks again next_at      token bucket of
+-- release_interval: the theoretical arrival time of the next message (GCRA) lease_floor  no live lease of the channel
+-- is older than this
 CREATE SEQUENCE pgqueue_lane_seq;
 CREATE TABLE pgqueue_lane (
     seq bigint NOT NULL DEFAULT 0,
@@ -24,15 +24,16 @@ CREATE TABLE pgqueue_lane (
     ahead integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT '-infinity',
     lease_floor timestamptz NOT NULL DEFAULT '-infinity'
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_lane_head ON pgqueue_lane (queue, fresh, seq) WHERE parked_until IS NULL;
 CREATE INDEX pgqueue_lane_parked ON pgqueue_lane (queue, parked_until) WHERE parked_until IS NOT NULL;
 CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq);
 
 -- Append-only news of a channel, folded into its lane by whoever dequeues next.
--- floor_*: messages became ready, the first of them at this key; null: look at the channel again (limits changed, a place came free).
--- lazy: the writer saw the channel's lane with a floor at or below this key, so nobody needs to hurry. It is still needed: the lane may
---   have been emptied before the message was committed.
+-- floor_*: messages became ready, the first of them at this key; null: look at the channel again (limits changed, a
+-- place came free). lazy: the writer saw the channel's lane with a floor at or below this key, so nobody needs to
+-- hurry. It is still needed: the lane may   have been emptied before the message was committed.
 CREATE TABLE pgqueue_arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     queue varchar(100) COLLATE "C" NOT NULL,
@@ -44,11 +45,11 @@ CREATE TABLE pgqueue_arrival (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid);
 
--- Lower bounds for scans of the two tables above, and of leases and schedules, one row a tick; the row with the largest id counts.
--- They keep every scan off the dead entries that a pinned xmin horizon leaves at the start of an index.
--- expiry_from  no lease expires before this; due_from: nothing is scheduled for a time before this
--- watched_at   what these two may rise to, as soon as all transactions up to watched_xid have ended
--- id: counted by the ticker. Sequences of a database that was made from a template go back when the server crashes soon after.
+-- Lower bounds for scans of the two tables above, and of leases and schedules, one row a tick; the row with the largest
+-- id counts. They keep every scan off the dead entries that a pinned xmin horizon leaves at the start of an index.
+-- expiry_from  no lease expires before this; due_from: nothing is scheduled for a time before this watched_at   what
+-- these two may rise to, as soon as all transactions up to watched_xid have ended id: counted by the ticker. Sequences
+-- of a database that was made from a template go back when the server crashes soon after.
 CREATE TABLE pgqueue_floor (
     id bigint PRIMARY KEY,
     ticked_at timestamptz NOT NULL,
@@ -78,7 +79,8 @@ CREATE TABLE pgqueue_departure (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX pgqueue_departure_channel ON pgqueue_departure (channel_id);
 
--- Who sleeps until something arrives on a queue. NOTIFY takes a database-wide lock at commit, so it is sent to sleepers only.
+-- Who sleeps until something arrives on a queue. NOTIFY takes a database-wide lock at commit, so it is sent to sleepers
+-- only.
 CREATE TABLE pgqueue_waiter (
     queue varchar(100) COLLATE "C" NOT NULL,
     wait_until timestamptz NOT NULL,
@@ -86,11 +88,13 @@ CREATE TABLE pgqueue_waiter (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE INDEX pgqueue_waiter_queue ON pgqueue_waiter (queue, wait_until);
 
--- When the server log was last warned, in seconds since 1970. Sequences, because these must survive a rollback and never be waited for.
+-- When the server log was last warned, in seconds since 1970. Sequences, because these must survive a rollback and
+-- never be waited for.
 CREATE SEQUENCE pgqueue_warned_dead_letter;
 CREATE SEQUENCE pgqueue_warned_lease_expired;
 
--- When the server log was last warned that a queue is not picked up: each queue has its own clock, or one would hide the others.
+-- When the server log was last warned that a queue is not picked up: each queue has its own clock, or one would hide
+-- the others.
 CREATE TABLE pgqueue_queue_warning (
     queue varchar(100) COLLATE "C" PRIMARY KEY,
     warned_at timestamptz NOT NULL

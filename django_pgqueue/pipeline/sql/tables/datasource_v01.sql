@@ -1,6 +1,7 @@
 -- The tables behind the Spark data source: written by the functions pgqueue_ingest… and pgqueue_stream… alone.
 
--- Bulk enqueues that are done, so that a job that is run again enqueues nothing twice. A stream has one row, which moves on with its batches.
+-- Bulk enqueues that are done, so that a job that is run again enqueues nothing twice. A stream has one row, which
+-- moves on with its batches.
 CREATE TABLE pgqueue_ingest (
     job varchar(200) COLLATE "C" PRIMARY KEY,
     batch bigint NOT NULL,
@@ -20,7 +21,8 @@ CREATE TABLE pgqueue_ingest_stage (
 CREATE INDEX pgqueue_ingest_stage_job ON pgqueue_ingest_stage (job);
 
 -- Streams that consume a queue, or one channel of it.
--- owner: the query that reads it now; who opens the stream takes it over. settled: the last batch whose messages are archived.
+-- owner: the query that reads it now; who opens the stream takes it over. settled: the last batch whose messages are
+-- archived.
 CREATE TABLE pgqueue_stream (
     name varchar(200) COLLATE "C" PRIMARY KEY,
     queue varchar(100) COLLATE "C" NOT NULL,
