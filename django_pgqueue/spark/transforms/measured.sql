@@ -1,5 +1,6 @@
--- What was settled on some days, message by message, with its times in microseconds and its failed attempts.
+-- Returns the messages settled on some days, with their times in microseconds and their failed attempts.
 -- Tables: {archive}, {dead_letter}. Parameter: :sla, a JSON object of microseconds by "queue" or "queue/channel".
+-- Joins the archive with the dead letters.
 WITH settled AS (
     SELECT queue, channel, handler, created_at, dequeue_at, leased_at, archived_at AS settled_at, outcome,
         CAST(NULL AS STRING) AS reason, attempts, errors
@@ -9,7 +10,7 @@ WITH settled AS (
         attempts, errors
     FROM {dead_letter}
 ),
--- Errors are what callers of SQL functions say: whatever cannot be read counts as unknown.
+-- Parses the errors. They come from callers of SQL functions: an error that cannot be read counts as unknown.
 parsed AS (
     SELECT s.*,
         -- One by one: from an array with a single entry of another kind, Spark would take nothing.
@@ -30,7 +31,7 @@ SELECT p.queue, p.channel, p.handler, p.settled_at, p.outcome, p.reason, p.attem
         coalesce(p.failed, array()),
         f -> struct(
             coalesce(f.type, 'unknown') AS reason,
-            coalesce(unix_micros(try_cast(f.at AS TIMESTAMP)) - unix_micros(try_cast(f.leased_at AS TIMESTAMP)),
-                0) AS micros,
+            coalesce(unix_micros(try_cast(f.at AS TIMESTAMP))
+                - unix_micros(try_cast(f.leased_at AS TIMESTAMP)), 0) AS micros,
             p.leased_at IS NULL OR coalesce(f.attempt <> CAST(p.attempts AS STRING), true) AS put_back)) AS failed
 FROM parsed AS p

@@ -1,8 +1,9 @@
--- Metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each channel (handler NULL) and
--- each handler: percentiles of parts do not add up to those of the whole.
--- Tables: {measured}: what was settled on these days; {created}: what was created on them, whenever it was settled.
--- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is exact
---   (percentile_disc), of more it is off by one in accuracy of the ranks at most.
+-- Computes the metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each
+-- channel (handler NULL) and each handler: percentiles of parts do not add up to those of the whole.
+-- Tables: {measured}: messages settled on these days; {created}: messages created on them, settled at any time.
+-- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is
+--   exact (percentile_disc), of more it is off by one in accuracy of the ranks at most.
+-- Joins the settled messages with the created ones.
 WITH events AS (
     SELECT m.queue, m.channel, m.handler, m.settled_at AS at, 0 AS enqueued, m.outcome, m.attempts, m.wait, m.run,
         m.total, size(filter(m.failed, f -> f.put_back)) AS retries,
@@ -14,6 +15,7 @@ WITH events AS (
     SELECT c.queue, c.channel, c.handler, c.created_at, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM {created} AS c
 ),
+-- Aggregates the events of each minute, hour and day.
 counted AS (
     SELECT b.grain, b.bucket_at, e.queue, e.channel, e.handler,
         sum(e.enqueued) AS enqueued,
@@ -41,6 +43,7 @@ counted AS (
         (b.grain, b.bucket_at, e.queue, e.channel),
         (b.grain, b.bucket_at, e.queue, e.channel, e.handler))
 ),
+-- Lists the reasons of retries and of dead letters.
 reasons AS (
     SELECT m.queue, m.channel, m.handler, m.settled_at AS at, f.reason, 1 AS retries, 0 AS dead
     FROM {measured} AS m
@@ -48,6 +51,7 @@ reasons AS (
     UNION ALL
     SELECT m.queue, m.channel, m.handler, m.settled_at, m.reason, 0, 1 FROM {measured} AS m WHERE m.outcome = 'dead'
 ),
+-- Counts the reasons of each minute, hour and day.
 reasons_counted AS (
     SELECT b.grain, b.bucket_at, r.queue, r.channel, r.handler, r.reason, sum(r.retries) AS retries, sum(r.dead) AS dead
     FROM reasons AS r
@@ -60,6 +64,7 @@ reasons_counted AS (
         (b.grain, b.bucket_at, r.queue, r.channel, r.reason),
         (b.grain, b.bucket_at, r.queue, r.channel, r.handler, r.reason))
 ),
+-- Gathers the counts of reasons into one map for each row.
 reasons_gathered AS (
     SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler,
         map_from_entries(array_sort(collect_list(struct(c.reason, c.retries))

@@ -23,15 +23,18 @@ BEGIN
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
     FROM pgqueue_queue AS q
     WHERE q.events OR q.archive <> 'full';
+    -- Deletes the messages.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m WHERE m.id = ANY (p_ids) RETURNING m.*
     ),
+    -- Adds the queue, the channel, and how much the archive keeps.
     placed AS (
         SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
             coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
         FROM settled AS s
         LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
     ),
+    -- Archives them, unless the setting is none.
     archived AS (
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,

@@ -25,6 +25,7 @@ DECLARE
     v_leased bigint[];
     v_settled bigint[];
 BEGIN
+    -- Requests the cancellation of every live message.
     WITH marked AS (
         UPDATE pgqueue_message AS m
         SET cancelled_at = coalesce(m.cancelled_at, v_now),
@@ -35,7 +36,7 @@ BEGIN
     SELECT array_agg(w.id) FILTER (WHERE w.status <> 2), array_agg(w.id) FILTER (WHERE w.status = 2)
     INTO v_waiting, v_leased
     FROM marked AS w;
-    -- Looked for before anything goes to the archive, and after all who were settling have come to an end.
+    -- This look comes before this call archives anything, and after the settlements under way have ended.
     v_settled := ARRAY(
         SELECT a.id FROM pgqueue_archived_message AS a WHERE a.id = ANY (p_ids)
         UNION ALL

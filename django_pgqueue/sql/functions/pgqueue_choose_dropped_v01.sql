@@ -33,6 +33,7 @@ DECLARE
 BEGIN
     -- Again with more of them, when others take the oldest at this moment.
     LOOP
+        -- Lists the priorities of the ready messages, one step of the index each.
         WITH RECURSIVE rank (value) AS (
             (
                 SELECT -m.priority FROM pgqueue_message AS m

@@ -73,16 +73,17 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- Of most queues there is nothing to say: the index is empty.
+    -- For most queues this look is cheap: the index is empty.
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
     FROM pgqueue_queue AS q
     WHERE q.events OR q.archive <> 'full';
+    -- Deletes the messages that the caller still holds.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.*, CASE WHEN p_results IS NOT NULL THEN p_results[array_position(p_ids, m.id)] END AS result
     ),
-    -- Left join: a message must not vanish because somebody deleted its channel by hand.
+    -- Left join: a message must not vanish because its channel was deleted by hand.
     placed AS (
         SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
             c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
@@ -90,6 +91,7 @@ BEGIN
         FROM settled AS s
         LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
     ),
+    -- Archives them, unless the setting is none.
     archived AS (
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,

@@ -34,13 +34,14 @@ BEGIN
             ARRAY['p_tokens', 'p_reasons', 'p_details'],
             ARRAY[cardinality(p_tokens), cardinality(p_reasons), cardinality(p_details)])));
     END IF;
+    -- Deletes the messages that the caller still holds.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.*, p_reasons[array_position(p_ids, m.id)] AS reason,
             p_details[array_position(p_ids, m.id)] AS details
     ),
-    -- Left joins: a message must not vanish because somebody deleted its channel by hand.
+    -- Left joins: a message must not vanish because its channel was deleted by hand.
     buried AS (
         INSERT INTO pgqueue_dead_letter (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff,

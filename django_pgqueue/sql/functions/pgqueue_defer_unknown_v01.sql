@@ -37,6 +37,7 @@ DECLARE
     v_tokens uuid[];
     v_pauses interval[];
 BEGIN
+    -- Keeps the error with the messages that the caller still holds, unless the last failure was the same.
     WITH noted AS (
         UPDATE pgqueue_message AS m
         SET errors = CASE

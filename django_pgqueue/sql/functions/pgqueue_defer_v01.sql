@@ -51,6 +51,7 @@ BEGIN
             ARRAY['p_tokens', 'p_until', 'p_delays', 'p_states'],
             ARRAY[cardinality(p_tokens), cardinality(p_until), cardinality(p_delays), cardinality(p_states)])));
     END IF;
+    -- Makes the messages ready or scheduled; those to be settled keep their lease until the end of this call.
     WITH given_back AS (
         UPDATE pgqueue_message AS m
         SET status = CASE

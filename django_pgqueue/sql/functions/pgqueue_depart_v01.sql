@@ -12,9 +12,10 @@ SET enable_bitmapscan = off
 SET jit = off
 AS $$
 BEGIN
+    -- Appends an arrival for each channel with max_concurrency that may wait for a place.
     WITH freed AS (
-        -- A channel that stands in line is looked at anyway. It still has to be told: a dequeue that counts this
-        -- instant may park it.
+        -- A channel that stands in line needs an arrival, too: a dequeue that counts its leases at this instant may
+        -- park it.
         INSERT INTO pgqueue_arrival (queue, channel_id, lazy)
         -- LIMIT: each lane is looked up by its channel; an EXISTS is hashed, which reads all lanes.
         SELECT c.queue, c.id,
@@ -32,7 +33,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT FROM pgqueue_channel AS c
         WHERE c.id = d.channel_id AND c.max_size IS NOT NULL OFFSET 0) AS c
     WHERE p_gone;
-    -- Nobody sleeps while there is work: looked up first, because the rest costs more than the look.
+    -- Workers do not sleep while there is work: the look comes first, because the rest costs more.
     IF NOT EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.wait_until > clock_timestamp()) THEN
         RETURN;
     END IF;

@@ -71,7 +71,7 @@ BEGIN
         PERFORM pgqueue_fold(p_queue, true, clock_timestamp());
         SELECT array_agg(f.channel_id) AS channels, count(*) AS count, jsonb_agg(f.ids) AS ids INTO v_found
         FROM pgqueue_find_matching(p_queue, p_handler, p_payload, p_look) AS f;
-        -- Each channel its share, and then whoever has more.
+        -- Each channel gives its share first; then channels that have more fill the rest.
         FOREACH v_quota IN ARRAY ARRAY[(p_limit - v_count + v_found.count - 1) / greatest(v_found.count, 1),
             p_limit] LOOP
             FOR v_part IN
@@ -85,6 +85,7 @@ BEGIN
                 CONTINUE WHEN v_taken.ids = '{}';
                 v_count := v_count + cardinality(v_taken.ids);
                 RETURN QUERY
+                -- Leases the chosen messages.
                 WITH leased AS (
                     UPDATE pgqueue_message AS m
                     SET status = 2,

@@ -25,12 +25,14 @@ BEGIN
         v_exported_xid := pgqueue_exported_xid();
     END IF;
     IF pg_try_advisory_xact_lock(7205, 2) THEN
+        -- Locks the dead letters that may be deleted.
         WITH free AS MATERIALIZED (
             SELECT d.id FROM pgqueue_dead_letter AS d
             WHERE d.id = ANY (p_ids) AND d.redriven_at IS NULL
                 AND (d.xid < v_exported_xid OR p_keep_unexported IS NOT TRUE)
             FOR UPDATE SKIP LOCKED
         ),
+        -- Deletes them.
         gone AS (
             DELETE FROM pgqueue_dead_letter AS d USING free AS f WHERE d.id = f.id RETURNING d.id, d.queue, d.channel
         ),

@@ -24,7 +24,7 @@ BEGIN
     v_free := ARRAY(SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (p_ids)
         ORDER BY m.id FOR UPDATE SKIP LOCKED);
     IF v_free <> '{}' THEN
-        -- A token of this moment: what waits has none, and whoever has one shall not find it again.
+        -- A new token: a waiting message has none, and the token of a holder must not fit any more.
         WITH taken AS (
             UPDATE pgqueue_message AS m
             SET lease_token = gen_random_uuid()

@@ -29,8 +29,7 @@ BEGIN
         ORDER BY c.relname);
     BEGIN
         FOREACH v_partition IN ARRAY v_past LOOP
-            -- Who has written to it and not committed would else be counted out: the rows come after the count, and go
-            -- with the table.
+            -- Without this lock, rows that are committed after the count would be dropped with the table, uncounted.
             EXECUTE format('LOCK %s IN SHARE MODE NOWAIT', v_partition);
             v_day := (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_class AS c WHERE c.oid = v_partition);
             IF p_keep_unexported AND to_regproc('pgqueue_is_exported') IS NOT NULL THEN

@@ -82,7 +82,7 @@ BEGIN
         LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel
         ORDER BY c.id, n.queue, n.channel
     LOOP
-        -- Who drops holds messages then: all counts before.
+        -- A channel that drops locks messages: all counts are locked before.
         IF p_partial AND v_channel.some_drop AND v_channel.max_size IS NOT NULL AND v_channel.released_at IS NULL THEN
             PERFORM pgqueue_reserve(v_channel.id, v_channel.max_size, 0, p_wait);
         END IF;
@@ -110,8 +110,8 @@ BEGIN
                 v_refusal);
         END IF;
     END LOOP;
-    -- After all counts, so that nobody waits for a count while it holds messages. One place is enough: each message
-    -- leaves for the next.
+    -- After all counts, so that no caller waits for a count while it holds messages. One place is enough: each
+    -- message leaves for the next.
     FOR v_channel IN
         SELECT c.id, c.queue, c.name, c.max_size, c.full_policy FROM pgqueue_channel AS c
         WHERE c.id = ANY (v_droppers) AND v_refusals = '{}'
@@ -196,6 +196,7 @@ BEGIN
     END IF;
 
     RETURN QUERY
+    -- Pairs up the arrays, and looks up the channels.
     WITH input AS MATERIALIZED (
         SELECT u.*, c.id AS channel_id, coalesce(u.dequeue_at, v_now + coalesce(u.delay, '0')) AS due_at
         FROM (
@@ -208,6 +209,7 @@ BEGIN
         LEFT JOIN pgqueue_channel AS c ON c.queue = coalesce(u.queue, 'default')
             AND c.name = coalesce(u.channel, 'default')
     ),
+    -- Inserts the messages in the order given.
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,

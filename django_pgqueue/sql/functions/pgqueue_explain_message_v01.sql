@@ -36,7 +36,7 @@ BEGIN
             format('It is scheduled for %s, in %s.', date_trunc('second', v_message.dequeue_at),
                 date_trunc('second', pgqueue_clamp_time(v_message.dequeue_at) - v_now)),
             jsonb_build_object('dequeue_at', v_message.dequeue_at);
-        -- What holds it up when its time has come, too.
+        -- These obstacles will still be there when its time has come.
         RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_message.channel_id, p_alive) AS o
         WHERE o.code NOT IN ('concurrency', 'rate', 'workers_busy');
     ELSE

@@ -49,8 +49,8 @@ BEGIN
     RETURN QUERY SELECT 'unknown',
         format('There is no message %s: ', p_id) || CASE
             WHEN p_id > s.last_value THEN format('the newest id that was given out is %s.', s.last_value)
-            ELSE 'its transaction was rolled back or has not committed yet, retention has dropped it, or it was settled '
-                'and nothing was archived '
+            ELSE 'its transaction was rolled back or has not committed yet, retention has dropped it, '
+                'or it was settled and nothing was archived '
                 || format('of it (archive = none%s).',
                     ', as is set for ' || nullif(array_to_string(v_silent[:3], ', '), '')
                     || CASE WHEN cardinality(v_silent) > 3 THEN ' and others' ELSE '' END)

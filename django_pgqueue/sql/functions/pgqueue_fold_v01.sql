@@ -27,7 +27,7 @@ BEGIN
     SELECT n.arrival_xid, n.late_xids, n.parked_from, coalesce(n.head, 9223372036854775807) AS head INTO v_line
     FROM pgqueue_line(p_queue, p_now) AS n;
     IF v_line.late_xids <> '{}' AND NOT p_lazy THEN
-        -- With the xid of this transaction they stand where everybody looks. Rolled back, they are late again.
+        -- With the xid of this transaction every dequeue finds them. After a rollback they are late again.
         UPDATE pgqueue_arrival AS a SET xid = pg_current_xact_id(), lazy = false
         WHERE a.ctid = ANY (ARRAY(
             SELECT n.ctid FROM unnest(v_line.late_xids) AS x (xid) CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)

@@ -31,12 +31,14 @@ SECURITY DEFINER
 SET enable_seqscan = off
 SET jit = off
 AS $$
+-- Lists the queues, one step of the index each.
 WITH RECURSIVE name AS (
     SELECT min(c.queue) AS queue FROM pgqueue_channel AS c
     UNION ALL
     SELECT (SELECT min(c.queue) FROM pgqueue_channel AS c WHERE c.queue > n.queue) FROM name AS n
     WHERE n.queue IS NOT NULL
 ),
+-- Summarises the ready messages of each queue.
 waiting AS MATERIALIZED (
     SELECT w.queue, min(w.oldest_at) AS oldest_at, (array_agg(w.channel ORDER BY w.oldest_at))[1] AS oldest_channel,
         array_agg(w.channel_id) AS channel_ids, bool_and(w.complete) AS complete
@@ -67,6 +69,7 @@ held AS MATERIALIZED (
     JOIN pgqueue_channel AS c ON c.id = m.channel_id
     GROUP BY c.queue, m.status
 ),
+-- Counts the messages of each queue, up to p_most.
 counted AS MATERIALIZED (
     SELECT n.queue,
         coalesce((SELECT pgqueue_count_ready(w.channel_ids, p_most) FROM waiting AS w WHERE w.queue = n.queue),

@@ -55,6 +55,7 @@ BEGIN
             ORDER BY m.id
             FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
+    -- Sets the new end of the leases that the caller still holds.
     WITH held AS (
         UPDATE pgqueue_message AS m
         SET lease_expires_at = v_expires_at

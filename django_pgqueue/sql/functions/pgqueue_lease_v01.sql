@@ -45,6 +45,7 @@ BEGIN
         IF v_taken.ids <> '{}' THEN
             v_count := v_count + cardinality(v_taken.ids);
             RETURN QUERY
+            -- Leases the taken messages.
             WITH leased AS (
                 UPDATE pgqueue_message AS m
                 SET status = 2,

@@ -10,22 +10,27 @@ LANGUAGE sql
 SET enable_seqscan = off
 SET jit = off
 AS $$
+-- Counts the ready messages of each channel.
 WITH ready AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages, min(m.dequeue_at) AS oldest_at FROM pgqueue_message AS m
     WHERE m.status = 1 GROUP BY m.channel_id
 ),
+-- Counts the leased messages of each channel.
 leased AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 2 GROUP BY m.channel_id
 ),
+-- Counts the scheduled messages of each channel.
 scheduled AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 3 GROUP BY m.channel_id
 ),
+-- Counts the dead letters that were not redriven.
 dead AS MATERIALIZED (
     SELECT d.queue COLLATE "C" AS queue, d.channel COLLATE "C" AS channel, count(*) AS messages
     FROM pgqueue_dead_letter AS d
     WHERE d.redriven_at IS NULL
     GROUP BY 1, 2
 ),
+-- Joins the counts, one row for each channel.
 counted AS MATERIALIZED (
     SELECT coalesce(l.queue, d.queue) AS queue, coalesce(l.channel, d.channel) AS channel,
         coalesce(l.ready, 0) AS ready, coalesce(l.leased, 0) AS leased, coalesce(l.scheduled, 0) AS scheduled,
@@ -41,6 +46,7 @@ counted AS MATERIALIZED (
     ) AS l
     FULL JOIN dead AS d ON d.queue = l.queue AND d.channel = l.channel
 ),
+-- Adds a row for each whole queue.
 levels AS MATERIALIZED (
     SELECT c.queue, c.channel, c.ready, c.leased, c.scheduled, c.dead, c.oldest_at FROM counted AS c
     UNION ALL

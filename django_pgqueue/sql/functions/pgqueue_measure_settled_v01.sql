@@ -12,9 +12,11 @@ LANGUAGE sql
 SET enable_seqscan = off
 SET jit = off
 AS $$
+-- Takes the messages that were settled without an archive.
 WITH unarchived AS (
     DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at >= p_since RETURNING u.*
 ),
+-- Collects the attempts and durations of all that was settled between the snapshots.
 fresh AS MATERIALIZED (
     -- By the archive's index on archived_at, which knows ranges of blocks only; xid decides.
     SELECT a.queue COLLATE "C" AS queue, a.channel COLLATE "C" AS channel, a.archived_at AS at, a.outcome, a.attempts,
@@ -49,6 +51,7 @@ placed AS (
     CROSS JOIN LATERAL (VALUES (NULL, 1), (NULL, 10), (f.channel, 10), (f.channel, 60)) AS l (channel, minutes)
     GROUP BY f.queue, l.channel, l.minutes, 4
 ),
+-- Adds the counts to the figures of the dashboard.
 added AS (
     INSERT INTO pgqueue_activity AS a (queue, channel, minutes, bucket_at, completed, cancelled, dead, retries,
         waits, runs)
@@ -59,6 +62,7 @@ added AS (
         dead = a.dead + excluded.dead, retries = a.retries + excluded.retries,
         waits = pgqueue_histogram_add(a.waits, excluded.waits), runs = pgqueue_histogram_add(a.runs, excluded.runs)
 ),
+-- Adds the messages without an archive to the total.
 totals AS (
     INSERT INTO pgqueue_unarchived_total AS t (queue, channel, messages)
     SELECT u.queue, u.channel, sum(cardinality(u.attempts)) FROM unarchived AS u GROUP BY u.queue, u.channel

@@ -20,6 +20,7 @@ BEGIN
         DELETE FROM pgqueue_activity AS a WHERE a.minutes = 1 AND a.bucket_at < p_now - interval '2 hours';
         DELETE FROM pgqueue_activity AS a
         WHERE a.minutes = 10 AND a.bucket_at < p_now - interval '2 hours' AND a.channel IS NOT NULL;
+        -- Takes the messages without an archive that became visible too late for a figure.
         WITH late AS (
             DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at < p_now - interval '1 hour'
             RETURNING u.queue, u.channel, u.attempts

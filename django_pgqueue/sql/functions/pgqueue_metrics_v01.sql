@@ -19,6 +19,7 @@ LANGUAGE sql
 STABLE
 SECURITY DEFINER
 AS $$
+-- Counts the live messages of each channel.
 WITH live AS (
     SELECT m.channel_id,
         count(*) FILTER (WHERE m.status = 1) AS ready,
@@ -29,17 +30,20 @@ WITH live AS (
     FROM pgqueue_message AS m
     GROUP BY m.channel_id
 ),
+-- Counts the dead letters of each channel.
 dead AS (
     SELECT d.queue, d.channel, count(*) AS letters, count(*) FILTER (WHERE d.redriven_at IS NULL) AS waiting
     FROM pgqueue_dead_letter AS d
     GROUP BY d.queue, d.channel
 ),
+-- Counts the archived messages of each channel.
 archived AS (
     SELECT a.queue, a.channel, count(*) AS messages
     FROM pgqueue_archived_message AS a
     WHERE p_totals
     GROUP BY a.queue, a.channel
 ),
+-- Counts the messages of each channel that were settled without an archive, or whose partition was dropped.
 unarchived AS (
     SELECT u.queue, u.channel, sum(u.messages)::bigint AS messages
     FROM (

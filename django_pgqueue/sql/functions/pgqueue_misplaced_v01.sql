@@ -21,6 +21,7 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
+-- Reads the arrivals, one more than the limit.
 WITH news AS MATERIALIZED (
     SELECT a.channel_id FROM pgqueue_arrival AS a LIMIT p_most + 1
 )

@@ -42,6 +42,7 @@ BEGIN
     IF to_regproc('pgqueue_exported_xid') IS NOT NULL THEN
         v_exported_xid := pgqueue_exported_xid();
     END IF;
+    -- Deletes dead letters past retention.
     WITH gone AS (
         DELETE FROM pgqueue_dead_letter AS d
         WHERE d.id IN (
@@ -51,17 +52,21 @@ BEGIN
             ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED)
         RETURNING d.queue, d.channel
     ),
+    -- Counts them by channel.
     counted AS (
         SELECT g.queue, g.channel, count(*) AS messages FROM gone AS g GROUP BY g.queue, g.channel
     ),
+    -- Adds them to the tally.
     tallied AS (
         INSERT INTO pgqueue_tally AS t (queue, channel, messages)
         SELECT c.queue, c.channel, c.messages FROM counted AS c
         ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
     )
     SELECT coalesce(sum(c.messages), 0) INTO dead_letters_deleted FROM counted AS c;
-    -- As pgqueue_measure_tidy, where nobody measures; its lock, since both change the same totals.
+    -- Does the work of pgqueue_measure_tidy when no measurement runs; under its lock, since both change the same
+    -- totals.
     IF pg_try_advisory_xact_lock(7205, 3) THEN
+        -- Takes the messages without an archive that no measurement has counted.
         WITH late AS (
             DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at < clock_timestamp() - interval '1 hour'
             RETURNING u.queue, u.channel, u.attempts
@@ -81,7 +86,7 @@ BEGIN
         SELECT o.name FROM pgqueue_worker AS o
         WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
     PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
-    -- What no event would ever bring back, whatever the reason: lanes at a limit look again, lanes below a floor stand
+    -- These channels have no event that would bring them back: lanes at a limit look again, lanes below a floor stand
     -- in line again.
     INSERT INTO pgqueue_arrival (queue, channel_id)
     SELECT c.queue, c.id FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id

@@ -1,7 +1,7 @@
 -- Writes the next row of pgqueue_floor. A floor may only pass keys that no transaction can still show below it:
---   arrivals  an unseen one has the xid of a transaction that is running now; those older than the last tick are kept by name
---   leases    and schedules: an entry that is still to appear has the xid of a transaction that was running at the last watch
---   lanes     a lane that is not visible yet took its seq in a transaction that wrote to the table since before the last tick
+--   arrivals  an unseen one has the xid of a running transaction; those older than the last tick are kept by name
+--   leases    and schedules: an unseen entry has the xid of a transaction that was running at the last watch
+--   lanes     an unseen lane took its seq in a transaction that has written to the table since before the last tick
 -- The bound of a tick is its own new xid, assigned after it has read the sequence: a transaction that took a seq before
 -- has a smaller one. (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
 -- Caller: pgqueue_tick.
@@ -68,8 +68,8 @@ BEGIN
     v_fresh := CASE WHEN v_held THEN v_old.fresh_seq ELSE v_old.next_lane_seq END;
     -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
     v_parked := CASE WHEN v_held THEN v_old.parked_from ELSE v_old.ticked_at - interval '10 seconds' END;
-    -- Each is looked for between the old floor and what it may rise to: all before is dead, and what comes behind does
-    -- not matter.
+    -- Each floor is looked for between the old floor and its upper bound: the entries before are dead, and those
+    -- behind do not matter.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
         FOREACH v_arrival IN ARRAY ARRAY[

@@ -73,12 +73,13 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
+    -- Joins the dead letters with their new ids, channels, payloads and times.
     WITH letter AS MATERIALIZED (
         SELECT u.place, nextval('pgqueue_message_id_seq') AS new_id, u.channel_id,
             coalesce(u.payload, d.payload) AS new_payload, u.due_at, d.*
         FROM unnest(v_letters.ids, v_letters.channel_ids, v_letters.payloads, v_letters.times) WITH ORDINALITY
             AS u (letter_id, channel_id, payload, due_at, place)
-        -- OFFSET: each letter is looked up by its key, whatever the statistics say.
+        -- OFFSET: each letter is looked up by its key, independent of statistics.
         CROSS JOIN LATERAL (SELECT l.* FROM pgqueue_dead_letter AS l WHERE l.id = u.letter_id OFFSET 0) AS d
     ),
     -- The dedupe key stays behind: the work may have been asked for again since.
@@ -92,6 +93,7 @@ BEGIN
         FROM letter AS n
         ORDER BY n.place
     ),
+    -- Writes the new ids into the dead letters.
     marked AS (
         UPDATE pgqueue_dead_letter AS d
         SET redriven_at = clock_timestamp(),

@@ -33,6 +33,7 @@ BEGIN
         WHERE m.id = ANY (p_ids) AND m.status IN (1, 3)
         ORDER BY m.id
         FOR UPDATE SKIP LOCKED);
+    -- Sets the new time and the status that belongs to it.
     WITH moved AS (
         UPDATE pgqueue_message AS m
         SET dequeue_at = v_at,

@@ -70,6 +70,7 @@ BEGIN
     IF p_channel_id > v_last THEN
         PERFORM set_config('pgqueue.reserved_channel', p_channel_id::text, true);
     END IF;
+    -- Deletes the departures of the channel, to subtract them from its count.
     WITH gone AS (
         DELETE FROM pgqueue_departure AS d WHERE d.channel_id = p_channel_id RETURNING d.messages
     )

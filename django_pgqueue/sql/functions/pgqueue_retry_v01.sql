@@ -45,6 +45,7 @@ BEGIN
             ARRAY['p_tokens', 'p_errors', 'p_delays'],
             ARRAY[cardinality(p_tokens), cardinality(p_errors), cardinality(p_delays)])));
     END IF;
+    -- Adds the error to the messages that the caller still holds, and schedules those that have attempts left.
     WITH failed AS (
         UPDATE pgqueue_message AS m
         SET errors = coalesce(m.errors, '[]')

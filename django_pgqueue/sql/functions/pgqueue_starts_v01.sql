@@ -10,6 +10,7 @@ RETURNS TABLE (channel_id bigint, rank smallint, at timestamptz, key bigint, seq
 LANGUAGE sql
 STABLE
 AS $$
+-- Reads the first arrivals of the queue.
 WITH news AS MATERIALIZED (
     SELECT a.channel_id, a.floor_rank, a.floor_at, a.floor_id
     FROM pgqueue_line(p_queue, NULL) AS f

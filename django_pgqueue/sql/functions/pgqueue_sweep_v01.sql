@@ -35,7 +35,7 @@ BEGIN
         SELECT c.id FROM pgqueue_channel AS c
         WHERE c.changed_at > v_now - interval '10 minutes' AND c.max_size IS NOT NULL));
 
-    -- The head of each line tells how long its channel waits.
+    -- The head of each line shows how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
         -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_allowance).

@@ -20,6 +20,7 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
+-- Walks the index from one channel and priority to the next, reading the first message of each.
 WITH RECURSIVE head AS (
     (
         SELECT m.channel_id, -m.priority AS rank, m.dequeue_at, m.id, 1 AS place

@@ -1,6 +1,6 @@
--- Storage settings of the tables that Django made, and what its models cannot say.
--- The message table churns: vacuum by number of dead rows, not by share of the table, and without pauses. Room in each page keeps
--- updates on their page.
+-- Adds storage settings and rules that the models cannot express to the tables that Django made.
+-- The message table churns: vacuum by number of dead rows, not by share of the table, and without pauses. Room in each
+-- page keeps updates on their page.
 ALTER TABLE pgqueue_message SET (
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0,
@@ -14,7 +14,7 @@ ALTER TABLE pgqueue_message SET (
 ALTER TABLE pgqueue_message ALTER COLUMN payload SET DEFAULT '{}';
 ALTER TABLE pgqueue_worker SET (fillfactor = 50);
 ALTER TABLE pgqueue_dead_letter ADD COLUMN xid xid8 NOT NULL DEFAULT pg_current_xact_id();
--- Of a released channel: whoever cannot see the release has a smaller xid (pgqueue_remove_released).
+-- A transaction that cannot see the release of a channel has a smaller xid (pgqueue_remove_released).
 ALTER TABLE pgqueue_channel ADD COLUMN released_xid xid8;
 
 -- These rules refuse values that no verb sets. Configuration is hardly ever written, so a CHECK costs nothing here; a

@@ -30,8 +30,8 @@ BEGIN
             id, channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
             backoff_factor, backoff_longest, dedupe_key)
         SELECT i.id, i.channel_id, i.handler, coalesce(i.payload, ''null''), i.body, i.headers, coalesce(i.priority, 0),
-            i.due_at, CASE WHEN i.due_at > $1 THEN 3 ELSE 1 END, coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor,
-            i.backoff_longest, i.dedupe_key';
+            i.due_at, CASE WHEN i.due_at > $1 THEN 3 ELSE 1 END, coalesce(i.max_attempts, 5), i.backoff,
+            i.backoff_factor, i.backoff_longest, i.dedupe_key';
     EXECUTE format(
         'SELECT EXISTS (SELECT FROM pgqueue_stage_%s AS s WHERE s.dedupe_key IS NOT NULL)
             OR EXISTS (SELECT FROM pgqueue_channel AS c
@@ -49,6 +49,7 @@ BEGIN
     -- channel has room for.
     EXECUTE format(
         'WITH input AS MATERIALIZED (%s),
+        -- Numbers the messages of each dedupe key, because only the first of a key is enqueued.
         keyed AS (
             SELECT i.*, row_number() OVER (PARTITION BY i.channel_id, coalesce(i.dedupe_key, i.id::text),
                 i.dedupe_key IS NULL ORDER BY i.id)
@@ -57,11 +58,13 @@ BEGIN
             WHERE i.dedupe_key IS NULL OR NOT EXISTS (
                 SELECT FROM pgqueue_message AS m WHERE m.channel_id = i.channel_id AND m.dedupe_key = i.dedupe_key)
         ),
+        -- Reads the room of each full channel that drops.
         room AS MATERIALIZED (
             SELECT d.channel_id, (pgqueue_reserve(d.channel_id, d.max_size, 0)).room AS messages
             FROM (SELECT DISTINCT i.channel_id, i.max_size FROM input AS i
                 WHERE i.max_size IS NOT NULL AND i.full_policy = ''drop'') AS d
         ),
+        -- Marks the messages that fit into the room of their channel.
         fresh AS MATERIALIZED (
             SELECT k.*, row_number() OVER (PARTITION BY k.channel_id ORDER BY k.id)
                 <= coalesce(r.messages, 9e18) AS fits
@@ -69,6 +72,7 @@ BEGIN
             LEFT JOIN room AS r ON r.channel_id = k.channel_id
             WHERE k.place = 1
         ),
+        -- Inserts the messages that fit.
         enqueued AS (
             %s FROM fresh AS i WHERE i.fits ORDER BY i.channel_id, i.dedupe_key, i.id
             ON CONFLICT (channel_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING

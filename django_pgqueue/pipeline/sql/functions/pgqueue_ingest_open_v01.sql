@@ -12,7 +12,7 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-    -- Who called: within this function current_user is its owner.
+    -- The caller: within this function current_user is its owner.
     v_caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
     v_id bigint;
     v_default record;
@@ -25,7 +25,7 @@ BEGIN
     END IF;
     INSERT INTO pgqueue_ingest_stage (job, batch, created_at) VALUES (p_job, p_batch, clock_timestamp())
     RETURNING id INTO v_id;
-    -- The names of the constraints are what the user is told.
+    -- The user reads the names of the constraints as error messages.
     EXECUTE format(
         'CREATE UNLOGGED TABLE pgqueue_stage_%s (
             queue text,

@@ -76,6 +76,7 @@ BEGIN
     WHILE messages < p_limit LOOP
         v_taken := pgqueue_take(v_stream.queue, least(p_limit - messages, 10000), v_channel_id);
         IF v_taken.ids <> '{}' THEN
+            -- Leases the taken messages to the stream.
             WITH leased AS (
                 UPDATE pgqueue_message AS m
                 SET status = 2,

@@ -17,7 +17,7 @@ DECLARE
     v_part record;
     v_count integer := 0;
 BEGIN
-    -- Nobody claims for it any more from here on.
+    -- No query can claim for the stream from here on.
     UPDATE pgqueue_stream AS s SET owner = gen_random_uuid() WHERE s.name = p_name;
     IF NOT FOUND THEN
         PERFORM pgqueue_stream_lost(p_name);
