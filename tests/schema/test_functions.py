@@ -139,7 +139,9 @@ def test_a_header_names_the_callers_of_the_function(path: Path) -> None:
 def test_the_call_graph_knows_calls_from_quotations_of_calls() -> None:
     sql = "PERFORM pgqueue_wake(q); -- pgqueue_take(\nHINT = 'call pgqueue_pop()'; EXECUTE 'SELECT pgqueue_tick(1)';"
     assert call_graph.called_by_sql(sql) == {"pgqueue_wake", "pgqueue_tick"}
-    python = '"""Runs pgqueue_pop()."""\nSQL = f"SELECT {columns} FROM pgqueue_take(%s)"\nhint = "or SELECT pgqueue_tick()"'
+    python = (
+        '"""Runs pgqueue_pop()."""\nSQL = f"SELECT {columns} FROM pgqueue_take(%s)"\nhint = "or SELECT pgqueue_tick()"'
+    )
     assert call_graph.called_by_python(python) == {"pgqueue_take"}
 
 

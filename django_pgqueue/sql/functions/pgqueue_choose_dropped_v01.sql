@@ -31,7 +31,7 @@ DECLARE
     v_scheduled bigint;
     v_gone bigint;
 BEGIN
-    -- Again with more of them, when others take the oldest at this moment.
+    -- Repeats with more of them, when other transactions take the oldest at this moment.
     LOOP
         -- Lists the priorities of the ready messages, one step of the index each.
         WITH RECURSIVE rank (value) AS (
@@ -54,7 +54,7 @@ BEGIN
         FROM (
             SELECT h.id, h.dequeue_at
             FROM rank AS r
-            -- The index has them by priority: the oldest of each.
+            -- The index has them by priority: reads the oldest of each.
             CROSS JOIN LATERAL (
                 SELECT m.id, m.dequeue_at FROM pgqueue_message AS m
                 WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority = r.value AND m.id <> ALL (v_stay)

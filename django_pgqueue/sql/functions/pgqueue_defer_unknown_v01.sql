@@ -41,7 +41,7 @@ BEGIN
     WITH noted AS (
         UPDATE pgqueue_message AS m
         SET errors = CASE
-                -- Its last failure was the same: it has waited since then.
+                -- The last failure was the same: the message has waited since then.
                 WHEN m.errors -> -1 ->> 'type' = p_errors[array_position(p_ids, m.id)] ->> 'type' THEN m.errors
                 ELSE coalesce(m.errors, '[]')
                     || (jsonb_build_object('attempt', m.attempts, 'leased_at', m.leased_at, 'at', v_now,

@@ -12,12 +12,12 @@ SET enable_bitmapscan = off
 SET jit = off
 AS $$
 BEGIN
-    -- Appends an arrival for each channel with max_concurrency that may wait for a place.
+    -- Appends an arrival for each channel with max_concurrency, because a place is free.
     WITH freed AS (
         -- A channel that stands in line needs an arrival, too: a dequeue that counts its leases at this instant may
         -- park it.
         INSERT INTO pgqueue_arrival (queue, channel_id, lazy)
-        -- LIMIT: each lane is looked up by its channel; an EXISTS is hashed, which reads all lanes.
+        -- The LIMIT looks up each lane by its channel; an EXISTS is hashed, which reads all lanes.
         SELECT c.queue, c.id,
             coalesce(
                 (SELECT l.parked_until IS NULL FROM pgqueue_lane AS l WHERE l.channel_id = c.id
@@ -29,7 +29,7 @@ BEGIN
     SELECT d.channel_id, d.messages
     FROM (SELECT u.channel_id, count(*) AS messages FROM unnest(p_channel_ids) AS u (channel_id)
         GROUP BY u.channel_id) AS d
-    -- OFFSET: each channel is looked up by its key, not all of them compared with each.
+    -- The OFFSET looks up each channel by its key, instead of comparing all of them with each.
     CROSS JOIN LATERAL (SELECT FROM pgqueue_channel AS c
         WHERE c.id = d.channel_id AND c.max_size IS NOT NULL OFFSET 0) AS c
     WHERE p_gone;

@@ -124,7 +124,7 @@ BEGIN
     channel := v_lane.name;
     context := nullif(v_lane.context, '{}');
     RETURN NEXT;
-    -- About once in eight messages, so that no arrival that can wait needs a ticker.
+    -- Folds about once in eight messages, so that no arrival that can wait needs a ticker.
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
     END IF;

@@ -19,7 +19,7 @@ CREATE PROCEDURE pgqueue_dequeue_wait(
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- The clock by its full name: in tests another one may stand still, and then the wait would not end.
+    -- The clock has its full name here: in tests another one may stand still, and then the wait would not end.
     v_deadline timestamptz := pg_catalog.clock_timestamp() + least(p_wait, '300 seconds');
     v_left double precision;
     v_pause double precision := 0.01;

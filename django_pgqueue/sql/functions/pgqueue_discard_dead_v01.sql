@@ -36,7 +36,7 @@ BEGIN
         gone AS (
             DELETE FROM pgqueue_dead_letter AS d USING free AS f WHERE d.id = f.id RETURNING d.id, d.queue, d.channel
         ),
-        -- So that the totals of a channel stay true.
+        -- The tally keeps the totals of a channel true.
         tallied AS (
             INSERT INTO pgqueue_tally AS t (queue, channel, messages)
             SELECT g.queue, g.channel, count(*) FROM gone AS g GROUP BY g.queue, g.channel

@@ -2,8 +2,8 @@
 -- drops only those that every lake holds: none without a lake, or without the app of the pipeline. Their messages are
 -- added to the tally.
 -- Caller: pgqueue_prune.
--- Returns p_kept: partitions past retention that are not exported, or in use: all of them are left then, for the next
---   time.
+-- Returns dropped: the partitions that are gone; kept: those past retention that are not exported, or in use: all of
+--   them are left then, for the next time.
 -- Locks: SHARE of each partition, NOWAIT; DDL with lock_timeout 2 s.
 CREATE FUNCTION pgqueue_drop_partitions(
     p_retention interval,
@@ -43,7 +43,7 @@ BEGIN
                 v_due := v_due || v_partition;
             END IF;
         END LOOP;
-        -- All that takes long is done: from the first drop on, nothing can be settled until the transaction ends.
+        -- The slow work is done: from the first drop on, nothing can be settled until the transaction ends.
         PERFORM set_config('lock_timeout', '2s', true);
         FOREACH v_partition IN ARRAY v_due LOOP
             EXECUTE format('DROP TABLE %s', v_partition);

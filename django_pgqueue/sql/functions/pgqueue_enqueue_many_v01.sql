@@ -67,8 +67,8 @@ BEGIN
         RETURN;
     END IF;
 
-    -- All or none: what a channel or a message is refused for is found before anything is written. Every channel once,
-    -- in the order of all enqueuers.
+    -- All or none: every refusal is found before anything is written. Every channel is locked once, in the order of all
+    -- enqueuers.
     FOR v_channel IN
         SELECT n.queue, n.channel, n.messages, c.id, c.max_size, c.full_policy, c.released_at,
             c.max_size IS NOT NULL AND c.full_policy IN ('drop_oldest', 'replace') AS drops,
@@ -110,8 +110,8 @@ BEGIN
                 v_refusal);
         END IF;
     END LOOP;
-    -- After all counts, so that no caller waits for a count while it holds messages. One place is enough: each
-    -- message leaves for the next.
+    -- Messages are locked after all counts, so that no caller waits for a count while it holds messages. One place is
+    -- enough: each message leaves for the next.
     FOR v_channel IN
         SELECT c.id, c.queue, c.name, c.max_size, c.full_policy FROM pgqueue_channel AS c
         WHERE c.id = ANY (v_droppers) AND v_refusals = '{}'
@@ -158,7 +158,7 @@ BEGIN
         FROM pgqueue_missing_channel(v_new[v_place][1], v_new[v_place][2], p_create_channel) AS m;
     END LOOP;
 
-    -- One by one where each message has an answer of its own, in an order that all callers share.
+    -- Enqueues one by one where each message has an answer of its own, in an order that all callers share.
     IF v_each THEN
         FOR v_row IN
             SELECT u.*
@@ -178,7 +178,7 @@ BEGIN
                 coalesce(v_row.max_attempts, 5), v_row.backoff, v_row.backoff_factor, v_row.backoff_longest,
                 v_row.dedupe_key, p_create_channel, p_wait) AS e;
             IF p_partial IS NOT TRUE THEN
-                -- Only where a duplicate was settled since it was counted.
+                -- This happens only where a duplicate was settled since it was counted.
                 PERFORM pgqueue_raise(v_answer.refusal);
             END IF;
             v_ids[v_row.place] := v_answer.id;

@@ -28,7 +28,7 @@ BEGIN
         v_lane.floor_at := '-infinity';
         v_lane.floor_id := 0;
     END IF;
-    -- All that are ready, or those that go before the message. Both bounds are values, so that the index has them.
+    -- Counts all ready messages, or those before the message. Both bounds are values, so that the index has them.
     SELECT coalesce(max(-m.priority), 32767)::smallint AS rank, coalesce(max(m.dequeue_at), 'infinity') AS due_at,
         coalesce(max(m.id), 9223372036854775807) AS id
     INTO v_until

@@ -55,8 +55,8 @@ BEGIN
         WHERE (p_handler IS NULL OR m.handler = p_handler) AND (p_payload IS NULL OR m.payload @> p_payload)
         GROUP BY u.channel_id
     ) AS n
-    -- By the lane's own place: pgqueue_starts has one place for all that are fresh, and the same one would always be
-    -- first.
+    -- The order is the lane's own place: pgqueue_starts has one place for all that are fresh, and the same one would
+    -- always be first.
     LEFT JOIN LATERAL (
         SELECT l.fresh, CASE WHEN l.parked_until IS NULL THEN l.seq END AS seq FROM pgqueue_lane AS l
         WHERE l.channel_id = n.channel_id ORDER BY l.seq DESC LIMIT 1

@@ -48,7 +48,7 @@ BEGIN
     END IF;
     v_expires_at := clock_timestamp() + p_lease;
     IF p_skip_lost THEN
-        -- One that a hanging transaction has locked must not let the others run out.
+        -- A lease that a hanging transaction has locked must not let the others expire.
         v_free := ARRAY(
             SELECT m.id FROM pgqueue_message AS m
             WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]

@@ -1,4 +1,4 @@
--- Returns whether a lane or an arrival of one of these queues is there. After an empty answer of pgqueue_dequeue,
+-- Returns whether the line of one of these queues has a lane or an arrival. After an empty answer of pgqueue_dequeue,
 -- another transaction holds it at this moment, or it is new: no NOTIFY follows when it is given back, so ask again
 -- soon.
 -- Caller: pgqueue_take; lifecycle.wait.

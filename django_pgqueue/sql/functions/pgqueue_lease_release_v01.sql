@@ -39,7 +39,7 @@ BEGIN
         INTO v_done, v_outcomes
         FROM pgqueue_retry(v_held.ids, v_held.tokens, v_held.errors,
             array_fill('0'::interval, ARRAY[cardinality(v_held.ids)]), 'poison', p_swept => true) AS r;
-        -- From scheduled for this moment to ready: not only with the next tick.
+        -- Makes them ready now, not only with the next tick: they are scheduled for this moment.
         PERFORM pgqueue_reschedule(v_done);
     END IF;
     RETURN QUERY

@@ -40,7 +40,7 @@ DECLARE
 BEGIN
     FOR v_try IN 0..4 LOOP
         v_taken := pgqueue_take(p_queue, p_limit - v_count);
-        -- Again at once: the arrivals that were folded last stand in the line only now.
+        -- Repeats at once: the arrivals that were folded last stand in the line only now.
         CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
         IF v_taken.ids <> '{}' THEN
             v_count := v_count + cardinality(v_taken.ids);
@@ -66,8 +66,8 @@ BEGIN
             LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
             ORDER BY array_position(v_taken.ids, l.id);
         END IF;
-        -- Once more at most with some messages, a few times with none: those that come back may be of channels at their
-        -- limit.
+        -- Repeats once at most with some messages, a few times with none: those that come back may be of channels at
+        -- their limit.
         EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_looked)
             OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at, p_worker) = 0;
         v_looked := true;

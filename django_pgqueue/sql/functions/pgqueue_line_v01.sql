@@ -60,7 +60,7 @@ FROM (
             ELSE '0'
         END AS arrival_xid,
         o.late_xids, o.lane_seq, o.fresh_seq, o.parked_from,
-        -- A floor from the future: the clock was set back.
+        -- A floor from the future means that the clock was set back.
         CASE WHEN o.watched_at <= p_now THEN o.expiry_from ELSE '-infinity' END AS expiry_from,
         CASE WHEN o.watched_at <= p_now THEN o.due_from ELSE '-infinity' END AS due_from
     FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1

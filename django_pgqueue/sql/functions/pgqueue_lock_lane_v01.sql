@@ -15,8 +15,8 @@ AS $$
 DECLARE
     v_seq bigint;
 BEGIN
-    -- The newest entry of the index is the one that lives. Looked up first: a search for one to lock would walk all
-    -- that are dead.
+    -- The newest entry of the index is the live one. It is looked up first: a search for one to lock would walk all
+    -- dead entries.
     SELECT l.seq INTO v_seq FROM pgqueue_lane AS l WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1;
     IF FOUND THEN
         SELECT l.ctid, l.parked_until, l.floor_rank, l.floor_at, l.floor_id
@@ -24,7 +24,7 @@ BEGIN
         FROM pgqueue_lane AS l WHERE l.channel_id = p_channel_id AND l.seq = v_seq
         FOR UPDATE SKIP LOCKED;
     ELSIF pg_try_advisory_xact_lock(hashint8extended(p_channel_id, 7205)) THEN
-        -- Looked for once more: another transaction may have made it before this one had the lock.
+        -- This look is repeated: another transaction may have made the lane before this one had the lock.
         INSERT INTO pgqueue_lane AS l (channel_id, queue)
         SELECT c.id, c.queue FROM pgqueue_channel AS c
         WHERE c.id = p_channel_id AND NOT EXISTS (SELECT FROM pgqueue_lane AS o WHERE o.channel_id = p_channel_id)

@@ -21,7 +21,7 @@ BEGIN
         v_name := 'pgqueue_archived_message_' || to_char(v_day, 'YYYYMMDD');
         IF to_regclass(v_name) IS NULL THEN
             PERFORM set_config('lock_timeout', '2s', true);
-            -- Attached, not created as a partition: that takes a lock which no settlement waits for.
+            -- The table is attached, not created as a partition: no settlement waits for the lock of an ATTACH.
             EXECUTE format('CREATE TABLE %I (LIKE pgqueue_archived_message INCLUDING ALL)', v_name);
             EXECUTE format(
                 'ALTER TABLE pgqueue_archived_message ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',

@@ -10,7 +10,7 @@ AS $$
 BEGIN
     INSERT INTO pgqueue_queue_warning AS w (queue, warned_at) VALUES (p_queue, p_now)
     ON CONFLICT (queue) DO UPDATE SET warned_at = excluded.warned_at
-    -- Also when the clock was set back.
+    -- A time in the future comes from a clock that was set back: it does not prevent a warning.
     WHERE excluded.warned_at NOT BETWEEN w.warned_at AND w.warned_at + interval '10 seconds';
     RETURN FOUND;
 END;

@@ -18,7 +18,7 @@ WITH unarchived AS (
 ),
 -- Collects the attempts and durations of all that was settled between the snapshots.
 fresh AS MATERIALIZED (
-    -- By the archive's index on archived_at, which knows ranges of blocks only; xid decides.
+    -- The archive's index on archived_at finds ranges of blocks only; xid decides.
     SELECT a.queue COLLATE "C" AS queue, a.channel COLLATE "C" AS channel, a.archived_at AS at, a.outcome, a.attempts,
         date_part('epoch', a.leased_at) - date_part('epoch', a.dequeue_at) AS wait,
         date_part('epoch', a.archived_at) - date_part('epoch', a.leased_at) AS run

@@ -31,7 +31,7 @@ BEGIN
         DELETE FROM pgqueue_activity AS a WHERE a.minutes IN (10, 60) AND a.bucket_at < p_now - interval '26 hours';
     END IF;
     BEGIN
-        -- Less than deadlock_timeout: else an autovacuum under way would be cancelled for this.
+        -- The timeout is less than deadlock_timeout: else an autovacuum under way would be cancelled for this.
         PERFORM set_config('lock_timeout', '100ms', true);
         PERFORM brin_summarize_new_values(i.indexrelid::regclass)
         FROM pg_index AS i

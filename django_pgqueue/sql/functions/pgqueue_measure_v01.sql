@@ -36,7 +36,7 @@ BEGIN
     -- Rows of this transaction would be in the snapshot before they are all there.
     IF v_last.id IS NULL OR pg_current_xact_id_if_assigned() IS NULL THEN
         v_snapshot := pg_current_snapshot();
-        -- A snapshot from the future: the database was restored from a dump of an older cluster. Begin anew.
+        -- A snapshot from the future comes from a dump of an older cluster, which was restored: begin anew.
         IF pg_snapshot_xmax(v_last.snapshot) <= pg_snapshot_xmax(v_snapshot) THEN
             SELECT s.settled, s.dead INTO settled, dead
             FROM pgqueue_measure_settled(pgqueue_measure_since(v_last, v_snapshot, v_now), v_last.snapshot,

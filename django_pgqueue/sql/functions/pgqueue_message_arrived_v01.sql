@@ -124,7 +124,7 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
-    -- After all counts, so that no caller waits for a count while it holds messages.
+    -- Messages are locked after all counts, so that no caller waits for a count while it holds messages.
     IF v_full <> '{}' THEN
         PERFORM pgqueue_drop_surplus(n.channel_id, n.ids, n.messages)
         FROM (

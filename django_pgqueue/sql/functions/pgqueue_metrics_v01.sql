@@ -43,7 +43,7 @@ archived AS (
     WHERE p_totals
     GROUP BY a.queue, a.channel
 ),
--- Counts the messages of each channel that were settled without an archive, or whose partition was dropped.
+-- Counts the messages of each channel that were settled without an archive.
 unarchived AS (
     SELECT u.queue, u.channel, sum(u.messages)::bigint AS messages
     FROM (

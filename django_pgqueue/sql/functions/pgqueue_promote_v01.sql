@@ -9,7 +9,7 @@ RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- In a variable: a volatile function could not bound an index scan.
+    -- The clock is in a variable, because a volatile function could not bound an index scan.
     v_now timestamptz := clock_timestamp();
     v_ids bigint[];
 BEGIN

@@ -28,8 +28,8 @@ BEGIN
     ELSIF v_channel_id IS NULL THEN
         SELECT m.refusal INTO refusal FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
     ELSE
-        -- Each by its index: no other finds what waits on one channel, and by their ids the messages of all channels
-        -- are read.
+        -- Reads each status by its index: no other index finds the messages of one channel, and a scan by ids reads
+        -- those of all channels.
         v_ids := ARRAY(
             SELECT m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_channel_id AND m.status = 1

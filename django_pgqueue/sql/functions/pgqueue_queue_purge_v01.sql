@@ -27,7 +27,7 @@ BEGIN
         v_ids := ARRAY(
             SELECT w.id
             FROM pgqueue_channel AS c
-            -- Each channel by the index of what is ready.
+            -- Reads each channel by the index of ready messages.
             CROSS JOIN LATERAL (
                 SELECT m.id FROM pgqueue_message AS m
                 WHERE m.channel_id = c.id AND m.status = 1
@@ -36,7 +36,7 @@ BEGIN
             ) AS w
             WHERE c.queue = p_queue
             LIMIT p_limit);
-        -- One index has what is scheduled, of all queues.
+        -- One index has the scheduled messages of all queues.
         v_ids := v_ids || ARRAY(
             SELECT m.id
             FROM pgqueue_message AS m

@@ -47,7 +47,7 @@ BEGIN
     v_held := pgqueue_lane_is_held(v_running);
     v_xid := v_old.next_xid;
     IF pg_snapshot_xmin(pg_current_snapshot()) > v_old.watched_xid THEN
-        -- All that began before the watch have ended: what they left is visible to these two statements.
+        -- All transactions that began before the watch have ended: their rows are visible to these two statements.
         v_old.expiry_from := coalesce(
             (
                 SELECT m.lease_expires_at FROM pgqueue_message AS m
@@ -66,7 +66,8 @@ BEGIN
     -- It may fall: a sequence may go back (see pgqueue_floor), and new lanes stand below the old floor then.
     v_seq := CASE WHEN v_held THEN v_old.lane_seq ELSE v_old.next_lane_seq END;
     v_fresh := CASE WHEN v_held THEN v_old.fresh_seq ELSE v_old.next_lane_seq END;
-    -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
+    -- The bound is ten seconds lower: a process may have been stopped between its reading of the clock and its first
+    -- lock.
     v_parked := CASE WHEN v_held THEN v_old.parked_from ELSE v_old.ticked_at - interval '10 seconds' END;
     -- Each floor is looked for between the old floor and its upper bound: the entries before are dead, and those
     -- behind do not matter.
@@ -105,7 +106,7 @@ BEGIN
         v_old.id + 1, v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
         v_fresh, greatest(v_parked, v_old.parked_from), v_bound, v_next_seq, v_old.expiry_from, v_old.due_from,
         v_old.watched_at, v_old.watched_xid);
-    -- The lower bound keeps it away from those that were deleted before.
+    -- The lower bound keeps the scan away from rows that were deleted before.
     DELETE FROM pgqueue_floor AS f WHERE f.id BETWEEN v_old.id - 50 AND v_old.id - 10;
 END;
 $$;

@@ -38,7 +38,7 @@ BEGIN
             pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_problem);
         RETURN;
     END IF;
-    -- In the order in which they will be served: by channel, the oldest first.
+    -- The order is that of their service: by channel, the oldest first.
     SELECT array_agg(n.id) AS ids, array_agg(n.channel_id) AS channel_ids, array_agg(n.payload) AS payloads,
         array_agg(n.due_at) AS times, min(n.problem) AS problem
     INTO v_letters
@@ -79,7 +79,7 @@ BEGIN
             coalesce(u.payload, d.payload) AS new_payload, u.due_at, d.*
         FROM unnest(v_letters.ids, v_letters.channel_ids, v_letters.payloads, v_letters.times) WITH ORDINALITY
             AS u (letter_id, channel_id, payload, due_at, place)
-        -- OFFSET: each letter is looked up by its key, independent of statistics.
+        -- The OFFSET looks up each letter by its key, independent of statistics.
         CROSS JOIN LATERAL (SELECT l.* FROM pgqueue_dead_letter AS l WHERE l.id = u.letter_id OFFSET 0) AS d
     ),
     -- The dedupe key stays behind: the work may have been asked for again since.

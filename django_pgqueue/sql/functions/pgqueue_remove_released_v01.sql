@@ -31,7 +31,8 @@ BEGIN
     IF v_ids = '{}' THEN
         RETURN 0;
     END IF;
-    -- In a later snapshot: what was open before and is committed now is seen.
+    -- This statement has a later snapshot: it sees the rows of transactions that were open before and are committed
+    -- now.
     DELETE FROM pgqueue_channel AS c
     WHERE c.id = ANY (v_ids) AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id);
     GET DIAGNOSTICS v_removed = ROW_COUNT;

@@ -36,7 +36,7 @@ BEGIN
     IF v_live IS NULL THEN
         v_timeout := current_setting('lock_timeout');
         v_statement := extract(epoch FROM statement_timestamp());
-        -- Milliseconds, less those that this statement has waited for channels before.
+        -- The timeout is in milliseconds, less those that this statement has waited for channels before.
         v_allowed := pgqueue_enqueue_wait(p_wait, v_timeout, p_channel_id < v_last)::numeric;
         v_remaining := v_allowed - CASE
             WHEN split_part(current_setting('pgqueue.waited', true), ' ', 1) = v_statement
@@ -44,7 +44,7 @@ BEGIN
             ELSE 0
         END;
         -- A row is waited for by two locks, the place behind others that wait and then the row, and lock_timeout bounds
-        --   each of the two. So a try takes half of what is left. Counted without the clock, too, which may be set
+        --   each of the two. So a try takes half of the rest. It is counted without the clock, too, which may be set
         -- back.
         LOOP
             v_began_at := clock_timestamp();

@@ -55,8 +55,8 @@ BEGIN
             status = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN 2 ELSE 3 END,
             dequeue_at = CASE
                 WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.dequeue_at
-                -- Capped, not refused: a message whose pause cannot be added would keep its lease for ever, and its
-                -- whole batch with it.
+                -- The pause is capped, not refused: a message whose pause cannot be added would keep its lease for
+                -- ever, and its whole batch with it.
                 ELSE v_now + least('365000 days', greatest('0', coalesce(
                     p_delays[array_position(p_ids, m.id)],
                     pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest))))

@@ -25,7 +25,7 @@ DECLARE
     -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
     v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
 BEGIN
-    -- First, while this transaction has no xid yet: only then can the floors move.
+    -- The tick comes first, while this transaction has no xid yet: only then can the floors move.
     promoted := pgqueue_tick(p_limit);
     resumed := pgqueue_resume_due();
     SELECT r.retried, r.poisoned, r.cancelled INTO retried, poisoned, cancelled FROM pgqueue_reclaim(p_limit) AS r;
@@ -38,9 +38,9 @@ BEGIN
     -- The head of each line shows how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
-        -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_allowance).
+        -- Lanes may be parked for a short time: by a rate, or at a limit that is new (pgqueue_allowance).
         PERFORM pgqueue_fold(v_queue, true, v_now + interval '5 seconds');
-        -- The first message at or behind the floor, which may stay behind by some that are gone.
+        -- Reads the first message at or behind the floor, which may stay behind by some that are gone.
         SELECT coalesce(n.head, n.lane_seq) AS lane_seq, coalesce(n.fresh_head, n.fresh_seq) AS fresh_seq INTO v_line
         FROM pgqueue_line(v_queue, v_now) AS n;
         SELECT l.channel_id, m.id, v_now - pgqueue_clamp_time(m.dequeue_at) AS waited INTO v_late

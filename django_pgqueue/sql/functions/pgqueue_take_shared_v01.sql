@@ -57,7 +57,7 @@ BEGIN
                 FOR UPDATE SKIP LOCKED
             ) AS m
             LIMIT p_limit - cardinality(v_ids));
-        -- Once more for what is left, if there may be some.
+        -- Repeats for the rest of the limit, if there may be more messages.
         v_quota := CASE WHEN v_ids <> '{}' AND v_quota < p_limit THEN p_limit ELSE 0 END;
     END LOOP;
     RETURN v_ids;

@@ -65,11 +65,11 @@ BEGIN
     IF p_limit > 1 AND p_channel_id IS NULL THEN
         v_lane.quota := least(p_limit, greatest(v_lane.weight - v_lane.served, ceil(p_share * v_lane.weight)));
     END IF;
-    -- At a second turn in one call: the floor may stay behind what the first one took.
+    -- At a second turn in one call, the floor may stay behind the messages that the first turn took.
     v_again := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
     IF v_lane.limited THEN
         IF p_now < v_lane.lease_floor THEN
-            -- Asleep since it read the clock, or the clock was set back: then all leases are counted.
+            -- The process slept since it read the clock, or the clock was set back: then all leases are counted.
             contended := clock_timestamp() >= v_lane.lease_floor;
             IF contended THEN
                 RETURN;
@@ -97,10 +97,10 @@ BEGIN
             FOR UPDATE SKIP LOCKED);
     END IF;
     v_count := cardinality(ids);
-    -- More is there, as the last look has seen: the floor is a lower bound, and may stay behind by a few messages.
+    -- The last look has seen more messages: the floor is a lower bound, and may stay behind by a few messages.
     v_lane.ahead := v_lane.ahead - v_count;
     IF v_lane.quota > 0 AND (v_count = 0 OR v_lane.ahead < 1) THEN
-        -- The first message that is left, locked by others or not, as seen after the lane was locked.
+        -- Finds the first message that is left, locked by others or not, as seen after the lane was locked.
         SELECT count(*), coalesce((array_agg(n.rank))[1], 32767), coalesce((array_agg(n.dequeue_at))[1], 'infinity'),
             coalesce((array_agg(n.id))[1], 0)
         INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id

@@ -30,7 +30,7 @@ WITH RECURSIVE head AS (
         LIMIT 1
     )
     UNION ALL
-    -- From one priority to the next by the index, over all that is between.
+    -- Steps from one priority to the next by the index, over all messages between.
     SELECT n.channel_id, n.rank, n.dequeue_at, n.id, h.place + 1
     FROM head AS h
     CROSS JOIN LATERAL (

@@ -12,17 +12,17 @@
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
---   1 second     margin below the oldest lease, the clock of other sessions may be behind: allowance; default of the
---                first pause: backoff; shortest pause: defer_unknown
+--   1 second     margin below the oldest lease: allowance; default of the first pause: backoff; shortest pause:
+--                defer_unknown
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
---                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause between two warnings:
---                may_warn_of_queue
+--                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
+--                between two warnings: may_warn_of_queue
 --   1 minute     a sleeper that did not come back: wait, prune; a stream is in use: is_streamed; lease inside of one
 --                transaction: pop
 --   10 minutes   transactions that still go by old limits have ended: allowance, sweep
---   1 hour       transactions that settle have ended: measure_since, measure_tidy, prune; default of the longest pause:
---                backoff
+--   1 hour       a settlement that becomes visible later is in no figure: measure_since, measure_tidy, prune;
+--                default of the longest pause: backoff
 --   2 hours      retention of fine figures: measure_tidy
 --   26 hours     retention of coarse figures: measure_tidy
 --   1 day        retention of silent workers and of times of warnings: prune

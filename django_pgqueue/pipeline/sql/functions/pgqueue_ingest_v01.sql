@@ -51,8 +51,8 @@ BEGIN
             USING ERRCODE = 'PGQ01', HINT = 'They were removed as left over: run the job again. Nothing was enqueued.';
     END IF;
 
-    -- Every channel once: unknown ones are created or refused by name. Those with a max_size are locked in the order of
-    -- all enqueuers.
+    -- Each channel is looked at once: unknown ones are created or refused by name. Those with a max_size are locked in
+    -- the order of all enqueuers.
     FOR v_channel IN
         SELECT n.queue, n.channel, c.id, c.max_size
         FROM (SELECT DISTINCT u.queue, u.channel

@@ -22,7 +22,7 @@ BEGIN
     IF cardinality(v_rows) IS DISTINCT FROM 1 THEN
         RETURN false;
     END IF;
-    -- One more than there should be is enough to know: what is not exported at all is not counted each time.
+    -- Counts one row more than there should be: a partition that is not exported at all is not counted each time.
     EXECUTE format(
         'SELECT count(*), coalesce(bool_and(a.xid < $1), true) FROM (SELECT p.xid FROM %s AS p LIMIT $2) AS a',
         p_partition)

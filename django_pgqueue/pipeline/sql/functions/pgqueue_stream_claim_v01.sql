@@ -95,7 +95,7 @@ BEGIN
         ELSE
             contended := v_taken.contended AND messages = 0;
             EXIT WHEN messages > 0 OR v_try = 5;
-            -- Contended, once more at once: what was folded last stands in the line only now.
+            -- A contended claim is repeated once: the arrivals that were folded last stand in the line only now.
             EXIT WHEN NOT (contended AND v_try = 0)
                 AND pgqueue_bring_back(v_stream.queue, 1000, v_taken.taken_at, p_worker) = 0;
             v_try := v_try + 1;

@@ -14,7 +14,7 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- The lower bound keeps the scan off what was settled before.
+    -- The lower bound keeps the scan off rows that were settled before.
     v_from bigint := (SELECT s.settled FROM pgqueue_stream AS s WHERE s.name = p_name AND s.owner = p_owner);
     v_part record;
     v_done integer;
