@@ -83,7 +83,7 @@ BEGIN
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.*, CASE WHEN p_results IS NOT NULL THEN p_results[array_position(p_ids, m.id)] END AS result
     ),
-    -- Left join: a message must not vanish because its channel was deleted by hand.
+    -- Adds the queue and the channel, by a left join: a message must not vanish because its channel was deleted.
     placed AS (
         SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
             c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,

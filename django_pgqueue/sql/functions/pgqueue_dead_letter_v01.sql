@@ -41,7 +41,7 @@ BEGIN
         RETURNING m.*, p_reasons[array_position(p_ids, m.id)] AS reason,
             p_details[array_position(p_ids, m.id)] AS details
     ),
-    -- Left joins: a message must not vanish because its channel was deleted by hand.
+    -- Inserts the dead letters, by a left join: a message must not vanish because its channel was deleted.
     buried AS (
         INSERT INTO pgqueue_dead_letter (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff,

@@ -74,8 +74,8 @@ BEGIN
             leased_at = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
                 THEN m.leased_at END,
             lease_expires_at = CASE
-                WHEN m.cancelled_at IS NOT NULL OR p_count_attempt
-                    AND m.attempts >= m.max_attempts THEN m.lease_expires_at
+                WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
+                    THEN m.lease_expires_at
             END,
             lease_token = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
                 THEN m.lease_token END,

@@ -26,7 +26,7 @@ BEGIN
         RETURN CASE WHEN v_problem IS NOT NULL THEN pgqueue_refusal('PGQ07', 'invalid channel: ' || v_problem) END;
     ELSIF v_channel.id IS NULL OR v_channel.released_at IS NOT NULL THEN
         RETURN (pgqueue_missing_channel(p_queue, p_channel, false)).refusal;
-    -- Nothing but duplicates takes no room, even where a lower max_size has left too many.
+    -- A call that brings only duplicates takes no room, even where a lower max_size has left too many.
     ELSIF v_channel.max_size IS NULL OR p_messages = 0 THEN
         RETURN NULL;
     ELSIF p_drops AND v_channel.full_policy <> 'error' THEN

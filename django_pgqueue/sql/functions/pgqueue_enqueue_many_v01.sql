@@ -60,8 +60,8 @@ BEGIN
     IF (coalesce(cardinality(p_handlers), 0) = ALL (v_lengths)) IS FALSE THEN
         v_problem := pgqueue_unpaired('p_handlers', cardinality(p_handlers),
             ARRAY['p_payloads', 'p_channels', 'p_queues', 'p_bodies', 'p_headers', 'p_priorities', 'p_dequeue_ats',
-                'p_delays', 'p_max_attempts', 'p_backoffs', 'p_backoff_factors',
-            'p_backoff_longests', 'p_dedupe_keys'], v_lengths);
+                'p_delays', 'p_max_attempts', 'p_backoffs', 'p_backoff_factors', 'p_backoff_longests',
+                'p_dedupe_keys'], v_lengths);
         RETURN QUERY SELECT NULL::bigint, 'invalid', NULL::timestamptz, NULL::bigint[],
             pgqueue_refusal('PGQ07', 'invalid messages: ' || v_problem);
         RETURN;

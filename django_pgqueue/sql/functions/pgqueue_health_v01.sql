@@ -45,7 +45,8 @@ waiting AS MATERIALIZED (
     FROM pgqueue_waiting(p_most) AS w
     GROUP BY w.queue
 ),
--- Few queues and many messages: each message finds its channel by the key.
+-- Counts leased and scheduled messages. There are few queues and many messages: each message finds its channel by
+-- the key.
 held AS MATERIALIZED (
     SELECT c.queue, m.status, count(*) AS messages,
         count(*) FILTER (WHERE m.error_type LIKE '%UnknownHandler') AS unknown_handler

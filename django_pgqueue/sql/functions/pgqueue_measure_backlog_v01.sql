@@ -53,7 +53,8 @@ levels AS MATERIALIZED (
     SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.dead), min(c.oldest_at) FROM counted AS c
     GROUP BY c.queue
 ),
--- Hashable, which IS NOT DISTINCT FROM is not.
+-- Deletes the rows of queues and channels that have no messages. The condition can be hashed; IS NOT DISTINCT FROM
+-- cannot.
 gone AS (
     DELETE FROM pgqueue_backlog AS b
     WHERE NOT EXISTS (

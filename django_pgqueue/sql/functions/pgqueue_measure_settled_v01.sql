@@ -37,7 +37,7 @@ fresh AS MATERIALIZED (
     WHERE d.xid >= pg_snapshot_xmin(p_before) AND d.dead_at >= p_since
         AND pg_visible_in_snapshot(d.xid, p_now) AND NOT pg_visible_in_snapshot(d.xid, p_before)
 ),
--- Each message counts at four places: twice for its queue, twice for its channel.
+-- Sums up the messages by time. Each counts at four places: twice for its queue, twice for its channel.
 placed AS (
     SELECT f.queue, l.channel, l.minutes,
         date_bin(make_interval(mins => l.minutes), f.at, '2000-01-01 00:00+00') AS bucket_at,

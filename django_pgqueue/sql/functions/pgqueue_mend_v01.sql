@@ -33,8 +33,8 @@ BEGIN
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS lease_floors = ROW_COUNT;
 
-    -- A message below the floor of its lane, or of a channel that has no lane, would never be found. The news lowers
-    -- the floor.
+    -- A message below the floor of its lane, or of a channel that has no lane, would never be found. The arrival
+    -- lowers the floor.
     SELECT array_agg(s.next_id) FILTER (WHERE s.problem = 'hidden'),
         array_agg(s.channel_id) FILTER (WHERE s.problem = 'parked')
     INTO v_next_ids, v_stuck

@@ -55,7 +55,7 @@ BEGIN
             INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, lazy)
             VALUES (v_channel.queue, v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id,
                 coalesce(v_channel.lazy, false));
-            -- Looked up above: the call of another function costs more than the look.
+            -- The waiter was looked up above: the call of another function costs more than the look.
             IF v_channel.waited_for THEN
                 PERFORM pgqueue_wake(v_channel.queue);
             END IF;

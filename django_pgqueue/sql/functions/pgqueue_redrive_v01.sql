@@ -82,7 +82,8 @@ BEGIN
         -- The OFFSET looks up each letter by its key, independent of statistics.
         CROSS JOIN LATERAL (SELECT l.* FROM pgqueue_dead_letter AS l WHERE l.id = u.letter_id OFFSET 0) AS d
     ),
-    -- The dedupe key stays behind: the work may have been asked for again since.
+    -- Enqueues the new messages without the dedupe key, which stays behind: the work may have been asked for again
+    -- since.
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor,

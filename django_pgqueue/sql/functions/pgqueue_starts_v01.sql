@@ -27,8 +27,8 @@ WITH news AS MATERIALIZED (
         LIMIT 200)
     ) AS a
 )
--- A channel may have both news and a lane: its messages begin at the lower floor, or what is new would overtake what
--- waits.
+-- A channel may have both arrivals and a lane: its messages begin at the lower floor, or new messages would overtake
+-- older ones.
 SELECT DISTINCT ON (s.channel_id) s.channel_id, s.floor_rank, s.floor_at, s.floor_id,
     min(s.seq) OVER (PARTITION BY s.channel_id)
 FROM (
