@@ -1,14 +1,16 @@
--- What was settled on some days, message by message, with its times in microseconds and its failed attempts.
+-- Returns the messages settled on some days, with their times in microseconds and their failed attempts.
 -- Tables: {archive}, {dead_letter}. Parameter: :sla, a JSON object of microseconds by "queue" or "queue/channel".
+-- Joins the archive with the dead letters.
 WITH settled AS (
     SELECT queue, channel, handler, created_at, dequeue_at, leased_at, archived_at AS settled_at, outcome,
         CAST(NULL AS STRING) AS reason, attempts, errors
     FROM {archive}
     UNION ALL
-    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, dead_at, 'dead', coalesce(reason, 'unknown'), attempts, errors
+    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, dead_at, 'dead', coalesce(reason, 'unknown'),
+        attempts, errors
     FROM {dead_letter}
 ),
--- Errors are what callers of SQL functions say: whatever cannot be read counts as unknown.
+-- Parses the errors. They come from callers of SQL functions: an error that cannot be read counts as unknown.
 parsed AS (
     SELECT s.*,
         -- One by one: from an array with a single entry of another kind, Spark would take nothing.
@@ -18,7 +20,8 @@ parsed AS (
         from_json(:sla, 'MAP<STRING, BIGINT>') AS sla
     FROM settled AS s
 )
--- put_back: the failed attempt was followed by another one, or by the wait for it. Otherwise its time is that of the last lease.
+-- put_back: the failed attempt was followed by another one, or by the wait for it. Otherwise its time is that of the
+-- last lease.
 SELECT p.queue, p.channel, p.handler, p.settled_at, p.outcome, p.reason, p.attempts,
     coalesce(try_element_at(p.sla, concat(p.queue, '/', p.channel)), try_element_at(p.sla, p.queue)) AS sla,
     unix_micros(p.leased_at) - unix_micros(p.dequeue_at) AS wait,
@@ -28,6 +31,7 @@ SELECT p.queue, p.channel, p.handler, p.settled_at, p.outcome, p.reason, p.attem
         coalesce(p.failed, array()),
         f -> struct(
             coalesce(f.type, 'unknown') AS reason,
-            coalesce(unix_micros(try_cast(f.at AS TIMESTAMP)) - unix_micros(try_cast(f.leased_at AS TIMESTAMP)), 0) AS micros,
+            coalesce(unix_micros(try_cast(f.at AS TIMESTAMP))
+                - unix_micros(try_cast(f.leased_at AS TIMESTAMP)), 0) AS micros,
             p.leased_at IS NULL OR coalesce(f.attempt <> CAST(p.attempts AS STRING), true) AS put_back)) AS failed
 FROM parsed AS p

@@ -1,11 +1,12 @@
--- Metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each channel (handler NULL) and
--- each handler: percentiles of parts do not add up to those of the whole.
--- Tables: {measured}: what was settled on these days; {created}: what was created on them, whenever it was settled.
--- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is exact
---   (percentile_disc), of more it is off by one in accuracy of the ranks at most.
+-- Computes the metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each
+-- channel (handler NULL) and each handler: percentiles of parts do not add up to those of the whole.
+-- Tables: {measured}: messages settled on these days; {created}: messages created on them, settled at any time.
+-- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is
+--   exact (percentile_disc), of more it is off by one in accuracy of the ranks at most.
+-- Joins the settled messages with the created ones.
 WITH events AS (
-    SELECT m.queue, m.channel, m.handler, m.settled_at AS at, 0 AS enqueued, m.outcome, m.attempts, m.wait, m.run, m.total,
-        size(filter(m.failed, f -> f.put_back)) AS retries,
+    SELECT m.queue, m.channel, m.handler, m.settled_at AS at, 0 AS enqueued, m.outcome, m.attempts, m.wait, m.run,
+        m.total, size(filter(m.failed, f -> f.put_back)) AS retries,
         coalesce(m.run, 0) + aggregate(filter(m.failed, f -> f.put_back), 0L, (sum, f) -> sum + f.micros) AS busy,
         aggregate(m.failed, 0L, (sum, f) -> sum + f.micros) AS wasted,
         m.sla IS NOT NULL AND m.outcome = 'dead' OR m.total > m.sla AS breach
@@ -14,6 +15,7 @@ WITH events AS (
     SELECT c.queue, c.channel, c.handler, c.created_at, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM {created} AS c
 ),
+-- Aggregates the events of each minute, hour and day.
 counted AS (
     SELECT b.grain, b.bucket_at, e.queue, e.channel, e.handler,
         sum(e.enqueued) AS enqueued,
@@ -41,6 +43,7 @@ counted AS (
         (b.grain, b.bucket_at, e.queue, e.channel),
         (b.grain, b.bucket_at, e.queue, e.channel, e.handler))
 ),
+-- Lists the reasons of retries and of dead letters.
 reasons AS (
     SELECT m.queue, m.channel, m.handler, m.settled_at AS at, f.reason, 1 AS retries, 0 AS dead
     FROM {measured} AS m
@@ -48,6 +51,7 @@ reasons AS (
     UNION ALL
     SELECT m.queue, m.channel, m.handler, m.settled_at, m.reason, 0, 1 FROM {measured} AS m WHERE m.outcome = 'dead'
 ),
+-- Counts the reasons of each minute, hour and day.
 reasons_counted AS (
     SELECT b.grain, b.bucket_at, r.queue, r.channel, r.handler, r.reason, sum(r.retries) AS retries, sum(r.dead) AS dead
     FROM reasons AS r
@@ -60,22 +64,26 @@ reasons_counted AS (
         (b.grain, b.bucket_at, r.queue, r.channel, r.reason),
         (b.grain, b.bucket_at, r.queue, r.channel, r.handler, r.reason))
 ),
+-- Gathers the counts of reasons into one map for each row.
 reasons_gathered AS (
     SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler,
-        map_from_entries(array_sort(collect_list(struct(c.reason, c.retries)) FILTER (WHERE c.retries > 0))) AS retries_by_reason,
+        map_from_entries(array_sort(collect_list(struct(c.reason, c.retries))
+            FILTER (WHERE c.retries > 0))) AS retries_by_reason,
         map_from_entries(array_sort(collect_list(struct(c.reason, c.dead)) FILTER (WHERE c.dead > 0))) AS dead_by_reason
     FROM reasons_counted AS c
     GROUP BY c.grain, c.bucket_at, c.queue, c.channel, c.handler
 )
-SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.completed, c.popped, c.purged, c.dropped, c.cancelled, c.dead,
-    c.attempts, c.retries,
+SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.completed, c.popped, c.purged, c.dropped,
+    c.cancelled, c.dead, c.attempts, c.retries,
     c.wait[0] / 1e6D AS wait_p50_seconds, c.wait[1] / 1e6D AS wait_p95_seconds, c.wait[2] / 1e6D AS wait_p99_seconds,
     c.run[0] / 1e6D AS run_p50_seconds, c.run[1] / 1e6D AS run_p95_seconds, c.run[2] / 1e6D AS run_p99_seconds,
-    c.total[0] / 1e6D AS total_p50_seconds, c.total[1] / 1e6D AS total_p95_seconds, c.total[2] / 1e6D AS total_p99_seconds,
-    c.busy / 1e6D AS run_seconds,
-    c.busy / nullif(sum(c.busy) FILTER (WHERE c.channel IS NULL) OVER (PARTITION BY c.grain, c.bucket_at, c.queue), 0) AS capacity_share,
+    c.total[0] / 1e6D AS total_p50_seconds, c.total[1] / 1e6D AS total_p95_seconds,
+    c.total[2] / 1e6D AS total_p99_seconds, c.busy / 1e6D AS run_seconds,
+    c.busy / nullif(sum(c.busy) FILTER (WHERE c.channel IS NULL) OVER (PARTITION BY c.grain, c.bucket_at, c.queue),
+        0) AS capacity_share,
     c.wasted / 1e6D AS retry_seconds,
-    coalesce(try_element_at(s.sla, concat(c.queue, '/', c.channel)), try_element_at(s.sla, c.queue)) / 1e6D AS sla_seconds,
+    coalesce(try_element_at(s.sla, concat(c.queue, '/', c.channel)), try_element_at(s.sla, c.queue))
+        / 1e6D AS sla_seconds,
     c.breaches AS sla_breaches,
     coalesce(g.retries_by_reason, map()) AS retries_by_reason,
     coalesce(g.dead_by_reason, map()) AS dead_by_reason,
@@ -83,4 +91,5 @@ SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.comple
 FROM counted AS c
 CROSS JOIN (SELECT from_json(:sla, 'MAP<STRING, BIGINT>') AS sla) AS s
 LEFT JOIN reasons_gathered AS g
-    ON g.grain = c.grain AND g.bucket_at = c.bucket_at AND g.queue = c.queue AND g.channel <=> c.channel AND g.handler <=> c.handler
+    ON g.grain = c.grain AND g.bucket_at = c.bucket_at AND g.queue = c.queue AND g.channel <=> c.channel
+        AND g.handler <=> c.handler

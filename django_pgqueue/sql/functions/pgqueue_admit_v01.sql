@@ -1,7 +1,9 @@
--- Decides whether a channel that has a max_size takes p_messages more, before they are inserted.
--- Caller: pgqueue_enqueue, pgqueue_enqueue_many, pgqueue_enqueue_check. p_wait: as of pgqueue_reserve.
--- Returns nothing (all NULL) when it does; dropped_ids, locked, when these have to leave first (drop_oldest, replace: for one message); else
---   dropped (full, and its policy is to drop), or full or busy with the refusal.
+-- Decides whether a channel that has a max_size takes p_messages more messages, before they are inserted.
+-- Caller: pgqueue_enqueue, pgqueue_enqueue_check, pgqueue_enqueue_many.
+-- p_wait: as in pgqueue_reserve.
+-- Returns all NULL when the channel takes them; dropped_ids, locked, when these have to leave first (drop_oldest,
+--   replace: for one message); else the outcome dropped (the channel is full, and its policy is to drop), or full or
+--   busy with the refusal.
 -- Locks: as pgqueue_reserve (lock order, step 1); then messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_admit(
     p_channel_id bigint,

@@ -1,12 +1,15 @@
--- How many messages a limited channel may be given now. No row: no such channel.
--- Caller: what takes messages and holds the channel's lane, so that nobody else can lease from the channel meanwhile. The channel's row is
---   read here, after the lane was locked: what changes later leaves an arrival that cannot be folded before the lane is free again.
--- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token bucket kept as
--- the theoretical arrival time of the next message (GCRA, ITU-T I.371).
--- Returns messages: at most p_quota; room: free places under max_concurrency (0 when paused, null without); look_at: when to look again after
---   they are used; next_at: the bucket's time; step, slack: how far a message moves it, and how far it may be ahead of the clock;
---   lease_floor: no live lease of the channel is older. Locks: none.
--- STABLE, so that it becomes a part of the statement that calls it, for one lane or for many.
+-- Computes how many messages a limited channel may be given now. Returns no row if the channel does not exist.
+-- Caller: pgqueue_take_turn.
+-- The caller holds the channel's lane, so no other transaction can lease from the channel meanwhile. The channel's row
+-- is read here, after the lane was locked: a later change leaves an arrival that cannot be folded before the lane is
+-- free again.
+-- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token
+-- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371).
+-- Returns messages: at most p_quota; room: free places under max_concurrency (0 when paused, NULL without that limit);
+--   look_at: when to look again after they are used; next_at: the bucket's time; step, slack: how far a message moves
+--   it, and how far it may be ahead of the clock; lease_floor: no live lease of the channel is older.
+-- Locks: none.
+-- The function is STABLE, so that it becomes a part of the statement that calls it, for one lane or for many.
 CREATE FUNCTION pgqueue_allowance(
     p_channel_id bigint,
     p_now timestamptz,
@@ -15,18 +18,22 @@ CREATE FUNCTION pgqueue_allowance(
     p_lease_floor timestamptz
 )
 RETURNS TABLE (
-    messages integer, room integer, look_at timestamptz, next_at timestamptz, step interval, slack interval, lease_floor timestamptz
+    messages integer, room integer, look_at timestamptz, next_at timestamptz, step interval, slack interval,
+    lease_floor timestamptz
 )
 LANGUAGE sql
 STABLE
 AS $$
     SELECT greatest(least(p_quota, r.room, b.free), 0)::integer, r.room,
-        -- A settlement that did not see a new limit does not tell that it frees a place: look again by ourselves for a while.
-        CASE WHEN c.paused_at IS NULL AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds' ELSE 'infinity' END,
+        -- A settlement that did not see a new limit does not tell that it frees a place: look again by ourselves for a
+        -- while.
+        CASE WHEN c.paused_at IS NULL AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds'
+            ELSE 'infinity' END,
         b.next_at, coalesce(r.interval, '0'), (c.release_burst - 1) * r.interval,
         -- While the limit is new, leases that were taken without it may be on their way to be committed.
         CASE
-            WHEN r.room IS NOT NULL AND c.paused_at IS NULL AND coalesce(c.changed_at, '-infinity') < p_now - interval '10 minutes'
+            WHEN r.room IS NOT NULL AND c.paused_at IS NULL
+                AND coalesce(c.changed_at, '-infinity') < p_now - interval '10 minutes'
                 THEN coalesce(o.oldest, p_now) - interval '1 second'
             ELSE p_lease_floor
         END
@@ -46,8 +53,8 @@ AS $$
             CASE WHEN c.released_at IS NULL THEN c.release_interval END AS interval
     ) AS r
     CROSS JOIN LATERAL (
-        -- The upper bound lets a shortened interval hold at once. It goes by the clock of this moment: another session may have taken
-        -- a message since p_now was read.
+        -- The upper bound lets a shortened interval hold at once. It goes by the clock of this moment: another session
+        -- may have taken a message since p_now was read.
         SELECT CASE
                 WHEN r.interval IS NULL THEN p_next_at
                 ELSE least(greatest(p_next_at, p_now), clock_timestamp() + c.release_burst * r.interval)
@@ -55,7 +62,8 @@ AS $$
     ) AS t
     CROSS JOIN LATERAL (
         SELECT t.next_at,
-            floor(extract(epoch FROM p_now + (c.release_burst - 1) * r.interval - t.next_at) / extract(epoch FROM r.interval)) + 1 AS free
+            floor(extract(epoch FROM p_now + (c.release_burst - 1) * r.interval - t.next_at)
+                / extract(epoch FROM r.interval)) + 1 AS free
     ) AS b
     WHERE c.id = p_channel_id;
 $$;

@@ -1,5 +1,6 @@
--- Tells the line that messages became ready again (deferred, retried, promoted, given back).
--- Caller: the functions that flip messages to ready, in the same transaction, after the flip.
+-- Appends arrivals for messages that became ready again (deferred, retried, promoted, given back).
+-- Caller: pgqueue_defer, pgqueue_mend, pgqueue_promote, pgqueue_reschedule.
+-- The caller has set the messages to ready before, in the same transaction.
 -- Locks: none (append only).
 CREATE FUNCTION pgqueue_announce(p_ids bigint[])
 RETURNS void
@@ -22,7 +23,8 @@ BEGIN
             m.id
         FROM pgqueue_message AS m
         JOIN pgqueue_channel AS c ON c.id = m.channel_id
-        -- The cast keeps the index of ready messages out: while it is small, all of it would look as cheap as their keys.
+        -- The cast keeps the index of ready messages out: while it is small, all of it would look as cheap as their
+        -- keys.
         WHERE m.id = ANY (p_ids) AND m.status::integer = 1
         ORDER BY m.channel_id, -m.priority, m.dequeue_at, m.id
     LOOP

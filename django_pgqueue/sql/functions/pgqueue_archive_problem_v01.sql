@@ -1,5 +1,6 @@
--- Returns what is wrong with a choice of what is archived; NULL when nothing is, or nothing is chosen.
--- Caller: what takes such a choice: for a queue, a channel or a call. Locks: none.
+-- Returns the error in a value of archive; NULL when the value is valid, or NULL.
+-- Caller: pgqueue_channel_problem, pgqueue_complete, pgqueue_pop, pgqueue_queue_set.
+-- Locks: none.
 CREATE FUNCTION pgqueue_archive_problem(p_archive text)
 RETURNS text
 LANGUAGE sql

@@ -1,8 +1,9 @@
--- Moves messages that the caller has locked to the archive, whatever their status, as far as their channel or queue keeps them.
--- Caller: pgqueue_pop, pgqueue_purge, pgqueue_queue_purge, pgqueue_cancel; pgqueue_enqueue and pgqueue_drop_surplus for what leaves a full
---   channel; pgqueue_defer and pgqueue_retry for what somebody wants cancelled.
--- p_outcome: popped | purged | cancelled | dropped. p_archive: as of pgqueue_complete. Returns how many.
--- Locks: none that the caller does not hold.
+-- Moves messages that the caller has locked to the archive, in any status, as far as their channel or queue keeps them.
+-- Caller: pgqueue_cancel, pgqueue_defer, pgqueue_drop_surplus, pgqueue_enqueue, pgqueue_pop, pgqueue_purge,
+--   pgqueue_queue_purge, pgqueue_retry.
+-- p_outcome: popped | purged | cancelled | dropped. p_archive: as in pgqueue_complete.
+-- Returns the number of messages that were moved.
+-- Locks: none beyond those that the caller holds.
 CREATE FUNCTION pgqueue_archive(p_ids bigint[], p_outcome text, p_archive text DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql
@@ -22,22 +23,28 @@ BEGIN
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
     FROM pgqueue_queue AS q
     WHERE q.events OR q.archive <> 'full';
+    -- Deletes the messages.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m WHERE m.id = ANY (p_ids) RETURNING m.*
     ),
+    -- Adds the queue, the channel, and how much the archive keeps.
     placed AS (
         SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
             coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
         FROM settled AS s
         LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
     ),
+    -- Archives them, unless the setting is none.
     archived AS (
         INSERT INTO pgqueue_archived_message (
-            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at, dequeue_at,
-            leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker, redriven_from)
-        SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END, CASE WHEN n.archive = 'full' THEN n.body END,
-            CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at, n.dequeue_at, n.leased_at,
-            n.lease_token, v_now, p_outcome, CASE WHEN n.cancel_reason <> '' THEN jsonb_build_object('reason', n.cancel_reason) END,
+            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
+            dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
+            redriven_from)
+        SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
+            CASE WHEN n.archive = 'full' THEN n.body END,
+            CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
+            n.dequeue_at, n.leased_at, n.lease_token, v_now, p_outcome,
+            CASE WHEN n.cancel_reason <> '' THEN jsonb_build_object('reason', n.cancel_reason) END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
             n.dedupe_key, n.worker, n.redriven_from
@@ -45,8 +52,9 @@ BEGIN
         WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.channel_id),
-        jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler, 'attempts', n.attempts,
-            'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at)) FILTER (WHERE n.archive = 'none')
+        jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
+            'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
+            FILTER (WHERE n.archive = 'none')
     INTO v_channels, v_unarchived
     FROM placed AS n;
     PERFORM pgqueue_depart(v_channels);

@@ -1,9 +1,11 @@
--- Brings back a few messages of a queue that can be served again: at most 16 whose lease has expired, and at most 100 scheduled
--- ones that are due. So the queue depends neither on a sweep nor on a tick.
--- Caller: pgqueue_lease, pgqueue_dequeue_matching, pgqueue_stream_claim, when they found fewer than they may take, with their
---   reading of the clock: the leases of the call itself, however short, last longer. Only of this queue: the caller's
---   transaction may stay open, and no other transaction can bring back what it holds.
--- Returns how many; 0: looking again finds nothing new. Locks: messages, SKIP LOCKED.
+-- Brings back a few messages of a queue that can be served again: at most 16 with an expired lease, and at most 100
+-- scheduled messages that are due. So the queue depends neither on a sweep nor on a tick.
+-- Caller: pgqueue_dequeue_matching, pgqueue_lease, pgqueue_stream_claim.
+-- The callers found fewer messages than they may take. p_now is their reading of the clock: the leases of the call
+-- itself, however short, last longer. Other queues are left out: the caller's transaction may stay open, and no other
+-- transaction can bring back the messages that it holds.
+-- Returns the number of messages; 0: looking again finds nothing new.
+-- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_bring_back(p_queue text, p_limit integer, p_now timestamptz, p_worker text)
 RETURNS integer
 LANGUAGE plpgsql

@@ -1,8 +1,12 @@
--- Cancels messages: what waits goes to the archive as cancelled; who holds a leased one is asked to stop.
--- Caller: anyone. p_reason is kept with the message. The holder of a lease hears of it with its next heartbeat. If it completes all the
---   same, the message is completed; where it would be delivered again (defer, retry, an expired lease), it is archived as cancelled.
--- Returns what became of each: cancelled | requested (it is leased) | settled (archive or dead letters have it) | not_found, with the
---   refusal PGQ01 if it is the only one. Locks: the messages (lock order, step 2), in the order of ids.
+-- Cancels messages: ready and scheduled ones go to the archive as cancelled; the holder of a leased one is asked to
+-- stop.
+-- Caller: lifecycle.cancel.
+-- p_reason is kept with the message. The holder of a lease sees the request in its next heartbeat. If it completes the
+-- message all the same, the message is completed; when it would be delivered again (defer, retry, an expired lease), it
+-- is archived as cancelled.
+-- Returns an outcome for each message: cancelled | requested (it is leased) | settled (it is in the archive or a dead
+--   letter) | not_found, with the refusal PGQ01 if it is the only one.
+-- Locks: the messages (lock order, step 2), in the order of ids.
 CREATE FUNCTION pgqueue_cancel(p_ids bigint[], p_reason text DEFAULT '')
 RETURNS TABLE (id bigint, outcome text, refusal jsonb)
 LANGUAGE plpgsql
@@ -21,6 +25,7 @@ DECLARE
     v_leased bigint[];
     v_settled bigint[];
 BEGIN
+    -- Requests the cancellation of every live message.
     WITH marked AS (
         UPDATE pgqueue_message AS m
         SET cancelled_at = coalesce(m.cancelled_at, v_now),
@@ -31,7 +36,7 @@ BEGIN
     SELECT array_agg(w.id) FILTER (WHERE w.status <> 2), array_agg(w.id) FILTER (WHERE w.status = 2)
     INTO v_waiting, v_leased
     FROM marked AS w;
-    -- Looked for before anything goes to the archive, and after all who were settling have come to an end.
+    -- This look comes before this call archives anything, and after the settlements under way have ended.
     v_settled := ARRAY(
         SELECT a.id FROM pgqueue_archived_message AS a WHERE a.id = ANY (p_ids)
         UNION ALL
@@ -49,7 +54,8 @@ BEGIN
         END,
         CASE WHEN cardinality(p_ids) = 1 AND v_waiting IS NULL AND v_leased IS NULL AND v_settled = '{}' THEN
             pgqueue_refusal('PGQ01', format('there is no message %s', u.id),
-                'It was never committed, retention has dropped it from the archive, or nothing was archived of it (archive = none).')
+                'It was never committed, retention has dropped it from the archive, '
+                'or nothing was archived of it (archive = none).')
         END
     FROM (SELECT DISTINCT n FROM unnest(p_ids) AS n) AS u (id)
     ORDER BY u.id;

@@ -1,6 +1,8 @@
--- Statement trigger of pgqueue_channel, AFTER UPDATE (transition tables: old_channels, new_channels).
--- Whoever edits a limit, a pause or a weight (admin, ORM, SQL) makes the next dequeue look at the channel's lane again.
--- Locks: none; the lane is touched by dequeue alone.
+-- Makes the next dequeue look at the lanes of channels whose limits, pause or weight were edited (by admin, ORM or
+-- SQL).
+-- Caller: trigger of pgqueue_channel.
+-- Statement trigger, AFTER UPDATE (transition tables: old_channels, new_channels).
+-- Locks: none; only dequeue changes the lane.
 CREATE FUNCTION pgqueue_channel_changed()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -11,9 +13,10 @@ DECLARE
 BEGIN
     IF EXISTS (SELECT FROM new_channels AS n JOIN old_channels AS o ON o.id = n.id WHERE n.queue <> o.queue) THEN
         RAISE EXCEPTION 'a channel cannot move to another queue'
-            USING ERRCODE = 'PGQ07', HINT = 'Create a channel of the same name in the other queue, and release this one.';
+            USING ERRCODE = 'PGQ07',
+            HINT = 'Create a channel of the same name in the other queue, and release this one.';
     END IF;
-    -- Nobody counts while there is no max_size: what is counted afterwards starts anew.
+    -- Without a max_size the count is not kept: a later max_size begins with a new one.
     DELETE FROM pgqueue_channel_size AS s
     USING new_channels AS n, old_channels AS o
     WHERE n.id = s.channel_id AND o.id = n.id AND (n.max_size IS NULL) <> (o.max_size IS NULL);
@@ -33,9 +36,10 @@ BEGIN
     END IF;
     INSERT INTO pgqueue_arrival (queue, channel_id)
     SELECT c.queue, c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_changed);
-    -- Transactions that still go by the old limits may be open: until they can be thought gone, the sweep looks at the channel again.
+    -- Open transactions may still go by the old limits: the sweep looks at the channel again for ten minutes.
     UPDATE pgqueue_channel AS c SET changed_at = clock_timestamp(), released_xid = NULL WHERE c.id = ANY (v_changed);
-    PERFORM pgqueue_wake(q.queue) FROM (SELECT DISTINCT n.queue FROM new_channels AS n WHERE n.id = ANY (v_changed)) AS q;
+    PERFORM pgqueue_wake(q.queue)
+    FROM (SELECT DISTINCT n.queue FROM new_channels AS n WHERE n.id = ANY (v_changed)) AS q;
     RETURN NULL;
 END;
 $$;

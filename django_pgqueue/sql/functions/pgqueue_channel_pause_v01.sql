@@ -1,5 +1,7 @@
--- Pauses a channel: nothing more of it is delivered, enqueue goes on; what is leased may be settled.
--- Caller: an operator. p_until: when the sweep resumes it; NULL: pgqueue_channel_resume has to. Returns paused; or the refusal: PGQ03, PGQ07.
+-- Pauses a channel: its messages are not delivered any more, enqueue goes on, and leased messages may be settled.
+-- Caller: lifecycle.channel_pause.
+-- p_until: when the sweep resumes the channel; NULL: it stays paused until pgqueue_channel_resume.
+-- Returns paused; or the refusal PGQ03 or PGQ07.
 -- Locks: the channel's row.
 CREATE FUNCTION pgqueue_channel_pause(
     p_queue text,

@@ -1,12 +1,15 @@
--- Returns what is wrong with the name or the limits of a channel; NULL when nothing is.
--- Caller: pgqueue_channel_set, pgqueue_enqueue_many. p_limits: as of pgqueue_channel_set. Locks: none.
+-- Returns the error in the name or the limits of a channel; NULL when both are valid.
+-- Caller: pgqueue_channel_set, pgqueue_enqueue_check.
+-- p_limits: as in pgqueue_channel_set.
+-- Locks: none.
 CREATE FUNCTION pgqueue_channel_problem(p_queue text, p_channel text, p_limits jsonb DEFAULT '{}')
 RETURNS text
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-    v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight', 'archive'];
+    v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight',
+        'archive'];
     v_limit record;
 BEGIN
     IF coalesce(p_channel, '') = '' OR length(p_channel) > 200 THEN
@@ -29,8 +32,10 @@ BEGIN
     LOOP
         IF jsonb_typeof(v_limit.value) <> 'number' THEN
             RETURN format('%s is not a number but %s', v_limit.key, left(v_limit.value::text, 100));
-        ELSIF v_limit.value::numeric NOT BETWEEN 1 AND v_limit.most OR v_limit.value::numeric <> trunc(v_limit.value::numeric) THEN
-            RETURN format('%s is not an integer from 1 to %s but %s%s', v_limit.key, v_limit.most, left(v_limit.value::text, 100),
+        ELSIF v_limit.value::numeric NOT BETWEEN 1 AND v_limit.most
+            OR v_limit.value::numeric <> trunc(v_limit.value::numeric) THEN
+            RETURN format('%s is not an integer from 1 to %s but %s%s', v_limit.key, v_limit.most,
+                left(v_limit.value::text, 100),
                 CASE
                     WHEN v_limit.value::numeric >= 1 THEN ''
                     WHEN v_limit.key = 'max_concurrency' THEN ' (pause the channel instead)'

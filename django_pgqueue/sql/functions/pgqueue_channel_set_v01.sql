@@ -1,9 +1,11 @@
--- Creates a channel or changes the limits that are named. A released channel of the name makes room for a new one: limits, context, pause and
--- place in the line begin anew, because the name may be another tenant's now.
--- Caller: anyone. p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a limit;
---   and "archive": full | outcome | none, null: as the queue says.
--- Returns the channel's id and created or changed; or the refusal: PGQ05 the released channel still drains, PGQ07 invalid channel.
--- The change holds from the next dequeue on. Locks: the channel's own row.
+-- Creates a channel, or changes the limits that p_limits names. A released channel of the name makes room for a new
+-- one: limits, context, pause and place in the line begin anew, because the name may now belong to another tenant.
+-- Caller: pgqueue_missing_channel; lifecycle.channel_set.
+-- p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a
+-- limit; and "archive": full | outcome | none, null: the queue's setting applies.
+-- Returns the channel's id and created or changed; or the refusal: PGQ05 the released channel still drains, PGQ07
+--   invalid channel. The change holds from the next dequeue on.
+-- Locks: the channel's own row.
 CREATE FUNCTION pgqueue_channel_set(
     p_queue text,
     p_channel text,
@@ -33,7 +35,8 @@ BEGIN
     VALUES (
         p_queue, p_channel, (p_limits ->> 'max_concurrency')::numeric, (p_limits ->> 'max_size')::numeric,
         coalesce(p_limits ->> 'full_policy', 'error'), (p_limits ->> 'release_interval')::interval,
-        coalesce((p_limits ->> 'release_burst')::numeric, 1), coalesce((p_limits ->> 'weight')::numeric, 1), p_limits ->> 'archive')
+        coalesce((p_limits ->> 'release_burst')::numeric, 1), coalesce((p_limits ->> 'weight')::numeric, 1),
+        p_limits ->> 'archive')
     ON CONFLICT (queue, name) DO NOTHING
     RETURNING pgqueue_channel.id INTO id;
     IF FOUND THEN
@@ -43,7 +46,8 @@ BEGIN
     outcome := 'changed';
     SELECT c.id INTO id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel;
     UPDATE pgqueue_channel AS c
-    SET max_concurrency = CASE WHEN p_limits ? 'max_concurrency' THEN (p_limits ->> 'max_concurrency')::numeric ELSE c.max_concurrency END,
+    SET max_concurrency = CASE WHEN p_limits ? 'max_concurrency' THEN (p_limits ->> 'max_concurrency')::numeric
+            ELSE c.max_concurrency END,
         max_size = CASE WHEN p_limits ? 'max_size' THEN (p_limits ->> 'max_size')::numeric ELSE c.max_size END,
         full_policy = coalesce(p_limits ->> 'full_policy', c.full_policy),
         release_interval = CASE

@@ -1,8 +1,11 @@
--- Chooses and locks the messages that leave a full channel for new ones: drop_oldest as many as places are missing, ready ones by the time
--- since when they are due, then scheduled ones by their time; replace all that wait. What is leased, or is being taken, stays.
--- Caller: pgqueue_admit for one message that comes, pgqueue_drop_surplus for those that an INSERT has brought. p_room: places that are free, not
---   counting them; p_new: their ids, in order. They come one after the other: each makes those before it leave, the last stays.
--- Returns the ids; NULL when too few may leave. Locks: messages, SKIP LOCKED.
+-- Chooses and locks the messages that leave a full channel for new ones. drop_oldest takes as many as places are
+-- missing: ready ones by the time since which they are due, then scheduled ones by their time. replace takes all ready
+-- and scheduled ones. A message that is leased, or is being taken, stays.
+-- Caller: pgqueue_admit, pgqueue_drop_surplus.
+-- p_room: places that are free, not counting them; p_new: their ids, in order. New messages arrive one after the other:
+-- each makes those before it leave, and the last one stays.
+-- Returns the ids; NULL when too few may leave.
+-- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_choose_dropped(
     p_channel_id bigint,
     p_max_size integer,
@@ -28,8 +31,9 @@ DECLARE
     v_scheduled bigint;
     v_gone bigint;
 BEGIN
-    -- Again with more of them, when others take the oldest at this moment.
+    -- Repeats with more of them, when other transactions take the oldest at this moment.
     LOOP
+        -- Lists the priorities of the ready messages, one step of the index each.
         WITH RECURSIVE rank (value) AS (
             (
                 SELECT -m.priority FROM pgqueue_message AS m
@@ -50,7 +54,7 @@ BEGIN
         FROM (
             SELECT h.id, h.dequeue_at
             FROM rank AS r
-            -- The index has them by priority: the oldest of each.
+            -- The index has them by priority: reads the oldest of each.
             CROSS JOIN LATERAL (
                 SELECT m.id, m.dequeue_at FROM pgqueue_message AS m
                 WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority = r.value AND m.id <> ALL (v_stay)
@@ -86,7 +90,8 @@ BEGIN
     END IF;
     IF p_full_policy = 'replace' AND p_room + cardinality(v_ids) > 0 AND cardinality(p_new) > 0 THEN
         -- Each time the channel is full again, those that came before leave; so many of the last stay.
-        v_gone := cardinality(p_new) - 1 - (cardinality(p_new) - greatest(p_room, 0) - 1) % (p_room + cardinality(v_ids));
+        v_gone := cardinality(p_new) - 1 - (cardinality(p_new) - greatest(p_room, 0) - 1)
+            % (p_room + cardinality(v_ids));
         v_ids := v_ids || p_new[:v_gone];
     END IF;
     RETURN CASE WHEN cardinality(v_ids) >= v_missing THEN v_ids END;

@@ -1,5 +1,8 @@
--- Returns a time that can be subtracted and shown, whatever stands in the row: the nearest of the years 2 to 9998; NULL stays NULL.
--- Caller: what tells ages. Rows from before the rules may be at infinity. IMMUTABLE, so that it becomes a part of the statement. Locks: none.
+-- Returns a time that can be subtracted and shown, whatever the row contains: the nearest time in the years 2 to 9998.
+-- NULL stays NULL.
+-- Caller: pgqueue_explain_message, pgqueue_health, pgqueue_metrics, pgqueue_sweep.
+-- Rows from before the rules may be at infinity. The function is IMMUTABLE, so that it becomes a part of the statement.
+-- Locks: none.
 CREATE FUNCTION pgqueue_clamp_time(p_at timestamptz)
 RETURNS timestamptz
 LANGUAGE sql

@@ -1,5 +1,7 @@
--- Counts the live messages of a channel, each state by the index that has it.
--- Caller: pgqueue_lock_size, pgqueue_recount, in one statement with the departures, so that both are of one snapshot. Locks: none.
+-- Counts the live messages of a channel, each state by its own index.
+-- Caller: pgqueue_lock_size, pgqueue_make_room, pgqueue_recount.
+-- The callers count the departures in the same statement, so that both belong to one snapshot.
+-- Locks: none.
 CREATE FUNCTION pgqueue_count_live(p_channel_id bigint)
 RETURNS bigint
 LANGUAGE sql

@@ -1,5 +1,7 @@
--- Statement trigger of pgqueue_dead_letter, AFTER INSERT (transition table: added). Any INSERT is reported: the verbs, plain SQL, COPY.
--- Warns in the server's log, at most once in 10 seconds, and publishes the event dead_lettered for queues that have events.
+-- Warns in the server's log about new dead letters, at most once in 10 seconds, and publishes the event dead_lettered
+-- for queues that have events.
+-- Caller: trigger of pgqueue_dead_letter.
+-- Statement trigger, AFTER INSERT (transition table: added). It reports any INSERT: verbs, plain SQL, COPY.
 -- Locks: none.
 CREATE FUNCTION pgqueue_dead_letter_added()
 RETURNS trigger

@@ -1,8 +1,11 @@
 -- Settles leased messages as dead letters: moves them to pgqueue_dead_letter with a reason, in one statement.
--- Caller: the holder of the leases; pgqueue_retry. p_reasons: short words, by convention rejected | failed | poison | timed_out or the handler's
---   own; p_details: a JSON object a message. Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what this
---   lease has settled before.
--- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07 arrays that do not pair up.
+-- Caller: pgqueue_defer, pgqueue_defer_unknown, pgqueue_discard, pgqueue_retry; lifecycle.dead_letter.
+-- p_reasons: short words, by convention rejected | failed | poison | timed_out or the handler's own; p_details: a JSON
+-- object for each message.
+-- Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, except for messages that this lease has
+--   settled before.
+-- Locks: the messages (lock order, step 2), in the order of ids.
+-- Errors: PGQ02, PGQ07 arrays that do not pair up.
 CREATE FUNCTION pgqueue_dead_letter(
     p_ids bigint[],
     p_tokens uuid[],
@@ -31,24 +34,28 @@ BEGIN
             ARRAY['p_tokens', 'p_reasons', 'p_details'],
             ARRAY[cardinality(p_tokens), cardinality(p_reasons), cardinality(p_details)])));
     END IF;
+    -- Deletes the messages that the caller still holds.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
-        RETURNING m.*, p_reasons[array_position(p_ids, m.id)] AS reason, p_details[array_position(p_ids, m.id)] AS details
+        RETURNING m.*, p_reasons[array_position(p_ids, m.id)] AS reason,
+            p_details[array_position(p_ids, m.id)] AS details
     ),
-    -- Left joins: a message must not vanish because somebody deleted its channel by hand.
+    -- Inserts the dead letters, by a left join: a message must not vanish because its channel was deleted.
     buried AS (
         INSERT INTO pgqueue_dead_letter (
-            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff, backoff_factor,
-            backoff_longest, created_at, dequeue_at,
+            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff,
+            backoff_factor, backoff_longest, created_at, dequeue_at,
             leased_at, lease_token, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from)
-        SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority, n.attempts,
-            n.max_attempts, n.backoff, n.backoff_factor, n.backoff_longest, n.created_at, n.dequeue_at, n.leased_at, n.lease_token, v_now,
-            left(coalesce(n.reason, 'rejected'), 200), n.details, n.state, n.errors, n.dedupe_key, n.worker, n.redriven_from
+        SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority,
+            n.attempts, n.max_attempts, n.backoff, n.backoff_factor, n.backoff_longest, n.created_at, n.dequeue_at,
+            n.leased_at, n.lease_token, v_now, left(coalesce(n.reason, 'rejected'), 200), n.details, n.state, n.errors,
+            n.dedupe_key, n.worker, n.redriven_from
         FROM settled AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
-    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL)
+    SELECT array_agg(n.id),
+        array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL)
     INTO v_done, v_limited
     FROM settled AS n
     LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id;

@@ -1,11 +1,13 @@
--- Gives leased messages back on purpose, to be delivered again at p_until or after p_delay; without either at once, in their old place.
--- p_states replaces the saved state.
--- A deferral is progress, not a failure: the attempt is given back, so a long chain of deferrals never runs out of attempts. With
--- p_count_attempt it counts, as a failure does: where the attempts are used up, the message becomes a dead letter with reason deferred.
--- Caller: the holder of the leases. What somebody wants cancelled goes to the archive instead.
--- Returns id and outcome: deferred, cancelled or dead_lettered. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what
---   this lease has settled before, with what became of it then.
--- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07.
+-- Gives leased messages back on purpose, to be delivered again at p_until or after p_delay; without either at once, in
+-- their old place. p_states replaces the saved state.
+-- Caller: pgqueue_defer_unknown, pgqueue_heartbeat, pgqueue_stream_release; lifecycle.defer, lifecycle.give_back.
+-- A deferral is progress, not a failure: the attempt is given back, so a long chain of deferrals never runs out of
+-- attempts. With p_count_attempt it counts as a failure does: when the attempts are used up, the message becomes a dead
+-- letter with the reason deferred. A message whose cancellation was requested goes to the archive instead.
+-- Returns id and outcome: deferred, cancelled or dead_lettered. A lost lease raises PGQ02. With p_skip_lost it is left
+--   out, except for messages that this lease has settled before: they return the outcome of that time.
+-- Locks: the messages (lock order, step 2), in the order of ids.
+-- Errors: PGQ02, PGQ07.
 CREATE FUNCTION pgqueue_defer(
     p_ids bigint[],
     p_tokens uuid[],
@@ -42,12 +44,14 @@ BEGIN
         RAISE EXCEPTION 'cannot defer by more than 365000 days, or until a time outside of the years 2 to 9998'
             USING ERRCODE = 'PGQ07', HINT = 'Dead-letter the message, or pause its channel.';
     END IF;
-    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_until) <> cardinality(p_ids) OR cardinality(p_delays) <> cardinality(p_ids)
+    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_until) <> cardinality(p_ids)
+        OR cardinality(p_delays) <> cardinality(p_ids)
         OR cardinality(p_states) <> cardinality(p_ids) THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
             ARRAY['p_tokens', 'p_until', 'p_delays', 'p_states'],
             ARRAY[cardinality(p_tokens), cardinality(p_until), cardinality(p_delays), cardinality(p_states)])));
     END IF;
+    -- Makes the messages ready or scheduled; those to be settled keep their lease until the end of this call.
     WITH given_back AS (
         UPDATE pgqueue_message AS m
         SET status = CASE
@@ -56,8 +60,10 @@ BEGIN
                 ELSE 1
             END,
             dequeue_at = CASE
-                WHEN p_until[array_position(p_ids, m.id)] IS NULL AND p_delays[array_position(p_ids, m.id)] IS NULL THEN m.dequeue_at
-                ELSE greatest(v_now, p_until[array_position(p_ids, m.id)], v_now + p_delays[array_position(p_ids, m.id)])
+                WHEN p_until[array_position(p_ids, m.id)] IS NULL
+                    AND p_delays[array_position(p_ids, m.id)] IS NULL THEN m.dequeue_at
+                ELSE greatest(v_now, p_until[array_position(p_ids, m.id)],
+                    v_now + p_delays[array_position(p_ids, m.id)])
             END,
             attempts = m.attempts - CASE WHEN p_count_attempt OR m.cancelled_at IS NOT NULL THEN 0 ELSE 1 END,
             state = CASE
@@ -65,18 +71,23 @@ BEGIN
                 ELSE p_states[array_position(p_ids, m.id)]
             END,
             last_leased_at = m.leased_at,
-            leased_at = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts THEN m.leased_at END,
+            leased_at = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
+                THEN m.leased_at END,
             lease_expires_at = CASE
-                WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts THEN m.lease_expires_at
+                WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
+                    THEN m.lease_expires_at
             END,
-            lease_token = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts THEN m.lease_token END,
-            worker = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts THEN m.worker END,
+            lease_token = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
+                THEN m.lease_token END,
+            worker = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
+                THEN m.worker END,
             settled_token = m.lease_token
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.id, m.channel_id, m.status, m.lease_token, m.cancelled_at IS NOT NULL AS cancelled
     )
     SELECT array_agg(g.id) FILTER (WHERE g.status <> 2), array_agg(g.channel_id) FILTER (WHERE g.status <> 2),
-        array_agg(g.id) FILTER (WHERE g.cancelled), array_agg(g.id ORDER BY g.id) FILTER (WHERE g.status = 2 AND NOT g.cancelled),
+        array_agg(g.id) FILTER (WHERE g.cancelled),
+        array_agg(g.id ORDER BY g.id) FILTER (WHERE g.status = 2 AND NOT g.cancelled),
         array_agg(g.lease_token ORDER BY g.id) FILTER (WHERE g.status = 2 AND NOT g.cancelled)
     INTO v_done, v_channels, v_cancelled, v_dead, v_dead_tokens
     FROM given_back AS g;

@@ -1,5 +1,6 @@
--- Tells that messages left limited channels: a place came free (max_concurrency), a live message is gone (max_size).
--- Caller: what settles or removes messages, in the same transaction; one entry of p_channel_ids a message.
+-- Records that messages left limited channels: a place is free (max_concurrency), a live message is gone (max_size).
+-- Caller: pgqueue_archive, pgqueue_complete, pgqueue_dead_letter, pgqueue_defer, pgqueue_retry.
+-- The caller settles or removes the messages in the same transaction. p_channel_ids has one entry for each message.
 -- Locks: none (append only), so that settling never waits for an enqueuer and never touches a lane.
 CREATE FUNCTION pgqueue_depart(p_channel_ids bigint[], p_gone boolean DEFAULT true)
 RETURNS void
@@ -11,27 +12,33 @@ SET enable_bitmapscan = off
 SET jit = off
 AS $$
 BEGIN
+    -- Appends an arrival for each channel with max_concurrency, because a place is free.
     WITH freed AS (
-        -- A channel that stands in line is looked at anyway. It still has to be told: a dequeue that counts this instant may park it.
+        -- A channel that stands in line needs an arrival, too: a dequeue that counts its leases at this instant may
+        -- park it.
         INSERT INTO pgqueue_arrival (queue, channel_id, lazy)
-        -- LIMIT: each lane is looked up by its channel; an EXISTS is hashed, which reads all lanes.
+        -- The LIMIT looks up each lane by its channel; an EXISTS is hashed, which reads all lanes.
         SELECT c.queue, c.id,
             coalesce(
-                (SELECT l.parked_until IS NULL FROM pgqueue_lane AS l WHERE l.channel_id = c.id ORDER BY l.seq DESC LIMIT 1), false)
+                (SELECT l.parked_until IS NULL FROM pgqueue_lane AS l WHERE l.channel_id = c.id
+                    ORDER BY l.seq DESC LIMIT 1), false)
         FROM pgqueue_channel AS c
         WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
     )
     INSERT INTO pgqueue_departure (channel_id, messages)
     SELECT d.channel_id, d.messages
-    FROM (SELECT u.channel_id, count(*) AS messages FROM unnest(p_channel_ids) AS u (channel_id) GROUP BY u.channel_id) AS d
-    -- OFFSET: each channel is looked up by its key, not all of them compared with each.
-    CROSS JOIN LATERAL (SELECT FROM pgqueue_channel AS c WHERE c.id = d.channel_id AND c.max_size IS NOT NULL OFFSET 0) AS c
+    FROM (SELECT u.channel_id, count(*) AS messages FROM unnest(p_channel_ids) AS u (channel_id)
+        GROUP BY u.channel_id) AS d
+    -- The OFFSET looks up each channel by its key, instead of comparing all of them with each.
+    CROSS JOIN LATERAL (SELECT FROM pgqueue_channel AS c
+        WHERE c.id = d.channel_id AND c.max_size IS NOT NULL OFFSET 0) AS c
     WHERE p_gone;
-    -- Nobody sleeps while there is work: looked up first, because the rest costs more than the look.
+    -- Workers do not sleep while there is work: the look comes first, because the rest costs more.
     IF NOT EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.wait_until > clock_timestamp()) THEN
         RETURN;
     END IF;
     PERFORM pgqueue_wake(q.queue)
-    FROM (SELECT DISTINCT c.queue FROM pgqueue_channel AS c WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL) AS q;
+    FROM (SELECT DISTINCT c.queue FROM pgqueue_channel AS c
+        WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL) AS q;
 END;
 $$;

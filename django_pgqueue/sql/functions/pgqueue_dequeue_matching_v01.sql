@@ -1,8 +1,11 @@
--- Leases ready messages of a queue that match: with this handler, with a payload that contains p_payload, or both. All limits hold, and
--- channels get their share of p_limit, then whoever has more.
--- Caller: a consumer of a part of a queue, in a transaction of its own. It looks at p_look messages at most (pgqueue_find_matching): with
---   the index of payloads at those that match, else at those that come first, so that one far behind them is not found yet.
--- Returns what pgqueue_dequeue does, channel after channel. Locks: as pgqueue_dequeue. Errors: PGQ07 invalid argument.
+-- Leases ready messages of a queue that match: with this handler, with a payload that contains p_payload, or both. All
+-- limits hold. Each channel gets its share of p_limit first, then channels that have more messages fill the rest.
+-- Caller: lifecycle.dequeue_matching.
+-- Runs in a transaction of its own. It looks at p_look messages at most (pgqueue_find_matching): with the index of
+-- payloads at those that match, else at those that come first, so a match far behind them is not found yet.
+-- Returns the columns of pgqueue_dequeue, channel after channel.
+-- Locks: as pgqueue_dequeue.
+-- Errors: PGQ07 invalid argument.
 CREATE FUNCTION pgqueue_dequeue_matching(
     p_queue text DEFAULT 'default',
     p_limit integer DEFAULT 1,
@@ -68,10 +71,12 @@ BEGIN
         PERFORM pgqueue_fold(p_queue, true, clock_timestamp());
         SELECT array_agg(f.channel_id) AS channels, count(*) AS count, jsonb_agg(f.ids) AS ids INTO v_found
         FROM pgqueue_find_matching(p_queue, p_handler, p_payload, p_look) AS f;
-        -- Each channel its share, and then whoever has more.
-        FOREACH v_quota IN ARRAY ARRAY[(p_limit - v_count + v_found.count - 1) / greatest(v_found.count, 1), p_limit] LOOP
+        -- Each channel gives its share first; then channels that have more fill the rest.
+        FOREACH v_quota IN ARRAY ARRAY[(p_limit - v_count + v_found.count - 1) / greatest(v_found.count, 1),
+            p_limit] LOOP
             FOR v_part IN
-                SELECT u.channel_id, ARRAY(SELECT e::bigint FROM jsonb_array_elements_text(v_found.ids -> (u.place - 1)::integer) AS e) AS ids
+                SELECT u.channel_id, ARRAY(SELECT e::bigint
+                    FROM jsonb_array_elements_text(v_found.ids -> (u.place - 1)::integer) AS e) AS ids
                 FROM unnest(v_found.channels) WITH ORDINALITY AS u (channel_id, place)
                 ORDER BY u.place
             LOOP
@@ -80,6 +85,7 @@ BEGIN
                 CONTINUE WHEN v_taken.ids = '{}';
                 v_count := v_count + cardinality(v_taken.ids);
                 RETURN QUERY
+                -- Leases the chosen messages.
                 WITH leased AS (
                     UPDATE pgqueue_message AS m
                     SET status = 2,
@@ -91,8 +97,9 @@ BEGIN
                     WHERE m.id = ANY (v_taken.ids)
                     RETURNING m.*
                 )
-                SELECT l.id, c.name::text, l.handler::text, l.payload, l.body, l.headers, l.priority, l.attempts, l.max_attempts,
-                    l.lease_token, l.lease_expires_at, l.state, l.created_at, l.dequeue_at, nullif(c.context, '{}'), l.last_leased_at
+                SELECT l.id, c.name::text, l.handler::text, l.payload, l.body, l.headers, l.priority, l.attempts,
+                    l.max_attempts, l.lease_token, l.lease_expires_at, l.state, l.created_at, l.dequeue_at,
+                    nullif(c.context, '{}'), l.last_leased_at
                 FROM leased AS l
                 LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
                 ORDER BY array_position(v_taken.ids, l.id);

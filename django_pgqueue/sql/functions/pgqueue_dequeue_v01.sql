@@ -1,12 +1,16 @@
--- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now, so a crash of the worker counts.
--- One message takes the short way here: few rows cost less in several short statements than in one large one. Everything
---   else, and one message that the short way does not find, takes the long way (pgqueue_lease).
--- Caller: a worker, in a transaction of its own; pgqueue_pop, pgqueue_dequeue_wait. The token fences heartbeat and settlement. It
---   is random, because a counter can be issued twice after a failover that lost commits.
--- Returns the messages in the order of service, and at once: a message that another transaction holds is left out. After an
---   empty answer pgqueue_is_contended says whether that is why; then ask again soon. This function never sleeps, because it
---   would hold locks meanwhile.
--- Locks: lanes and messages, SKIP LOCKED. Errors: PGQ07 invalid argument.
+-- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now, so a crash of the
+-- worker counts.
+-- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
+-- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
+-- less than one large one. Every other call, and one message that the short way does not find, takes the long way
+-- (pgqueue_lease).
+-- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
+-- lost commits.
+-- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
+--   After an empty answer, pgqueue_is_contended says whether that is the reason; then ask again soon. This function
+--   never sleeps, because it would hold locks meanwhile.
+-- Locks: lanes and messages, SKIP LOCKED.
+-- Errors: PGQ07 invalid argument.
 -- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.
 CREATE FUNCTION pgqueue_dequeue(
     p_queue text DEFAULT 'default',
@@ -55,7 +59,8 @@ BEGIN
     THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.news, n.paused INTO v_line FROM pgqueue_line(p_queue, v_now) AS n;
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.news, n.paused INTO v_line
+    FROM pgqueue_line(p_queue, v_now) AS n;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.news;
     IF v_line.head IS NULL AND NOT v_fresh AND NOT v_line.paused THEN
         -- The many dequeues of idle consumers end here.
@@ -99,18 +104,19 @@ BEGIN
         ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
         FOR UPDATE SKIP LOCKED;
         UPDATE pgqueue_lane AS l
-        SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, fresh = v_fresh AND NOT v_lane.done,
+        SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+            fresh = v_fresh AND NOT v_lane.done,
             served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END, ahead = l.ahead - 1
         WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
     END IF;
     UPDATE pgqueue_message AS m
-    SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease, lease_token = gen_random_uuid(),
-        worker = p_worker
+    SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
+        lease_token = gen_random_uuid(), worker = p_worker
     WHERE m.id = v_id
-    RETURNING m.id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts, m.lease_token, m.lease_expires_at,
-        m.state, m.created_at, m.dequeue_at, m.last_leased_at
-    INTO id, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state, created_at, dequeue_at,
-        last_leased_at;
+    RETURNING m.id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts, m.lease_token,
+        m.lease_expires_at, m.state, m.created_at, m.dequeue_at, m.last_leased_at
+    INTO id, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state,
+        created_at, dequeue_at, last_leased_at;
     IF NOT FOUND THEN
         RETURN QUERY SELECT l.* FROM pgqueue_lease(p_queue, p_limit, p_lease, p_worker) AS l;
         RETURN;
@@ -118,7 +124,7 @@ BEGIN
     channel := v_lane.name;
     context := nullif(v_lane.context, '{}');
     RETURN NEXT;
-    -- About once in eight messages, so that no arrival that can wait needs a ticker.
+    -- Folds about once in eight messages, so that no arrival that can wait needs a ticker.
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
     END IF;

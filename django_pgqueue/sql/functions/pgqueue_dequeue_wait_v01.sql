@@ -1,8 +1,12 @@
--- Dequeues, and with nothing there looks again until there is something, for up to p_wait.
--- Caller: a client in any language, by CALL in autocommit. A procedure with the rights and the search_path of its caller: what has either
---   of its own may not commit, and one transaction for the whole wait would keep an old snapshot, so that VACUUM could clean up nothing.
--- Returns messages: the rows of pgqueue_dequeue in the order of service, as an array of objects; empty: nothing came.
--- Locks: as pgqueue_dequeue; none while it sleeps, when it has no transaction id either, and a snapshot not older than its last pause.
+-- Dequeues; if there is no message, looks again until one arrives, for up to p_wait.
+-- Caller: SQL clients.
+-- A client in any language runs it by CALL in autocommit. The procedure has the rights and the search_path of its
+-- caller: a procedure with its own rights or search_path may not commit, and one transaction for the whole wait would
+-- keep an old snapshot, so that VACUUM could clean up nothing.
+-- Returns messages: the rows of pgqueue_dequeue in the order of service, as an array of objects; empty: no message
+--   arrived.
+-- Locks: as pgqueue_dequeue. While it sleeps it has no lock and no transaction id, and a snapshot not older than its
+--   last pause.
 -- Errors: PGQ07 invalid argument, or not in autocommit.
 CREATE PROCEDURE pgqueue_dequeue_wait(
     p_queue text DEFAULT 'default',
@@ -15,7 +19,7 @@ CREATE PROCEDURE pgqueue_dequeue_wait(
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- The clock by its full name: in tests another one may stand still, and then the wait would not end.
+    -- The clock has its full name here: in tests another one may stand still, and then the wait would not end.
     v_deadline timestamptz := pg_catalog.clock_timestamp() + least(p_wait, '300 seconds');
     v_left double precision;
     v_pause double precision := 0.01;
@@ -25,13 +29,14 @@ BEGIN
             USING ERRCODE = 'PGQ07', HINT = 'To wait longer, call it again, or run a worker.';
     END IF;
     BEGIN
-        -- It never succeeds here, but the message says whether it could elsewhere. In another language than English this finds out nothing,
-        -- and the COMMIT below raises PostgreSQL's own error.
+        -- It never succeeds here, but the message says whether it could elsewhere. In another language than English
+        -- this finds out nothing, and the COMMIT below raises PostgreSQL's own error.
         COMMIT;
     EXCEPTION WHEN invalid_transaction_termination THEN
         IF SQLERRM = 'invalid transaction termination' THEN
             RAISE EXCEPTION 'dequeue_wait cannot run in a transaction block or a function: it commits'
-                USING ERRCODE = 'PGQ07', HINT = 'CALL it as a statement of its own, in autocommit. In a transaction use pgqueue_dequeue.';
+                USING ERRCODE = 'PGQ07',
+                HINT = 'CALL it as a statement of its own, in autocommit. In a transaction use pgqueue_dequeue.';
         END IF;
     END;
     LOOP

@@ -1,8 +1,11 @@
--- Deletes dead letters that nobody wants. No redrive brings them back; a lake that has them keeps them. What was redriven is left alone:
--- it says what became of the message.
--- Caller: an operator. p_keep_unexported leaves what a lake lacks, as pgqueue_prune does.
--- Returns what became of each: discarded | redriven | unexported | busy (somebody redrives it, discards or prunes right now) | not_found.
--- Locks: pg_try_advisory_xact_lock, the one of pgqueue_prune, so that no two of them add to the tally; the dead letters, SKIP LOCKED.
+-- Deletes dead letters for good: no redrive brings them back; a lake that has them keeps them. Redriven dead letters
+-- are left alone: they document where the message went.
+-- Caller: lifecycle.discard_dead.
+-- p_keep_unexported leaves the dead letters that a lake lacks, as pgqueue_prune does.
+-- Returns an outcome for each message: discarded | redriven | unexported | busy (another transaction redrives or
+--   discards it, or prunes) | not_found.
+-- Locks: pg_try_advisory_xact_lock, the one of pgqueue_prune, so that no two of them add to the tally; the dead
+--   letters, SKIP LOCKED.
 CREATE FUNCTION pgqueue_discard_dead(p_ids bigint[], p_keep_unexported boolean DEFAULT false)
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
@@ -22,15 +25,18 @@ BEGIN
         v_exported_xid := pgqueue_exported_xid();
     END IF;
     IF pg_try_advisory_xact_lock(7205, 2) THEN
+        -- Locks the dead letters that may be deleted.
         WITH free AS MATERIALIZED (
             SELECT d.id FROM pgqueue_dead_letter AS d
-            WHERE d.id = ANY (p_ids) AND d.redriven_at IS NULL AND (d.xid < v_exported_xid OR p_keep_unexported IS NOT TRUE)
+            WHERE d.id = ANY (p_ids) AND d.redriven_at IS NULL
+                AND (d.xid < v_exported_xid OR p_keep_unexported IS NOT TRUE)
             FOR UPDATE SKIP LOCKED
         ),
+        -- Deletes them.
         gone AS (
             DELETE FROM pgqueue_dead_letter AS d USING free AS f WHERE d.id = f.id RETURNING d.id, d.queue, d.channel
         ),
-        -- So that the totals of a channel stay true.
+        -- The tally keeps the totals of a channel true.
         tallied AS (
             INSERT INTO pgqueue_tally AS t (queue, channel, messages)
             SELECT g.queue, g.channel, count(*) FROM gone AS g GROUP BY g.queue, g.channel

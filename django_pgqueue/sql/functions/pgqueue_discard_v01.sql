@@ -1,7 +1,9 @@
--- Gets messages out of the way: ready, scheduled and leased ones become dead letters with the reason discarded, from where a redrive
--- brings them back. Who holds a lease has lost it: what it says later is refused.
--- Caller: an operator. p_reason is kept as the message of the details.
--- Returns what became of each: discarded | busy (somebody takes or settles it right now) | settled | not_found.
+-- Gets messages out of the way: ready, scheduled and leased ones become dead letters with the reason discarded; a
+-- redrive brings them back. The holder of a lease loses it: its heartbeat and settlement are refused.
+-- Caller: lifecycle.discard.
+-- p_reason is kept as the message of the details.
+-- Returns an outcome for each message: discarded | busy (another transaction takes or settles it) | settled |
+--   not_found.
 -- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_discard(p_ids bigint[], p_reason text DEFAULT '')
 RETURNS TABLE (id bigint, outcome text)
@@ -19,9 +21,10 @@ DECLARE
     v_free bigint[];
     v_tokens uuid[];
 BEGIN
-    v_free := ARRAY(SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE SKIP LOCKED);
+    v_free := ARRAY(SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (p_ids)
+        ORDER BY m.id FOR UPDATE SKIP LOCKED);
     IF v_free <> '{}' THEN
-        -- A token of this moment: what waits has none, and whoever has one shall not find it again.
+        -- A new token: a waiting message has none, and the token of a holder must not fit any more.
         WITH taken AS (
             UPDATE pgqueue_message AS m
             SET lease_token = gen_random_uuid()

@@ -1,6 +1,9 @@
--- Drops the archive's partitions whose day ended longer ago than p_retention; NULL keeps all. With p_keep_unexported only those that every lake
--- holds: none without a lake, or without the app of the pipeline. Their messages are added to the tally.
--- Caller: pgqueue_prune. p_kept: past retention, but not exported, or in use: all of them are left then, for the next time.
+-- Drops the archive's partitions whose day ended longer ago than p_retention; NULL keeps all. With p_keep_unexported it
+-- drops only those that every lake holds: none without a lake, or without the app of the pipeline. Their messages are
+-- added to the tally.
+-- Caller: pgqueue_prune.
+-- Returns dropped: the partitions that are gone; kept: those past retention that are not exported, or in use: all of
+--   them are left then, for the next time.
 -- Locks: SHARE of each partition, NOWAIT; DDL with lock_timeout 2 s.
 CREATE FUNCTION pgqueue_drop_partitions(
     p_retention interval,
@@ -20,12 +23,13 @@ DECLARE
 BEGIN
     v_past := ARRAY(
         SELECT c.oid::regclass FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
+        WHERE i.inhparent = 'pgqueue_archived_message'::regclass
+            AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
             AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (clock_timestamp() AT TIME ZONE 'UTC') - p_retention
         ORDER BY c.relname);
     BEGIN
         FOREACH v_partition IN ARRAY v_past LOOP
-            -- Who has written to it and not committed would else be counted out: the rows come after the count, and go with the table.
+            -- Without this lock, rows that are committed after the count would be dropped with the table, uncounted.
             EXECUTE format('LOCK %s IN SHARE MODE NOWAIT', v_partition);
             v_day := (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_class AS c WHERE c.oid = v_partition);
             IF p_keep_unexported AND to_regproc('pgqueue_is_exported') IS NOT NULL THEN
@@ -33,12 +37,13 @@ BEGIN
             END IF;
             IF v_is_due THEN
                 EXECUTE format(
-                    'INSERT INTO pgqueue_tally AS t (queue, channel, messages) SELECT queue, channel, count(*) FROM %s GROUP BY queue, channel
+                    'INSERT INTO pgqueue_tally AS t (queue, channel, messages) '
+                    'SELECT queue, channel, count(*) FROM %s GROUP BY queue, channel
                     ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages', v_partition);
                 v_due := v_due || v_partition;
             END IF;
         END LOOP;
-        -- All that takes long is done: from the first drop on, nothing can be settled until the transaction ends.
+        -- The slow work is done: from the first drop on, nothing can be settled until the transaction ends.
         PERFORM set_config('lock_timeout', '2s', true);
         FOREACH v_partition IN ARRAY v_due LOOP
             EXECUTE format('DROP TABLE %s', v_partition);

@@ -1,7 +1,10 @@
--- Drops what a plain INSERT has made surplus in a channel whose policy is drop_oldest or replace; it goes to the archive as dropped.
--- Caller: the insert trigger, which has locked the counts of all channels of its statement. p_new: the messages of the statement that nobody
---   has leased, in the order of ids; p_messages: how many there are of it with those.
--- Locks: messages, SKIP LOCKED. Errors: PGQ04 too few of them may leave.
+-- Drops the surplus of a plain INSERT in a channel whose policy is drop_oldest or replace; it goes to the archive as
+-- dropped.
+-- Caller: pgqueue_message_arrived.
+-- The insert trigger has locked the counts of all channels of its statement. p_new: the messages of the statement that
+-- are not leased, in the order of ids; p_messages: how many there are including the leased ones.
+-- Locks: messages, SKIP LOCKED.
+-- Errors: PGQ04 too few of them may leave.
 CREATE FUNCTION pgqueue_drop_surplus(p_channel_id bigint, p_new bigint[], p_messages bigint)
 RETURNS void
 LANGUAGE plpgsql

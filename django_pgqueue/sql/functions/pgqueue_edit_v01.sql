@@ -1,6 +1,9 @@
--- Replaces the payload of a waiting message. Its place in the line, its attempts and its errors stay.
--- Caller: an operator. For a dead letter: pgqueue_redrive with p_payload. Returns edited | leased | busy (somebody takes or settles it
---   right now) | settled | not_found; or the refusal: PGQ07, no payload, or one that is too large. Locks: the message, SKIP LOCKED.
+-- Replaces the payload of a ready or scheduled message. Its place in the line, its attempts and its errors stay.
+-- Caller: lifecycle.edit.
+-- For a dead letter, pgqueue_redrive has p_payload.
+-- Returns edited | leased | busy (another transaction takes or settles it) | settled | not_found; or the refusal PGQ07:
+--   no payload, or one that is too large.
+-- Locks: the message, SKIP LOCKED.
 CREATE FUNCTION pgqueue_edit(p_id bigint, p_payload jsonb, OUT outcome text, OUT refusal jsonb)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -9,7 +12,8 @@ SET jit = off
 AS $$
 BEGIN
     IF p_payload IS NULL THEN
-        refusal := pgqueue_refusal('PGQ07', 'there is no payload to put in place', 'The payload null is the jsonb ''null''.');
+        refusal := pgqueue_refusal('PGQ07', 'there is no payload to put in place',
+            'The payload null is the jsonb ''null''.');
         outcome := 'invalid';
         RETURN;
     END IF;
@@ -24,6 +28,7 @@ BEGIN
         outcome := 'edited';
         RETURN;
     END IF;
-    SELECT CASE WHEN w.place IN ('ready', 'scheduled') THEN 'busy' ELSE w.place END INTO outcome FROM pgqueue_where_is(ARRAY[p_id]) AS w;
+    SELECT CASE WHEN w.place IN ('ready', 'scheduled') THEN 'busy' ELSE w.place END INTO outcome
+    FROM pgqueue_where_is(ARRAY[p_id]) AS w;
 END;
 $$;

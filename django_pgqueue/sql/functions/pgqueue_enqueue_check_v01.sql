@@ -1,6 +1,7 @@
--- Returns why a channel does not take p_messages more, before anything is written; NULL when it does.
--- Caller: pgqueue_enqueue_many, pgqueue_redrive. p_create: a channel that does not exist will be created, if its name is valid; p_drops: a
---   full channel whose policy is not error is only locked: who leaves is found later; p_wait: as of pgqueue_reserve.
+-- Returns the refusal of a channel that does not take p_messages more, before anything is written; NULL when it does.
+-- Caller: pgqueue_enqueue_many, pgqueue_redrive_refusal.
+-- p_create: a channel that does not exist will be created, if its name is valid; p_drops: a full channel whose policy
+-- is not error is only locked, and the messages that leave are chosen later; p_wait: as in pgqueue_reserve.
 -- Locks: as pgqueue_admit (lock order, step 1): the caller comes in the order of channels.
 CREATE FUNCTION pgqueue_enqueue_check(
     p_queue text,
@@ -25,7 +26,7 @@ BEGIN
         RETURN CASE WHEN v_problem IS NOT NULL THEN pgqueue_refusal('PGQ07', 'invalid channel: ' || v_problem) END;
     ELSIF v_channel.id IS NULL OR v_channel.released_at IS NOT NULL THEN
         RETURN (pgqueue_missing_channel(p_queue, p_channel, false)).refusal;
-    -- Nothing but duplicates takes no room, even where a lower max_size has left too many.
+    -- A call that brings only duplicates takes no room, even where a lower max_size has left too many.
     ELSIF v_channel.max_size IS NULL OR p_messages = 0 THEN
         RETURN NULL;
     ELSIF p_drops AND v_channel.full_policy <> 'error' THEN

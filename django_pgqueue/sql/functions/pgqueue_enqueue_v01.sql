@@ -1,12 +1,14 @@
--- Enqueues one message. It is there if and only if the caller's transaction commits.
--- Caller: anyone. p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size; NULL: the setting
---   pgqueue.enqueue_wait, or 2 s.
--- Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id) or 'dropped' (the channel is
---   full and its policy is to drop: no id). A request that cannot be granted is decided before anything is written, and returned, not
---   raised: not_found, released, full, busy or invalid, with the refusal (pgqueue_refusal). The transaction stays usable. created_at is set
---   for 'created' alone; dropped_ids, when messages of a full channel have left for it (drop_oldest, replace).
--- Locks: none, but for a channel with max_size (lock order, step 1; what it drops, SKIP LOCKED) and for the same dedupe key in an open
---   transaction.
+-- Enqueues one message. It exists if and only if the caller's transaction commits.
+-- Caller: pgqueue_enqueue_many, pgqueue_schedule_enqueue; lifecycle.enqueue.
+-- p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size; NULL: the setting
+-- pgqueue.enqueue_wait, or 2 s.
+-- Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id) or
+--   'dropped' (the channel is full and its policy is to drop: no id). A request that cannot be granted is decided
+--   before anything is written, and returned, not raised: not_found, released, full, busy or invalid, with the refusal
+--   (pgqueue_refusal). The transaction stays usable. created_at is set for 'created' alone; dropped_ids, when messages
+--   of a full channel have left for it (drop_oldest, replace).
+-- Locks: none, except for a channel with max_size (lock order, step 1; dropped messages, SKIP LOCKED) and for the same
+--   dedupe key in an open transaction.
 CREATE FUNCTION pgqueue_enqueue(
     p_handler text,
     p_payload jsonb DEFAULT '{}',
@@ -41,8 +43,8 @@ DECLARE
     v_problem text;
 BEGIN
     v_problem := pgqueue_validate(
-        p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff, p_backoff_factor,
-        p_backoff_longest, p_dedupe_key);
+        p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff,
+        p_backoff_factor, p_backoff_longest, p_dedupe_key);
     IF v_problem IS NOT NULL THEN
         refusal := pgqueue_refusal('PGQ07', 'invalid message: ' || v_problem);
         outcome := 'invalid';
@@ -77,7 +79,8 @@ BEGIN
         END IF;
     END IF;
     IF dropped_ids IS NOT NULL THEN
-        -- Another enqueuer may have brought the key while this one waited for the count: a duplicate makes nothing leave.
+        -- Another enqueuer may have brought the key while this one waited for the count: a duplicate makes nothing
+        -- leave.
         id := CASE WHEN p_dedupe_key IS NOT NULL THEN pgqueue_find_duplicate(v_channel.id, p_dedupe_key) END;
         IF id IS NOT NULL THEN
             outcome := 'duplicate';
@@ -89,11 +92,12 @@ BEGIN
 
     IF p_dedupe_key IS NULL THEN
         INSERT INTO pgqueue_message (
-            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor,
-            backoff_longest)
+            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
+            backoff_factor, backoff_longest)
         VALUES (
             v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
-            CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest)
+            CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor,
+            p_backoff_longest)
         RETURNING pgqueue_message.id, pgqueue_message.created_at INTO id, created_at;
         outcome := 'created';
         RETURN;
@@ -101,8 +105,8 @@ BEGIN
     -- The loop ends at the first pass, unless the duplicate was settled between the two statements.
     WHILE outcome IS NULL LOOP
         INSERT INTO pgqueue_message (
-            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff, backoff_factor,
-            backoff_longest, dedupe_key)
+            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
+            backoff_factor, backoff_longest, dedupe_key)
         VALUES (
             v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
             CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor,

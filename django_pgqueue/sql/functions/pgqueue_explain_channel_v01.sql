@@ -1,6 +1,9 @@
--- Says why the messages of a channel are not running: what holds them up, then its place in the line.
--- Caller: anyone who looks. p_alive: a worker that was silent for longer is taken for dead.
--- Returns as pgqueue_explain_message does; or one row with the code not_found and the refusal: PGQ03. Its cost is bounded. Locks: none.
+-- Explains why the messages of a channel are not running: first the obstacles, then the channel's place in the line.
+-- Caller: lifecycle.explain.
+-- p_alive: a worker that was silent for longer counts as dead.
+-- Returns as pgqueue_explain_message does; or one row with the code not_found and the refusal PGQ03. Its cost is
+--   bounded.
+-- Locks: none.
 CREATE FUNCTION pgqueue_explain_channel(p_queue text, p_channel text, p_alive interval DEFAULT '15 seconds')
 RETURNS TABLE (code text, sentence text, facts jsonb, refusal jsonb)
 LANGUAGE plpgsql
@@ -22,20 +25,23 @@ BEGIN
         FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
         RETURN;
     END IF;
-    RETURN QUERY SELECT o.code, o.sentence, o.facts, NULL::jsonb FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
+    RETURN QUERY SELECT o.code, o.sentence, o.facts, NULL::jsonb
+        FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
     v_blocked := FOUND;
     IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1) THEN
-        RETURN QUERY SELECT p.code, p.sentence, p.facts, NULL::jsonb FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;
+        RETURN QUERY SELECT p.code, p.sentence, p.facts, NULL::jsonb
+            FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;
     ELSE
         RETURN QUERY
         SELECT 'empty',
-            format('Nothing of it is ready. Leased messages: %s%s.%s', CASE WHEN n.leased = 1000 THEN 'at least ' END, n.leased,
-                ' The next one is due at ' || date_trunc('second', n.due_at)::text || '.'),
+            format('Nothing of it is ready. Leased messages: %s%s.%s', CASE WHEN n.leased = 1000 THEN 'at least ' END,
+                n.leased, ' The next one is due at ' || date_trunc('second', n.due_at)::text || '.'),
             jsonb_build_object('leased', n.leased, 'dequeue_at', n.due_at), NULL::jsonb
         FROM (
             SELECT (
                     SELECT count(*) FROM (
-                        SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 2 LIMIT 1000) AS l
+                        SELECT FROM pgqueue_message AS m
+                        WHERE m.channel_id = v_channel.id AND m.status = 2 LIMIT 1000) AS l
                 ) AS leased,
                 -- No index has the scheduled ones of a channel: it is looked for among those of all that are due first.
                 (
@@ -49,7 +55,8 @@ BEGIN
     END IF;
     IF v_channel.released_at IS NOT NULL THEN
         RETURN QUERY SELECT 'released',
-            format('It was released at %s: it takes nothing new, what is there is delivered without its limits, then it goes.',
+            format('It was released at %s: it takes nothing new, '
+                'what is there is delivered without its limits, then it goes.',
                 date_trunc('second', v_channel.released_at)),
             jsonb_build_object('released_at', v_channel.released_at), NULL::jsonb;
     END IF;

@@ -1,5 +1,7 @@
--- Says which limits of a channel are reached now, and until when or by whom.
--- Caller: pgqueue_explain_obstacles. Leases are counted as pgqueue_allowance counts them, and at no higher cost. Locks: none.
+-- Explains which limits of a channel are reached now, until when, and by which workers.
+-- Caller: pgqueue_explain_obstacles.
+-- Leases are counted as pgqueue_allowance counts them, and at no higher cost.
+-- Locks: none.
 CREATE FUNCTION pgqueue_explain_limits(p_channel pgqueue_channel)
 RETURNS TABLE (code text, sentence text, facts jsonb)
 LANGUAGE plpgsql
@@ -17,14 +19,15 @@ BEGIN
     IF p_channel.max_concurrency IS NOT NULL THEN
         RETURN QUERY
         SELECT 'concurrency',
-            format('Channel %s is at its limit: %s of %s messages are leased, held by %s%s.%s', p_channel.name, g.running,
-                p_channel.max_concurrency, g.holders, CASE WHEN g.workers > 5 THEN ' and others' END,
+            format('Channel %s is at its limit: %s of %s messages are leased, held by %s%s.%s', p_channel.name,
+                g.running, p_channel.max_concurrency, g.holders, CASE WHEN g.workers > 5 THEN ' and others' END,
                 CASE WHEN g.expired > 0 THEN format(' Expired, and waiting for the sweep: %s.', g.expired) END),
             jsonb_build_object('running', g.running, 'max_concurrency', p_channel.max_concurrency, 'expired', g.expired,
                 'held_by', g.held_by)
         FROM (
             SELECT sum(h.running) AS running, sum(h.expired) AS expired, count(*) AS workers,
-                string_agg(format('%s (%s)', h.worker, h.running), ', ' ORDER BY h.place) FILTER (WHERE h.place <= 5) AS holders,
+                string_agg(format('%s (%s)', h.worker, h.running), ', ' ORDER BY h.place)
+                    FILTER (WHERE h.place <= 5) AS holders,
                 jsonb_agg(jsonb_build_object('worker', h.worker, 'messages', h.running, 'leased_at', h.leased_at)
                     ORDER BY h.place) FILTER (WHERE h.place <= 5) AS held_by
             FROM (
@@ -34,7 +37,8 @@ BEGIN
                 FROM pgqueue_message AS m
                 WHERE m.channel_id = p_channel.id AND m.status = 2
                     -- After the clock was set back, all leases are counted.
-                    AND m.leased_at >= CASE WHEN v_lane.lease_floor <= v_now THEN v_lane.lease_floor ELSE '-infinity' END
+                    AND m.leased_at >= CASE WHEN v_lane.lease_floor <= v_now THEN v_lane.lease_floor
+                        ELSE '-infinity' END
                 GROUP BY coalesce(m.worker, '?')
             ) AS h
         ) AS g
@@ -45,8 +49,8 @@ BEGIN
             - (p_channel.release_burst - 1) * p_channel.release_interval;
         IF v_next_at > v_now THEN
             RETURN QUERY SELECT 'rate',
-                format('Channel %s may be served once in %s: the next time at %s.', p_channel.name, p_channel.release_interval,
-                    date_trunc('milliseconds', v_next_at)),
+                format('Channel %s may be served once in %s: the next time at %s.', p_channel.name,
+                    p_channel.release_interval, date_trunc('milliseconds', v_next_at)),
                 jsonb_build_object('next_at', v_next_at, 'release_interval', p_channel.release_interval,
                     'release_burst', p_channel.release_burst);
         END IF;

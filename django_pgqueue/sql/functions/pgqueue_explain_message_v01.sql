@@ -1,6 +1,10 @@
--- Says why a message is not running, or what became of it: its state first, then what holds it up, then its place in the line.
--- Caller: anyone who looks. p_alive: a worker that was silent for longer is taken for dead.
--- Returns a code, a sentence, and what the sentence says as JSON. Its cost is bounded: look-ups, and counts that stop at 1,000. Locks: none.
+-- Explains why a message is not running, or how it was settled: its state first, then the obstacles, then its place in
+-- the line.
+-- Caller: lifecycle.explain.
+-- p_alive: a worker that was silent for longer counts as dead.
+-- Returns a code, a sentence, and the facts of the sentence as JSON. Its cost is bounded: look-ups, and counts that
+--   stop at 1,000.
+-- Locks: none.
 CREATE FUNCTION pgqueue_explain_message(p_id bigint, p_alive interval DEFAULT '15 seconds')
 RETURNS TABLE (code text, sentence text, facts jsonb)
 LANGUAGE plpgsql
@@ -17,7 +21,8 @@ DECLARE
     v_message record;
     v_blocked boolean;
 BEGIN
-    SELECT m.channel_id, m.status, m.dequeue_at, m.attempts, m.max_attempts, m.handler, m.errors -> -1 AS error INTO v_message
+    SELECT m.channel_id, m.status, m.dequeue_at, m.attempts, m.max_attempts, m.handler, m.errors -> -1 AS error
+    INTO v_message
     FROM pgqueue_message AS m
     WHERE m.id = p_id;
     IF NOT FOUND THEN
@@ -31,13 +36,14 @@ BEGIN
             format('It is scheduled for %s, in %s.', date_trunc('second', v_message.dequeue_at),
                 date_trunc('second', pgqueue_clamp_time(v_message.dequeue_at) - v_now)),
             jsonb_build_object('dequeue_at', v_message.dequeue_at);
-        -- What holds it up when its time has come, too.
+        -- These obstacles will still be there when its time has come.
         RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_message.channel_id, p_alive) AS o
         WHERE o.code NOT IN ('concurrency', 'rate', 'workers_busy');
     ELSE
         IF v_message.status = 3 THEN
             RETURN QUERY SELECT 'due',
-                format('It was due at %s and is not promoted yet: the next tick does it, or a dequeue that finds nothing.',
+                format('It was due at %s and is not promoted yet: '
+                    'the next tick does it, or a dequeue that finds nothing.',
                     date_trunc('second', v_message.dequeue_at)),
                 jsonb_build_object('dequeue_at', v_message.dequeue_at);
             RETURN QUERY SELECT n.* FROM pgqueue_explain_maintenance() AS n;
@@ -61,16 +67,19 @@ BEGIN
     END IF;
     IF v_message.status <> 2 AND v_message.error ->> 'type' LIKE '%UnknownHandler' THEN
         RETURN QUERY SELECT 'unknown_handler',
-            format('The workers that took it since %s do not know its handler %s. A worker that knows it gets it when it is due; else it '
+            format('The workers that took it since %s do not know its handler %s. A worker that knows it gets it '
+                'when it is due; else it '
                 'becomes a dead letter when UNKNOWN_HANDLER_GRACE has passed.',
                 date_trunc('second', (v_message.error ->> 'at')::timestamptz), v_message.handler),
-            jsonb_build_object('handler', v_message.handler, 'since', v_message.error -> 'at', 'worker', v_message.error -> 'worker');
+            jsonb_build_object('handler', v_message.handler, 'since', v_message.error -> 'at',
+                'worker', v_message.error -> 'worker');
     ELSIF v_message.error ? 'attempt' THEN
         RETURN QUERY SELECT 'failed_before',
             format('Attempt %s failed: %s', v_message.error ->> 'attempt',
                 left(concat_ws(': ', v_message.error ->> 'type', v_message.error ->> 'message'), 500)),
-            jsonb_build_object('attempt', v_message.error -> 'attempt', 'at', v_message.error -> 'at', 'worker', v_message.error -> 'worker',
-                'type', v_message.error -> 'type', 'message', v_message.error -> 'message');
+            jsonb_build_object('attempt', v_message.error -> 'attempt', 'at', v_message.error -> 'at',
+                'worker', v_message.error -> 'worker', 'type', v_message.error -> 'type',
+                'message', v_message.error -> 'message');
     END IF;
 END;
 $$;

@@ -1,5 +1,7 @@
--- Says what holds up all messages of a channel now: pauses, missing workers, limits. No row: nothing does.
--- Caller: pgqueue_explain_channel, pgqueue_explain_message. Locks: none.
+-- Explains what holds up all messages of a channel now: pauses, missing workers, limits. Returns no row if there is no
+-- obstacle.
+-- Caller: pgqueue_explain_channel, pgqueue_explain_message.
+-- Locks: none.
 CREATE FUNCTION pgqueue_explain_obstacles(p_channel_id bigint, p_alive interval)
 RETURNS TABLE (code text, sentence text, facts jsonb)
 LANGUAGE plpgsql
@@ -12,7 +14,8 @@ BEGIN
     SELECT c.* INTO v_channel FROM pgqueue_channel AS c WHERE c.id = p_channel_id;
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'channel_missing',
-            format('Its channel (id %s) was deleted by hand: nobody serves it. Make a channel with this id, or cancel the message.',
+            format('Its channel (id %s) was deleted by hand: nobody serves it. '
+                'Make a channel with this id, or cancel the message.',
                 p_channel_id),
             jsonb_build_object('channel_id', p_channel_id);
         RETURN;

@@ -1,6 +1,8 @@
--- Says where a ready message, or the channel itself (p_id NULL), stands in the line.
--- Caller: pgqueue_explain_channel, pgqueue_explain_message. p_blocked: something else is known to hold the channel up.
--- The place is an estimate: it takes the weights of the other channels for 1, and counts to 1,000. Locks: none.
+-- Estimates where a ready message, or the channel itself (p_id NULL), stands in the line.
+-- Caller: pgqueue_explain_channel, pgqueue_explain_message.
+-- p_blocked: another obstacle is known to hold the channel up. The estimate takes the weights of the other channels as
+-- 1, and counts to 1,000.
+-- Locks: none.
 CREATE FUNCTION pgqueue_explain_place(p_channel_id bigint, p_id bigint, p_blocked boolean)
 RETURNS TABLE (code text, sentence text, facts jsonb)
 LANGUAGE plpgsql
@@ -26,7 +28,7 @@ BEGIN
         v_lane.floor_at := '-infinity';
         v_lane.floor_id := 0;
     END IF;
-    -- All that are ready, or those that go before the message. Both bounds are values, so that the index has them.
+    -- Counts all ready messages, or those before the message. Both bounds are values, so that the index has them.
     SELECT coalesce(max(-m.priority), 32767)::smallint AS rank, coalesce(max(m.dequeue_at), 'infinity') AS due_at,
         coalesce(max(m.id), 9223372036854775807) AS id
     INTO v_until
@@ -42,15 +44,18 @@ BEGIN
         LIMIT v_most
     ) AS n;
     -- Fresh lanes stand before all others.
-    SELECT count(*) FILTER (WHERE (NOT n.fresh, n.seq) < (NOT v_lane.fresh, v_lane.seq)), count(*) FILTER (WHERE n.seq <> v_lane.seq)
+    SELECT count(*) FILTER (WHERE (NOT n.fresh, n.seq) < (NOT v_lane.fresh, v_lane.seq)),
+        count(*) FILTER (WHERE n.seq <> v_lane.seq)
     INTO v_channels, v_others
     FROM pgqueue_line(v_lane.queue, NULL) AS o
     CROSS JOIN LATERAL (
         (SELECT l.seq, l.fresh FROM pgqueue_lane AS l
-        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= o.fresh_head ORDER BY l.seq LIMIT v_most)
+        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= o.fresh_head
+        ORDER BY l.seq LIMIT v_most)
         UNION ALL
         (SELECT l.seq, l.fresh FROM pgqueue_lane AS l
-        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= o.head ORDER BY l.seq LIMIT v_most)
+        WHERE l.queue = v_lane.queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= o.head
+        ORDER BY l.seq LIMIT v_most)
         LIMIT v_most
     ) AS n;
     v_some := CASE WHEN v_messages = v_most THEN 'at least ' ELSE '' END || v_messages;
@@ -59,14 +64,16 @@ BEGIN
         FROM pgqueue_channel AS c
         WHERE c.id = p_channel_id;
     ELSIF NOT p_blocked THEN
-        RETURN QUERY SELECT 'arriving', 'The line does not know of it yet: the next dequeue or tick takes it in.', '{}'::jsonb;
+        RETURN QUERY SELECT 'arriving', 'The line does not know of it yet: the next dequeue or tick takes it in.',
+            '{}'::jsonb;
         RETURN QUERY SELECT n.* FROM pgqueue_explain_maintenance() AS n;
     END IF;
     RETURN QUERY SELECT CASE WHEN v_lane.in_line THEN 'in_line' ELSE 'in_channel' END,
         CASE
             WHEN p_id IS NULL THEN format('Ready messages: %s.', v_some)
             WHEN v_place = 1 THEN 'It is next in line.'
-            WHEN v_lane.in_line THEN format('It waits in line, about at place %s: %s messages of its channel go before it.', v_place, v_some)
+            WHEN v_lane.in_line THEN format(
+                'It waits in line, about at place %s: %s messages of its channel go before it.', v_place, v_some)
             ELSE format('Messages of its channel that go before it: %s.', v_some)
         END || CASE
             WHEN v_lane.in_line AND v_place > 1 THEN format(' Channels that stand before this one: %s%s.',

@@ -1,5 +1,7 @@
--- Says what is the matter with the workers of a queue: there are none, all are paused, or all are busy.
--- Caller: pgqueue_explain_obstacles. p_channel: a stream may consume it without a worker. Consumers by plain SQL are not seen. Locks: none.
+-- Explains what is the matter with the workers of a queue: there are none, all are paused, or all are busy.
+-- Caller: pgqueue_explain_obstacles.
+-- p_channel: a stream may consume it without a worker. Consumers by plain SQL are not seen.
+-- Locks: none.
 CREATE FUNCTION pgqueue_explain_workers(p_queue text, p_channel text, p_alive interval)
 RETURNS TABLE (code text, sentence text, facts jsonb)
 LANGUAGE plpgsql
@@ -41,12 +43,13 @@ BEGIN
         WHERE NOT v_is_streamed;
     ELSIF v_workers.paused = v_workers.alive THEN
         RETURN QUERY SELECT 'workers_paused',
-            format('All workers of queue %s (%s) are paused.%s', p_queue, v_workers.paused, ' Reason: ' || left(v_workers.reason, 500)),
+            format('All workers of queue %s (%s) are paused.%s', p_queue, v_workers.paused,
+                ' Reason: ' || left(v_workers.reason, 500)),
             jsonb_build_object('queue', p_queue, 'workers', v_workers.alive, 'reason', v_workers.reason);
     ELSIF v_workers.busy = v_workers.alive - v_workers.paused THEN
         RETURN QUERY SELECT 'workers_busy',
-            format('All workers of queue %s (%s) are busy: they run %s messages, the longest for %s s.', p_queue, v_workers.busy,
-                v_workers.running, v_workers.seconds),
+            format('All workers of queue %s (%s) are busy: they run %s messages, the longest for %s s.', p_queue,
+                v_workers.busy, v_workers.running, v_workers.seconds),
             jsonb_build_object('queue', p_queue, 'workers', v_workers.busy, 'running', v_workers.running,
                 'longest_seconds', v_workers.seconds);
     END IF;

@@ -1,6 +1,8 @@
--- The live message of a channel that has this dedupe key, or NULL.
--- Caller: pgqueue_enqueue; apart from it, so that only who dedupes pays for pinning the plan. Locks: none.
--- Volatile: each pass of the caller's loop must see what was committed since the last.
+-- Returns the live message of a channel that has this dedupe key, or NULL.
+-- Caller: pgqueue_enqueue.
+-- It is a function of its own, so that only calls with a dedupe key pay for pinning the plan. It is volatile: each pass
+-- of the caller's loop must see what was committed since the last.
+-- Locks: none.
 CREATE FUNCTION pgqueue_find_duplicate(p_channel_id bigint, p_dedupe_key text)
 RETURNS bigint
 LANGUAGE plpgsql

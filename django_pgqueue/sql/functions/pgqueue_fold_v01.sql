@@ -1,10 +1,14 @@
--- Folds arrivals into lanes: lowers the floor of a channel's lane, and brings one that was parked back into the line.
--- Caller: what takes messages, pgqueue_dequeue_matching, pgqueue_tick, pgqueue_sweep. p_lazy: the arrivals that can wait, and the lanes whose time
---   has come at p_now; else those that cannot wait, and those of transactions that committed late.
--- Returns true when it had to leave a lane to another transaction. It folds up to 10,000 arrivals, and about 200 channels, a call.
+-- Folds arrivals into lanes: lowers the floor of a channel's lane, and brings a parked lane back into the line.
+-- Caller: pgqueue_dequeue, pgqueue_dequeue_matching, pgqueue_sweep, pgqueue_take, pgqueue_tick.
+-- p_lazy: the arrivals that can wait, and the lanes whose time has come at p_now; else the arrivals that cannot wait,
+-- and those of transactions that committed late.
+-- Returns true when it had to leave a lane to another transaction. A call folds up to 10,000 arrivals, and about 200
+--   channels.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
--- No wake-up is missed: an arrival is deleted only under the lock of its lane, and what becomes visible later is an arrival of its own.
--- A lane that comes back is fresh if the head of the line has passed the place that it drew at its last turn (FQ-CoDel, RFC 8290, section 4).
+-- No wake-up is missed: an arrival is deleted only under the lock of its lane, and what becomes visible later is an
+-- arrival of its own.
+-- A lane that comes back is fresh if the head of the line has passed the place that it drew at its last turn (FQ-CoDel,
+-- RFC 8290, section 4).
 CREATE FUNCTION pgqueue_fold(p_queue text, p_lazy boolean, p_now timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -23,7 +27,7 @@ BEGIN
     SELECT n.arrival_xid, n.late_xids, n.parked_from, coalesce(n.head, 9223372036854775807) AS head INTO v_line
     FROM pgqueue_line(p_queue, p_now) AS n;
     IF v_line.late_xids <> '{}' AND NOT p_lazy THEN
-        -- With the xid of this transaction they stand where everybody looks. Rolled back, they are late again.
+        -- With the xid of this transaction every dequeue finds them. After a rollback they are late again.
         UPDATE pgqueue_arrival AS a SET xid = pg_current_xact_id(), lazy = false
         WHERE a.ctid = ANY (ARRAY(
             SELECT n.ctid FROM unnest(v_line.late_xids) AS x (xid) CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
@@ -48,11 +52,13 @@ BEGIN
         FOR v_news IN
             -- The first of a channel has its lowest key; without one, it only asks to look at the channel again.
             SELECT n.channel_id, array_agg(n.place) AS places, bool_or(n.floor_id IS NULL) AS again,
-                (array_agg(n.floor_rank))[1] AS floor_rank, (array_agg(n.floor_at))[1] AS floor_at, (array_agg(n.floor_id))[1] AS floor_id
+                (array_agg(n.floor_rank))[1] AS floor_rank, (array_agg(n.floor_at))[1] AS floor_at,
+                (array_agg(n.floor_id))[1] AS floor_id
             FROM (
                 SELECT a.* FROM (
                     SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id FROM pgqueue_arrival AS a
-                    WHERE a.queue = p_queue AND a.lazy = p_lazy AND a.xid >= v_line.arrival_xid AND a.channel_id <> ALL (v_held)
+                    WHERE a.queue = p_queue AND a.lazy = p_lazy AND a.xid >= v_line.arrival_xid
+                        AND a.channel_id <> ALL (v_held)
                     ORDER BY a.xid LIMIT 1000
                     FOR UPDATE SKIP LOCKED
                 ) AS a
@@ -68,9 +74,12 @@ BEGIN
                 v_held := v_held || v_news.channel_id;
                 CONTINUE;
             END IF;
-            v_lower := (v_news.floor_rank, v_news.floor_at, v_news.floor_id) < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);
-            -- A lane at its limit stays parked when more messages come; an empty one, with an infinite floor, stays when there are none.
-            v_back := v_lane.parked_until IS NOT NULL AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower ELSE v_news.again END;
+            v_lower := (v_news.floor_rank, v_news.floor_at, v_news.floor_id)
+                < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);
+            -- A lane at its limit stays parked when more messages come; an empty one, with an infinite floor, stays
+            -- when there are none.
+            v_back := v_lane.parked_until IS NOT NULL
+                AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower ELSE v_news.again END;
             IF v_lower OR v_back THEN
                 UPDATE pgqueue_lane AS l
                 SET floor_rank = CASE WHEN v_lower THEN v_news.floor_rank ELSE l.floor_rank END,

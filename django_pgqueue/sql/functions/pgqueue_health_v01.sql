@@ -1,8 +1,12 @@
--- How each queue is: messages by state, the longest wait, who serves it. For monitors: the cost is bounded by p_most, whatever the backlog is.
--- Caller: anyone. Of each state up to p_most messages are counted in a queue, up to p_most channels are looked at, and up to p_most messages
---   that are leased or scheduled at all; complete: that was all of them, else the counts say "at least".
--- oldest: age of the oldest ready message since it became due, oldest_channel: of which channel. workers: those that serve the queue and
---   were heard of in the last p_silence. unknown_handler: the scheduled ones that wait for a worker that knows their handler. Locks: none.
+-- Reports the state of each queue: messages by state, the longest wait, its workers. It is for monitors: p_most bounds
+-- the cost, whatever the backlog is.
+-- Caller: lifecycle.health.
+-- It counts up to p_most messages of each state in a queue, looks at up to p_most channels, and at up to p_most leased
+-- or scheduled messages of all queues. complete: these were all; else the counts mean "at least". oldest: age of the
+-- oldest ready message since it became due; oldest_channel: its channel. workers: those that serve the queue and sent a
+-- heartbeat in the last p_silence. unknown_handler: the scheduled messages that wait for a worker that knows their
+-- handler.
+-- Locks: none.
 CREATE FUNCTION pgqueue_health(
     p_queue text DEFAULT NULL,
     p_most integer DEFAULT 10000,
@@ -27,20 +31,25 @@ SECURITY DEFINER
 SET enable_seqscan = off
 SET jit = off
 AS $$
+-- Lists the queues, one step of the index each.
 WITH RECURSIVE name AS (
     SELECT min(c.queue) AS queue FROM pgqueue_channel AS c
     UNION ALL
-    SELECT (SELECT min(c.queue) FROM pgqueue_channel AS c WHERE c.queue > n.queue) FROM name AS n WHERE n.queue IS NOT NULL
+    SELECT (SELECT min(c.queue) FROM pgqueue_channel AS c WHERE c.queue > n.queue) FROM name AS n
+    WHERE n.queue IS NOT NULL
 ),
+-- Summarises the ready messages of each queue.
 waiting AS MATERIALIZED (
     SELECT w.queue, min(w.oldest_at) AS oldest_at, (array_agg(w.channel ORDER BY w.oldest_at))[1] AS oldest_channel,
         array_agg(w.channel_id) AS channel_ids, bool_and(w.complete) AS complete
     FROM pgqueue_waiting(p_most) AS w
     GROUP BY w.queue
 ),
--- Few queues and many messages: each message finds its channel by the key.
+-- Counts leased and scheduled messages. There are few queues and many messages: each message finds its channel by
+-- the key.
 held AS MATERIALIZED (
-    SELECT c.queue, m.status, count(*) AS messages, count(*) FILTER (WHERE m.error_type LIKE '%UnknownHandler') AS unknown_handler
+    SELECT c.queue, m.status, count(*) AS messages,
+        count(*) FILTER (WHERE m.error_type LIKE '%UnknownHandler') AS unknown_handler
     FROM (
         (
             SELECT l.channel_id, l.status, NULL AS error_type
@@ -61,15 +70,19 @@ held AS MATERIALIZED (
     JOIN pgqueue_channel AS c ON c.id = m.channel_id
     GROUP BY c.queue, m.status
 ),
+-- Counts the messages of each queue, up to p_most.
 counted AS MATERIALIZED (
     SELECT n.queue,
-        coalesce((SELECT pgqueue_count_ready(w.channel_ids, p_most) FROM waiting AS w WHERE w.queue = n.queue), 0) AS ready,
+        coalesce((SELECT pgqueue_count_ready(w.channel_ids, p_most) FROM waiting AS w WHERE w.queue = n.queue),
+            0) AS ready,
         coalesce((SELECT h.messages FROM held AS h WHERE h.queue = n.queue AND h.status = 2), 0) AS leased,
         coalesce((SELECT h.messages FROM held AS h WHERE h.queue = n.queue AND h.status = 3), 0) AS scheduled,
-        coalesce((SELECT h.unknown_handler FROM held AS h WHERE h.queue = n.queue AND h.status = 3), 0) AS unknown_handler,
+        coalesce((SELECT h.unknown_handler FROM held AS h WHERE h.queue = n.queue AND h.status = 3),
+            0) AS unknown_handler,
         (
             SELECT count(*) FROM (
-                SELECT FROM pgqueue_dead_letter AS d WHERE d.queue = n.queue COLLATE "default" AND d.redriven_at IS NULL LIMIT p_most + 1
+                SELECT FROM pgqueue_dead_letter AS d
+                WHERE d.queue = n.queue COLLATE "default" AND d.redriven_at IS NULL LIMIT p_most + 1
             ) AS d
         ) AS dead
     FROM name AS n
@@ -77,15 +90,16 @@ counted AS MATERIALIZED (
 )
 SELECT n.queue::text, least(n.ready, p_most), least(n.leased, p_most)::integer, least(n.scheduled, p_most)::integer,
     least(n.dead, p_most)::integer,
-    CASE WHEN w.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(w.oldest_at)) END, w.oldest_channel,
-    (
+    CASE WHEN w.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(w.oldest_at)) END,
+    w.oldest_channel, (
         SELECT count(*) FROM pgqueue_worker AS k
         WHERE k.queues ? n.queue AND k.heartbeat_at > clock_timestamp() - p_silence AND k.state <> 'stopping'
     )::integer,
     EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = n.queue AND q.paused_at IS NOT NULL),
     greatest(n.ready, n.leased, n.scheduled, n.dead) <= p_most
         AND coalesce((SELECT bool_and(a.complete) FROM waiting AS a), true)
-        AND coalesce((SELECT max(t.messages) FROM (SELECT sum(h.messages) AS messages FROM held AS h GROUP BY h.status) AS t), 0) <= p_most,
+        AND coalesce((SELECT max(t.messages)
+            FROM (SELECT sum(h.messages) AS messages FROM held AS h GROUP BY h.status) AS t), 0) <= p_most,
     least(n.unknown_handler, p_most)::integer
 FROM counted AS n
 LEFT JOIN waiting AS w ON w.queue = n.queue

@@ -1,9 +1,12 @@
--- Gives leases another end: p_lease from now, whether that is later or sooner than before. A p_lease of 0 gives the messages back, as
--- pgqueue_defer does without a time: they are ready at once, in their old place. The attempt counts, or a holder could do so for ever.
--- Caller: the holder of the leases. Returns the ids that are still held (with 0: that were given back), and whether a cancellation was
---   requested. A lost lease raises PGQ02, or with p_skip_lost is left out; a message that another transaction has locked, which keeps the
---   sweep away, is passed by then.
--- Locks: the messages (lock order, step 2), in the order of ids; with p_skip_lost SKIP LOCKED. Errors: PGQ02, PGQ07.
+-- Sets a new end for leases: p_lease from now, later or sooner than before. A p_lease of 0 gives the messages back, as
+-- pgqueue_defer does without a time: they are ready at once, in their old place. The attempt counts, or a holder could
+-- repeat this for ever.
+-- Caller: pgqueue_stream_extend; lifecycle.heartbeat.
+-- Returns the ids that are still held (with 0: that were given back), and whether a cancellation was requested. A lost
+--   lease raises PGQ02, or with p_skip_lost is left out; p_skip_lost also skips a message that another transaction has
+--   locked, which keeps the sweep away.
+-- Locks: the messages (lock order, step 2), in the order of ids; with p_skip_lost SKIP LOCKED.
+-- Errors: PGQ02, PGQ07.
 CREATE FUNCTION pgqueue_heartbeat(
     p_ids bigint[],
     p_tokens uuid[],
@@ -28,11 +31,13 @@ DECLARE
     v_cancelled boolean[];
 BEGIN
     IF coalesce(p_lease, '-1 second') < '0' OR p_lease > '365000 days' THEN
-        RAISE EXCEPTION 'a lease takes a positive time of at most 365000 days, or 0 to give the message back, not %', coalesce(p_lease::text, 'NULL')
+        RAISE EXCEPTION 'a lease takes a positive time of at most 365000 days, or 0 to give the message back, not %',
+            coalesce(p_lease::text, 'NULL')
             USING ERRCODE = 'PGQ07';
     ELSIF p_lease = '0' THEN
         RETURN QUERY
-        SELECT d.id, d.outcome = 'cancelled' FROM pgqueue_defer(p_ids, p_tokens, p_skip_lost => p_skip_lost, p_count_attempt => true) AS d
+        SELECT d.id, d.outcome = 'cancelled'
+        FROM pgqueue_defer(p_ids, p_tokens, p_skip_lost => p_skip_lost, p_count_attempt => true) AS d
         WHERE d.outcome IN ('deferred', 'cancelled', 'dead_lettered');
         RETURN;
     END IF;
@@ -43,13 +48,14 @@ BEGIN
     END IF;
     v_expires_at := clock_timestamp() + p_lease;
     IF p_skip_lost THEN
-        -- One that a hanging transaction has locked must not let the others run out.
+        -- A lease that a hanging transaction has locked must not let the others expire.
         v_free := ARRAY(
             SELECT m.id FROM pgqueue_message AS m
             WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
             ORDER BY m.id
             FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
+    -- Sets the new end of the leases that the caller still holds.
     WITH held AS (
         UPDATE pgqueue_message AS m
         SET lease_expires_at = v_expires_at

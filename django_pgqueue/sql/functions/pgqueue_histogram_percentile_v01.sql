@@ -1,6 +1,9 @@
--- The duration in seconds that a share of what a histogram counts does not exceed: 0.5 is the median. NULL: it counts nothing.
--- Caller: the dashboard; anyone who reads pgqueue_activity. Within a position the durations are taken to lie evenly on the logarithmic
---   scale, so the answer is off by less than the width of one, a factor of 1.41. Locks: none.
+-- Returns the duration in seconds that a share of the durations in a histogram does not exceed: 0.5 is the median.
+-- NULL: the histogram counts nothing.
+-- Caller: admin.dashboard.spans.
+-- Within a position the durations are taken to lie evenly on the logarithmic scale, so the answer is off by less than
+-- the width of one position, a factor of 1.41.
+-- Locks: none.
 CREATE FUNCTION pgqueue_histogram_percentile(p_counts bigint[], p_share double precision)
 RETURNS double precision
 LANGUAGE plpgsql

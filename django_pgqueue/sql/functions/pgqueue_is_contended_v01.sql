@@ -1,7 +1,11 @@
--- Whether something stands in the line of one of these queues, or waits to be folded into it. After an empty answer of pgqueue_dequeue this is
--- what another transaction holds at this moment, or what came since: nobody notifies when it is given back, so ask again soon.
--- In plpgsql, which keeps its plan from call to call: a function of SQL that cannot become a part of its statement is planned at each call.
--- Caller: a worker whose dequeue found nothing, before it sleeps; pgqueue_take. Paused queues do not count. Locks: none.
+-- Returns whether the line of one of these queues has a lane or an arrival. After an empty answer of pgqueue_dequeue,
+-- another transaction holds it at this moment, or it is new: no NOTIFY follows when it is given back, so ask again
+-- soon.
+-- Caller: pgqueue_take; lifecycle.wait.
+-- Paused queues do not count. The function is in plpgsql, which keeps its plan from call to call: a function of SQL
+-- that cannot become a part of its statement is planned at each call. A worker asks after a dequeue that found nothing,
+-- before it sleeps.
+-- Locks: none.
 CREATE FUNCTION pgqueue_is_contended(p_queues text[])
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,10 +1,15 @@
--- Whether a channel is served within limits: max_concurrency, a rate, or a pause. A released channel drains without any.
--- Caller: what takes messages; the others may be shared by all. IMMUTABLE, so that it becomes a part of the statement. Locks: none.
+-- Returns whether a channel is served within limits: max_concurrency, a rate, or a pause. A released channel drains
+-- without limits.
+-- Caller: pgqueue_dequeue, pgqueue_take_shared, pgqueue_take_turn.
+-- Channels without limits may be shared by all dequeues. The function is IMMUTABLE, so that it becomes a part of the
+-- statement.
+-- Locks: none.
 CREATE FUNCTION pgqueue_is_limited(p_channel pgqueue_channel)
 RETURNS boolean
 LANGUAGE sql
 IMMUTABLE
 AS $$
 SELECT p_channel.released_at IS NULL
-    AND (p_channel.max_concurrency IS NOT NULL OR p_channel.release_interval IS NOT NULL OR p_channel.paused_at IS NOT NULL);
+    AND (p_channel.max_concurrency IS NOT NULL OR p_channel.release_interval IS NOT NULL
+        OR p_channel.paused_at IS NOT NULL);
 $$;

@@ -1,5 +1,8 @@
--- Which of the transactions that committed late have left arrivals below the floor; p_late_xids: as pgqueue_floor keeps them by name.
--- Caller: pgqueue_line, pgqueue_raise_floors. STABLE, so that it becomes a part of the statement. Locks: none.
+-- Returns the transactions that committed late and have left arrivals below the floor. p_late_xids: the list that
+-- pgqueue_floor keeps by name.
+-- Caller: pgqueue_line, pgqueue_raise_floors.
+-- The function is STABLE, so that it becomes a part of the statement.
+-- Locks: none.
 CREATE FUNCTION pgqueue_late_news(p_queue text, p_late_xids xid8[])
 RETURNS TABLE (xid xid8)
 LANGUAGE sql

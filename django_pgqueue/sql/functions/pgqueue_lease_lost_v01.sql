@@ -1,5 +1,8 @@
--- Says which messages a caller may not touch any more: their leases expired and went to somebody else, or they are settled.
--- Caller: heartbeat and the settling functions. Locks: none. Errors: PGQ02, unless all are held.
+-- Raises PGQ02 and names the messages that the caller may not touch any more: their leases expired and were given to
+-- another worker, or they are settled.
+-- Caller: pgqueue_complete, pgqueue_dead_letter, pgqueue_defer, pgqueue_heartbeat, pgqueue_retry.
+-- Locks: none.
+-- Errors: PGQ02, unless all are held.
 CREATE FUNCTION pgqueue_lease_lost(p_asked bigint[], p_held bigint[])
 RETURNS void
 LANGUAGE plpgsql
@@ -14,6 +17,7 @@ BEGIN
     RAISE EXCEPTION 'the lease is lost of message %', array_to_string(v_lost, ', ')
         USING ERRCODE = 'PGQ02',
             DETAIL = array_to_string(v_lost, ','),
-            HINT = 'It expired and was swept, or the message is settled. Nothing was changed; roll back what was done for it.';
+            HINT = 'It expired and was swept, or the message is settled. '
+                'Nothing was changed; roll back what was done for it.';
 END;
 $$;

@@ -1,9 +1,12 @@
--- Takes leases away from their holders, without waiting until they expire: the messages are ready at once, as after a sweep but without
--- a pause. The attempt counts: nobody knows how far the holder came. The old token is worth nothing any more: whatever the holder says
--- later is refused as a lost lease. Where the attempts are used up the message becomes a dead letter with reason poison.
--- Caller: an operator, for a worker that hangs or is gone. p_reason is kept with the error LeaseReleased of the message.
--- Returns what became of each: released | dead_lettered | cancelled (somebody wanted that) | waiting (it has no lease) | busy (somebody
---   settles or extends it right now) | settled | not_found. Locks: messages, SKIP LOCKED.
+-- Takes leases away from their holders, without waiting until they expire: the messages are ready at once, as after a
+-- sweep but without a pause. The attempt counts, because it is unknown how far the holder came. The old token becomes
+-- invalid: a later settlement of the holder is refused as a lost lease. When the attempts are used up the message
+-- becomes a dead letter with the reason poison.
+-- Caller: lifecycle.lease_release.
+-- An operator uses it for a worker that hangs or is gone. p_reason is kept with the error LeaseReleased of the message.
+-- Returns an outcome for each message: released | dead_lettered | cancelled (its cancellation was requested) | waiting
+--   (it has no lease) | busy (another transaction settles or extends it) | settled | not_found.
+-- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_lease_release(p_ids bigint[], p_reason text DEFAULT '')
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
@@ -24,7 +27,8 @@ BEGIN
     FROM (
         SELECT m.id, m.lease_token, jsonb_build_object(
             'type', 'LeaseReleased',
-            'message', format('the lease of worker %s was taken away%s', coalesce(m.worker, '?'), ': ' || nullif(p_reason, ''))) AS error
+            'message', format('the lease of worker %s was taken away%s', coalesce(m.worker, '?'),
+                ': ' || nullif(p_reason, ''))) AS error
         FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.status = 2
         ORDER BY m.id
@@ -33,9 +37,9 @@ BEGIN
     IF v_held.ids IS NOT NULL THEN
         SELECT array_agg(r.id), array_agg(CASE r.outcome WHEN 'retried' THEN 'released' ELSE r.outcome END)
         INTO v_done, v_outcomes
-        FROM pgqueue_retry(v_held.ids, v_held.tokens, v_held.errors, array_fill('0'::interval, ARRAY[cardinality(v_held.ids)]), 'poison',
-            p_swept => true) AS r;
-        -- From scheduled for this moment to ready: not only with the next tick.
+        FROM pgqueue_retry(v_held.ids, v_held.tokens, v_held.errors,
+            array_fill('0'::interval, ARRAY[cardinality(v_held.ids)]), 'poison', p_swept => true) AS r;
+        -- Makes them ready now, not only with the next tick: they are scheduled for this moment.
         PERFORM pgqueue_reschedule(v_done);
     END IF;
     RETURN QUERY

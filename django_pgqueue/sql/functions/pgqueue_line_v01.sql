@@ -1,19 +1,22 @@
 -- Returns where the line of a queue begins (lower bounds from the newest row of pgqueue_floor) and what stands there.
--- A floor from the future comes from a dump that was restored in a younger cluster: it bounds nothing. Messages that this
---   transaction has enqueued itself may stand below the floor, when it is old.
--- Caller: pgqueue_dequeue, pgqueue_take, pgqueue_fold, pgqueue_bring_back, pgqueue_starts, pgqueue_find_matching, pgqueue_sweep,
---   pgqueue_is_contended, pgqueue_explain_place.
--- STABLE, so that it becomes a part of the statement, which pays for each mention of a column: name each one once.
--- Returns head, fresh_head: the places of the first lane and of the first fresh one, null without any; news: arrivals that
---   cannot wait; lazy: arrivals that can; due: lanes whose time has come at p_now; expired, scheduled: leases that are over,
---   and scheduled messages that are due, of any queue; paused: the queue is. Locks: none.
--- Each look has the order of its index and a LIMIT: as an EXISTS it could use another index, which looks as cheap while it
---   is small.
+-- Caller: pgqueue_bring_back, pgqueue_dequeue, pgqueue_explain_place, pgqueue_find_matching, pgqueue_fold,
+--   pgqueue_is_contended, pgqueue_starts, pgqueue_sweep, pgqueue_take.
+-- A floor from the future comes from a dump that was restored in a younger cluster: it bounds nothing. Messages that
+-- this transaction has enqueued itself may stand below the floor, when it is old.
+-- The function is STABLE, so that it becomes a part of the statement, which pays for each mention of a column: name
+-- each one once.
+-- Returns head, fresh_head: the places of the first lane and of the first fresh one, NULL without any; news: arrivals
+--   that cannot wait; lazy: arrivals that can; due: lanes whose time has come at p_now; expired, scheduled: leases that
+--   are over, and scheduled messages that are due, of any queue; paused: the queue is.
+-- Locks: none.
+-- Each look has the order of its index and a LIMIT: an EXISTS could use another index, which looks as cheap while it is
+-- small.
 CREATE FUNCTION pgqueue_line(p_queue text, p_now timestamptz)
 RETURNS TABLE (
     arrival_xid xid8, late_xids xid8[], lane_seq bigint, fresh_seq bigint, parked_from timestamptz,
     expiry_from timestamptz, due_from timestamptz,
-    head bigint, fresh_head bigint, news boolean, lazy boolean, due boolean, expired boolean, scheduled boolean, paused boolean
+    head bigint, fresh_head bigint, news boolean, lazy boolean, due boolean, expired boolean, scheduled boolean,
+    paused boolean
 )
 LANGUAGE sql
 STABLE
@@ -57,7 +60,7 @@ FROM (
             ELSE '0'
         END AS arrival_xid,
         o.late_xids, o.lane_seq, o.fresh_seq, o.parked_from,
-        -- A floor from the future: the clock was set back.
+        -- A floor from the future means that the clock was set back.
         CASE WHEN o.watched_at <= p_now THEN o.expiry_from ELSE '-infinity' END AS expiry_from,
         CASE WHEN o.watched_at <= p_now THEN o.due_from ELSE '-infinity' END AS due_from
     FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1

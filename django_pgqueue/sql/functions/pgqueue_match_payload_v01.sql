@@ -1,7 +1,10 @@
--- Finds ready messages of a queue by their payload: those that contain p_payload, and have this handler if there is one; p_most of them, in
--- no order.
--- Caller: pgqueue_find_matching, when the index of payloads is there. Returns ids. Locks: none.
--- Plans are pinned: of all indexes only that one is left, because a GIN index is read by a bitmap alone.
+-- Finds ready messages of a queue by their payload: those that contain p_payload, and have p_handler if it is given;
+-- p_most of them, in no order.
+-- Caller: pgqueue_find_matching.
+-- The caller has found the index of payloads. Plans are pinned: of all indexes only that one is left, because a GIN
+-- index is read by a bitmap alone.
+-- Returns ids.
+-- Locks: none.
 CREATE FUNCTION pgqueue_match_payload(p_queue text, p_handler text, p_payload jsonb, p_most integer)
 RETURNS bigint[]
 LANGUAGE plpgsql

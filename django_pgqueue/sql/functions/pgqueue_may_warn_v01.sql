@@ -1,6 +1,9 @@
--- Whether a warning of this kind may go to the server log now: at most one in ten seconds, so that an incident does not fill the disk.
--- The time of the last one is kept in a sequence: it must not be rolled back, and two sessions must not wait for each other.
--- Caller: pgqueue_sweep, pgqueue_dead_letter. Locks: none.
+-- Returns whether a warning of this kind may go to the server log now: at most one in ten seconds, so that an incident
+-- does not fill the disk.
+-- Caller: pgqueue_dead_letter_added, pgqueue_reclaim.
+-- A sequence keeps the time of the last warning: it must not be rolled back, and two sessions must not wait for each
+-- other.
+-- Locks: none.
 CREATE FUNCTION pgqueue_may_warn(p_kind text)
 RETURNS boolean
 LANGUAGE plpgsql

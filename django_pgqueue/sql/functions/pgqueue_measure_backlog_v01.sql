@@ -1,32 +1,43 @@
--- Counts what is there now, by queue and channel: ready, leased, scheduled, dead letters that wait, and since when the oldest has been due.
--- Caller: pgqueue_measure. It reads the indexes of all live messages and of the dead letters that wait, so the caller does it seldom when
---   that takes long. Rows that stay as they are are not written. Locks: its own rows; pgqueue_measure runs once at a time.
+-- Counts the present messages by queue and channel: ready, leased, scheduled, dead letters that wait, and since when
+-- the oldest has been due.
+-- Caller: pgqueue_measure.
+-- It reads the indexes of all live messages and of the dead letters that wait, so the caller counts less often when
+-- that takes long. Rows that stay as they are are not written.
+-- Locks: its own rows; pgqueue_measure runs once at a time.
 CREATE FUNCTION pgqueue_measure_backlog()
 RETURNS void
 LANGUAGE sql
 SET enable_seqscan = off
 SET jit = off
 AS $$
+-- Counts the ready messages of each channel.
 WITH ready AS MATERIALIZED (
-    SELECT m.channel_id, count(*) AS messages, min(m.dequeue_at) AS oldest_at FROM pgqueue_message AS m WHERE m.status = 1 GROUP BY m.channel_id
+    SELECT m.channel_id, count(*) AS messages, min(m.dequeue_at) AS oldest_at FROM pgqueue_message AS m
+    WHERE m.status = 1 GROUP BY m.channel_id
 ),
+-- Counts the leased messages of each channel.
 leased AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 2 GROUP BY m.channel_id
 ),
+-- Counts the scheduled messages of each channel.
 scheduled AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 3 GROUP BY m.channel_id
 ),
+-- Counts the dead letters that were not redriven.
 dead AS MATERIALIZED (
     SELECT d.queue COLLATE "C" AS queue, d.channel COLLATE "C" AS channel, count(*) AS messages
     FROM pgqueue_dead_letter AS d
     WHERE d.redriven_at IS NULL
     GROUP BY 1, 2
 ),
+-- Joins the counts, one row for each channel.
 counted AS MATERIALIZED (
-    SELECT coalesce(l.queue, d.queue) AS queue, coalesce(l.channel, d.channel) AS channel, coalesce(l.ready, 0) AS ready,
-        coalesce(l.leased, 0) AS leased, coalesce(l.scheduled, 0) AS scheduled, coalesce(d.messages, 0) AS dead, l.oldest_at
+    SELECT coalesce(l.queue, d.queue) AS queue, coalesce(l.channel, d.channel) AS channel,
+        coalesce(l.ready, 0) AS ready, coalesce(l.leased, 0) AS leased, coalesce(l.scheduled, 0) AS scheduled,
+        coalesce(d.messages, 0) AS dead, l.oldest_at
     FROM (
-        SELECT c.queue, c.name AS channel, r.messages AS ready, h.messages AS leased, s.messages AS scheduled, r.oldest_at
+        SELECT c.queue, c.name AS channel, r.messages AS ready, h.messages AS leased, s.messages AS scheduled,
+            r.oldest_at
         FROM pgqueue_channel AS c
         LEFT JOIN ready AS r ON r.channel_id = c.id
         LEFT JOIN leased AS h ON h.channel_id = c.id
@@ -35,22 +46,27 @@ counted AS MATERIALIZED (
     ) AS l
     FULL JOIN dead AS d ON d.queue = l.queue AND d.channel = l.channel
 ),
+-- Adds a row for each whole queue.
 levels AS MATERIALIZED (
     SELECT c.queue, c.channel, c.ready, c.leased, c.scheduled, c.dead, c.oldest_at FROM counted AS c
     UNION ALL
-    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.dead), min(c.oldest_at) FROM counted AS c GROUP BY c.queue
+    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.dead), min(c.oldest_at) FROM counted AS c
+    GROUP BY c.queue
 ),
--- Hashable, which IS NOT DISTINCT FROM is not.
+-- Deletes the rows of queues and channels that have no messages. The condition can be hashed; IS NOT DISTINCT FROM
+-- cannot.
 gone AS (
     DELETE FROM pgqueue_backlog AS b
     WHERE NOT EXISTS (
         SELECT FROM levels AS l
-        WHERE l.queue = b.queue AND coalesce(l.channel, '') = coalesce(b.channel, '') AND (l.channel IS NULL) = (b.channel IS NULL))
+        WHERE l.queue = b.queue AND coalesce(l.channel, '') = coalesce(b.channel, '')
+            AND (l.channel IS NULL) = (b.channel IS NULL))
 )
 INSERT INTO pgqueue_backlog AS b (queue, channel, ready, leased, scheduled, dead, oldest_at)
 SELECT l.queue, l.channel, l.ready, l.leased, l.scheduled, l.dead, l.oldest_at FROM levels AS l
 ON CONFLICT (queue, channel) DO UPDATE
-SET ready = excluded.ready, leased = excluded.leased, scheduled = excluded.scheduled, dead = excluded.dead, oldest_at = excluded.oldest_at
+SET ready = excluded.ready, leased = excluded.leased, scheduled = excluded.scheduled, dead = excluded.dead,
+    oldest_at = excluded.oldest_at
 WHERE (b.ready, b.leased, b.scheduled, b.dead, b.oldest_at)
     IS DISTINCT FROM (excluded.ready, excluded.leased, excluded.scheduled, excluded.dead, excluded.oldest_at);
 $$;

@@ -1,7 +1,10 @@
--- The earliest archived_at that a row may have which p_snapshot shows and the last measurement did not: where to begin to read.
--- Caller: pgqueue_measure. Most transactions that it shows began after the last measurement. Of those that were open then and have ended
---   since, the oldest began after a measurement whose snapshot lies before it. Ten seconds more: a process may have been stopped between
---   its reading of the clock and its first write. An hour at most. Locks: none.
+-- Returns the earliest archived_at of the rows that p_snapshot shows and the last measurement did not: the start of the
+-- next read.
+-- Caller: pgqueue_measure.
+-- Most transactions that p_snapshot shows began after the last measurement. Of those that were open then and have ended
+-- since, the oldest began after a measurement whose snapshot lies before it. Ten seconds more are read: a process may
+-- have been stopped between its reading of the clock and its first write. It is an hour at most.
+-- Locks: none.
 CREATE FUNCTION pgqueue_measure_since(p_last pgqueue_measurement, p_snapshot pg_snapshot, p_now timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql

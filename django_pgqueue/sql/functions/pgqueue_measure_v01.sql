@@ -1,10 +1,13 @@
--- Keeps the figures of the dashboard: adds what was settled since the last time to pgqueue_activity, counts what is there into
---   pgqueue_backlog, and removes what is older than a day.
--- Caller: the maintenance of a worker; sweepqueue, pg_cron. Does nothing when somebody has measured within p_every. Counting takes at most
---   a twentieth of the time: after a count of two seconds the next one is forty seconds later. p_every '0': in any case, and it counts.
--- Returns how many were settled, how many of them died, and whether it counted. What was settled more than an hour before it could be seen
---   is left out. In a transaction that has written before, what is settled waits for the next time. Locks: pg_try_advisory_xact_lock (one
---   at a time); SHARE UPDATE EXCLUSIVE of today's partition of the archive, for 100 ms at most, else it is left for the next time.
+-- Keeps the figures of the dashboard: adds the messages settled since the last time to pgqueue_activity, counts the
+-- present ones into pgqueue_backlog, and removes rows that are older than a day.
+-- Caller: lifecycle.measure.
+-- It does nothing when a measurement ran within p_every. Counting takes at most a twentieth of the time: after a count
+-- of two seconds the next one is forty seconds later. p_every '0': measures and counts in any case. A message settled
+-- more than an hour before it could be seen is left out. In a transaction that has written before, settled messages
+-- wait for the next time.
+-- Returns how many were settled, how many of them died, and whether it counted.
+-- Locks: pg_try_advisory_xact_lock (one at a time); SHARE UPDATE EXCLUSIVE of today's partition of the archive, for 100
+--   ms at most, else it is left for the next time.
 CREATE FUNCTION pgqueue_measure(p_every interval DEFAULT '15 seconds')
 RETURNS TABLE (settled bigint, dead bigint, counted boolean)
 LANGUAGE plpgsql
@@ -33,15 +36,17 @@ BEGIN
     -- Rows of this transaction would be in the snapshot before they are all there.
     IF v_last.id IS NULL OR pg_current_xact_id_if_assigned() IS NULL THEN
         v_snapshot := pg_current_snapshot();
-        -- A snapshot from the future: the database was restored from a dump of an older cluster. Begin anew.
+        -- A snapshot from the future comes from a dump of an older cluster, which was restored: begin anew.
         IF pg_snapshot_xmax(v_last.snapshot) <= pg_snapshot_xmax(v_snapshot) THEN
             SELECT s.settled, s.dead INTO settled, dead
-            FROM pgqueue_measure_settled(pgqueue_measure_since(v_last, v_snapshot, v_now), v_last.snapshot, v_snapshot) AS s;
+            FROM pgqueue_measure_settled(pgqueue_measure_since(v_last, v_snapshot, v_now), v_last.snapshot,
+                v_snapshot) AS s;
         END IF;
         v_next.measured_at := v_now;
         v_next.snapshot := v_snapshot;
     END IF;
-    IF p_every <= '0' OR v_last.counted_at + greatest(p_every * 0.9, v_last.counted_in * 20) > v_now IS NOT TRUE OR v_last.counted_at > v_now THEN
+    IF p_every <= '0' OR v_last.counted_at + greatest(p_every * 0.9, v_last.counted_in * 20) > v_now IS NOT TRUE
+        OR v_last.counted_at > v_now THEN
         counted := true;
         v_next.counted_at := clock_timestamp();
         PERFORM pgqueue_measure_backlog();

@@ -1,8 +1,12 @@
--- Mends what the queue keeps beside its messages, where it disagrees with them: counts of live messages (max_size), floors of leases
--- (max_concurrency), places in the line. None of it should ever be needed; after it, nothing disagrees.
--- Caller: queuedoctor --fix. Safe while the queue works, and when it is repeated. Looks at p_most channels of each kind at most.
--- Returns how many of each were mended. Locks: rows of pgqueue_channel_size and lanes, SKIP LOCKED: who is at work is left alone.
-CREATE FUNCTION pgqueue_mend(p_most integer DEFAULT 10000, OUT counts integer, OUT lease_floors integer, OUT places integer)
+-- Repairs the data that the queue keeps beside its messages, where it disagrees with them: counts of live messages
+-- (max_size), floors of leases (max_concurrency), places in the line. None of it should ever be needed; after it,
+-- nothing disagrees.
+-- Caller: lifecycle.mend.
+-- It is safe while the queue works, and when it is repeated. It looks at p_most channels of each kind at most.
+-- Returns the number of repairs of each kind.
+-- Locks: rows of pgqueue_channel_size and lanes, SKIP LOCKED: rows in use are left alone.
+CREATE FUNCTION pgqueue_mend(p_most integer DEFAULT 10000, OUT counts integer, OUT lease_floors integer,
+    OUT places integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -14,7 +18,8 @@ DECLARE
     v_next_ids bigint[];
     v_stuck bigint[];
 BEGIN
-    counts := pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s ORDER BY s.channel_id LIMIT p_most));
+    counts := pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s
+        ORDER BY s.channel_id LIMIT p_most));
 
     -- A lease below the floor is not counted: the channel would run more than its limit.
     UPDATE pgqueue_lane AS l
@@ -22,13 +27,16 @@ BEGIN
     WHERE l.ctid = ANY (ARRAY(
         SELECT s.ctid FROM pgqueue_lane AS s
         WHERE s.lease_floor > '-infinity' AND EXISTS (
-            SELECT FROM pgqueue_message AS m WHERE m.channel_id = s.channel_id AND m.status = 2 AND m.leased_at < s.lease_floor)
+            SELECT FROM pgqueue_message AS m
+            WHERE m.channel_id = s.channel_id AND m.status = 2 AND m.leased_at < s.lease_floor)
         LIMIT p_most
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS lease_floors = ROW_COUNT;
 
-    -- A message below the floor of its lane, or of a channel that has no lane, would never be found. The news lowers the floor.
-    SELECT array_agg(s.next_id) FILTER (WHERE s.problem = 'hidden'), array_agg(s.channel_id) FILTER (WHERE s.problem = 'parked')
+    -- A message below the floor of its lane, or of a channel that has no lane, would never be found. The arrival
+    -- lowers the floor.
+    SELECT array_agg(s.next_id) FILTER (WHERE s.problem = 'hidden'),
+        array_agg(s.channel_id) FILTER (WHERE s.problem = 'parked')
     INTO v_next_ids, v_stuck
     FROM pgqueue_misplaced(p_most) AS s;
     PERFORM pgqueue_announce(v_next_ids);

@@ -1,7 +1,10 @@
--- Statement trigger of pgqueue_message, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY.
--- Refuses rows that no message may be, leaves one arrival row per channel for the next dequeue to find, and wakes who sleeps on its queue.
--- A trigger cannot return a refusal, so it raises: the verbs look before they insert.
--- Locks: only channels that have a max_size, in channel order (lock order, step 1); what full ones drop, SKIP LOCKED.
+-- Checks inserted messages, appends one arrival row per channel for the next dequeue, and wakes the workers that sleep
+-- on the queue.
+-- Caller: trigger of pgqueue_message.
+-- Statement trigger, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY. A
+-- trigger cannot return a refusal, so it raises: the verbs look before they insert.
+-- Locks: only channels that have a max_size, in channel order (lock order, step 1); messages that full channels drop,
+--   SKIP LOCKED.
 -- Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
 CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
@@ -21,7 +24,8 @@ DECLARE
     v_room record;
     v_full bigint[] := '{}';
 BEGIN
-    -- A snapshot of the past may show a channel that has been released and removed since: fail then, instead of losing the messages.
+    -- A snapshot of the past may show a channel that has been released and removed since: fail then, instead of losing
+    -- the messages.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM FROM pgqueue_channel AS c WHERE c.id = ANY (ARRAY(SELECT a.channel_id FROM arrived AS a)) FOR KEY SHARE;
     END IF;
@@ -40,7 +44,8 @@ BEGIN
             EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events,
             -- The lane that lives is the newest entry of its index.
             (
-                SELECT (l.floor_rank, l.floor_at, l.floor_id) <= (v_news.rank, v_news.dequeue_at, v_news.id) FROM pgqueue_lane AS l
+                SELECT (l.floor_rank, l.floor_at, l.floor_id) <= (v_news.rank, v_news.dequeue_at, v_news.id)
+                FROM pgqueue_lane AS l
                 WHERE l.channel_id = c.id ORDER BY l.seq DESC LIMIT 1
             ) AS lazy
         INTO v_channel
@@ -48,8 +53,9 @@ BEGIN
         WHERE c.id = v_news.channel_id AND c.released_at IS NULL AND c.max_size IS NULL;
         IF FOUND THEN
             INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, lazy)
-            VALUES (v_channel.queue, v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id, coalesce(v_channel.lazy, false));
-            -- Looked up above: the call of another function costs more than the look.
+            VALUES (v_channel.queue, v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id,
+                coalesce(v_channel.lazy, false));
+            -- The waiter was looked up above: the call of another function costs more than the look.
             IF v_channel.waited_for THEN
                 PERFORM pgqueue_wake(v_channel.queue);
             END IF;
@@ -63,8 +69,8 @@ BEGIN
     SELECT max(a.dequeue_at) AS latest, EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events,
         min(CASE
             WHEN pgqueue_is_valid_time(a.created_at) THEN pgqueue_validate(
-                a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff, a.backoff_factor,
-                a.backoff_longest, NULL)
+                a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
+                a.backoff_factor, a.backoff_longest, NULL)
             ELSE 'created_at is outside of the years 2 to 9998'
         END) AS problem
     INTO v_news
@@ -80,14 +86,16 @@ BEGIN
         WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));
     END IF;
 
-    -- The floor is the least of each part, which is at or before the first message: to sort a million of them takes longer.
+    -- The floor is the least of each part, which is at or before the first message: to sort a million of them takes
+    -- longer.
     FOR v_news IN
         SELECT n.channel_id, n.messages, n.rank, n.dequeue_at, n.id, c.queue, c.released_at, c.max_size, c.full_policy
         FROM (
             SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
                 min(r.dequeue_at) FILTER (WHERE r.ready) AS dequeue_at, min(r.id) FILTER (WHERE r.ready) AS id
             FROM (
-                SELECT a.channel_id, a.priority, a.dequeue_at, a.id, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a
+                SELECT a.channel_id, a.priority, a.dequeue_at, a.id, a.status = 1 AND a.dequeue_at <= v_now AS ready
+                FROM arrived AS a
             ) AS r
             GROUP BY r.channel_id
         ) AS n
@@ -116,11 +124,12 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
-    -- After all counts, so that nobody waits for a count while it holds messages.
+    -- Messages are locked after all counts, so that no caller waits for a count while it holds messages.
     IF v_full <> '{}' THEN
         PERFORM pgqueue_drop_surplus(n.channel_id, n.ids, n.messages)
         FROM (
-            SELECT a.channel_id, coalesce(array_agg(a.id ORDER BY a.id) FILTER (WHERE a.status <> 2), '{}') AS ids, count(*) AS messages
+            SELECT a.channel_id, coalesce(array_agg(a.id ORDER BY a.id) FILTER (WHERE a.status <> 2), '{}') AS ids,
+                count(*) AS messages
             FROM arrived AS a
             WHERE a.channel_id = ANY (v_full)
             GROUP BY a.channel_id

@@ -1,6 +1,8 @@
--- Length by state, ages and totals of each channel. For people and monitors, not for hot paths: it counts the live messages, and with
---   p_totals the archive and the dead letters.
--- Caller: anyone. oldest and newest: age of the ready messages since they became due. total: messages ever enqueued. Locks: none.
+-- Reports length by state, ages and totals of each channel. It is for people and monitors, not for hot paths: it counts
+-- the live messages, and with p_totals the archive and the dead letters.
+-- Caller: lifecycle.metrics.
+-- oldest and newest: age of the ready messages since they became due. total: messages ever enqueued.
+-- Locks: none.
 CREATE FUNCTION pgqueue_metrics(p_queue text DEFAULT NULL, p_channel text DEFAULT NULL, p_totals boolean DEFAULT true)
 RETURNS TABLE (
     queue text,
@@ -17,6 +19,7 @@ LANGUAGE sql
 STABLE
 SECURITY DEFINER
 AS $$
+-- Counts the live messages of each channel.
 WITH live AS (
     SELECT m.channel_id,
         count(*) FILTER (WHERE m.status = 1) AS ready,
@@ -27,17 +30,20 @@ WITH live AS (
     FROM pgqueue_message AS m
     GROUP BY m.channel_id
 ),
+-- Counts the dead letters of each channel.
 dead AS (
     SELECT d.queue, d.channel, count(*) AS letters, count(*) FILTER (WHERE d.redriven_at IS NULL) AS waiting
     FROM pgqueue_dead_letter AS d
     GROUP BY d.queue, d.channel
 ),
+-- Counts the archived messages of each channel.
 archived AS (
     SELECT a.queue, a.channel, count(*) AS messages
     FROM pgqueue_archived_message AS a
     WHERE p_totals
     GROUP BY a.queue, a.channel
 ),
+-- Counts the messages of each channel that were settled without an archive.
 unarchived AS (
     SELECT u.queue, u.channel, sum(u.messages)::bigint AS messages
     FROM (
@@ -48,8 +54,8 @@ unarchived AS (
     WHERE p_totals
     GROUP BY u.queue, u.channel
 )
-SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0), coalesce(d.waiting, 0),
-    n.now - pgqueue_clamp_time(l.oldest), n.now - pgqueue_clamp_time(l.newest),
+SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0),
+    coalesce(d.waiting, 0), n.now - pgqueue_clamp_time(l.oldest), n.now - pgqueue_clamp_time(l.newest),
     CASE WHEN p_totals THEN
         coalesce(l.ready + l.leased + l.scheduled, 0) + coalesce(d.letters, 0) + coalesce(a.messages, 0)
             + coalesce(u.messages, 0) + coalesce(t.messages, 0)

@@ -1,8 +1,9 @@
--- Channels that have ready messages and would not be served: nothing in the line leads to them.
--- problem: hidden (no lane, or one whose floor is above the message, and no news that would change it) or parked (at max_concurrency,
---   as its lane says, while places are free). None of that should ever be.
--- Caller: pgqueue_mend, queuedoctor. Looks at p_most channels at most, and says nothing while more than p_most news are not folded: nobody
---   dequeues or ticks then. Locks: none; in one snapshot, a message comes with its news.
+-- Finds channels that have ready messages and would not be served, because nothing in the line leads to them.
+-- Caller: pgqueue_mend; doctor.counters.
+-- problem: hidden (no lane, or one whose floor is above the message, and no arrival that would change it) or parked (at
+-- max_concurrency, as its lane says, while places are free). Neither should ever occur. It looks at p_most channels at
+-- most, and returns no row while more than p_most arrivals are not folded: no dequeue or tick runs then.
+-- Locks: none; in one snapshot, a message comes with its arrival.
 CREATE FUNCTION pgqueue_misplaced(p_most integer DEFAULT 10000)
 RETURNS TABLE (
     channel_id bigint,
@@ -20,6 +21,7 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
+-- Reads the arrivals, one more than the limit.
 WITH news AS MATERIALIZED (
     SELECT a.channel_id FROM pgqueue_arrival AS a LIMIT p_most + 1
 )
@@ -35,6 +37,7 @@ LEFT JOIN LATERAL (
 ) AS l ON true
 WHERE (SELECT count(*) FROM news) <= p_most AND w.channel_id NOT IN (SELECT n.channel_id FROM news AS n)
     AND (l.reached IS NOT TRUE
-        OR l.parked AND c.paused_at IS NULL AND (c.max_concurrency IS NULL OR c.released_at IS NOT NULL OR c.max_concurrency > (
+        OR l.parked AND c.paused_at IS NULL
+        AND (c.max_concurrency IS NULL OR c.released_at IS NOT NULL OR c.max_concurrency > (
             SELECT count(*) FROM pgqueue_message AS r WHERE r.channel_id = c.id AND r.status = 2)));
 $$;

@@ -1,5 +1,8 @@
--- Creates the channel that a verb did not find, if the caller wants that; else returns why it cannot be used.
--- Caller: the verbs that take the name of a channel. p_create: create a channel that does not exist, without limits.
+-- Creates the channel that a verb did not find, if p_create allows it; otherwise returns why it cannot be used.
+-- Caller: pgqueue_channel_pause, pgqueue_channel_release, pgqueue_channel_resume, pgqueue_enqueue,
+--   pgqueue_enqueue_check, pgqueue_enqueue_many, pgqueue_explain_channel, pgqueue_ingest, pgqueue_purge,
+--   pgqueue_stream_claim, pgqueue_stream_open.
+-- p_create: create a channel that does not exist, without limits.
 -- Returns the channel; or the refusal: PGQ03 not found, PGQ05 released, PGQ07 invalid name.
 -- Locks: two transactions that create the same channel wait for each other.
 CREATE FUNCTION pgqueue_missing_channel(
@@ -27,7 +30,8 @@ BEGIN
     ELSIF id IS NULL THEN
         refusal := pgqueue_refusal('PGQ03',
             format('channel "%s" does not exist in queue "%s"', left(p_channel, 200), left(p_queue, 100)),
-            format('Create it with pgqueue_channel_set(p_queue => %L, p_channel => %L), in the admin, or set AUTO_CREATE_CHANNELS.',
+            format('Create it with pgqueue_channel_set(p_queue => %L, p_channel => %L), in the admin, '
+                'or set AUTO_CREATE_CHANNELS.',
                 left(p_queue, 100), left(p_channel, 200)));
     END IF;
 END;

@@ -1,5 +1,7 @@
--- Returns the refusal that a queue does not exist; NULL when it does: it has a channel, or a row of its own.
--- Caller: pgqueue_queue_pause, pgqueue_queue_resume, pgqueue_queue_purge, pgqueue_queue_drop, pgqueue_stream_open. Locks: none.
+-- Returns the refusal that a queue does not exist; NULL when it exists: it has a channel, or a row of its own.
+-- Caller: pgqueue_queue_drop, pgqueue_queue_pause, pgqueue_queue_purge, pgqueue_queue_resume, pgqueue_queue_set,
+--   pgqueue_stream_open.
+-- Locks: none.
 CREATE FUNCTION pgqueue_missing_queue(p_queue text)
 RETURNS jsonb
 LANGUAGE plpgsql
@@ -12,7 +14,8 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN pgqueue_refusal('PGQ03', format('queue "%s" does not exist: it has no channel', left(p_queue, 100)),
-        format('Check the name, or create a channel in it with pgqueue_channel_set(p_queue => %L, p_channel => ''default'').',
+        format('Check the name, or create a channel in it with '
+            'pgqueue_channel_set(p_queue => %L, p_channel => ''default'').',
             left(p_queue, 100)));
 END;
 $$;

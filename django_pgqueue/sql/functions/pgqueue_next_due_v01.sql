@@ -1,5 +1,8 @@
--- How long until a channel of these queues may be served again that has to wait for its rate; NULL: none has to. Nobody notifies of that.
--- Caller: a worker before it sleeps. '0' or less: look again now. Paused queues do not count. Locks: none.
+-- Returns how long it takes until a rate lets a channel of these queues be served again; NULL: no channel has to wait.
+-- No NOTIFY is sent at that time.
+-- Caller: lifecycle.wait.
+-- A worker asks before it sleeps. '0' or less: look again now. Paused queues do not count.
+-- Locks: none.
 CREATE FUNCTION pgqueue_next_due(p_queues text[])
 RETURNS interval
 LANGUAGE plpgsql

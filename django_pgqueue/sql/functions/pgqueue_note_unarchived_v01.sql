@@ -1,5 +1,7 @@
--- Notes messages that are settled and of which nothing is archived, so that they count: a row for those of a channel.
--- Caller: pgqueue_complete, pgqueue_archive. p_messages: [{"queue", "channel", "attempts", "dequeue_at", "leased_at"}]. Locks: none.
+-- Records messages that are settled without an archive, so that they count: one row for those of a channel.
+-- Caller: pgqueue_archive, pgqueue_complete.
+-- p_messages: [{"queue", "channel", "attempts", "dequeue_at", "leased_at"}].
+-- Locks: none.
 CREATE FUNCTION pgqueue_note_unarchived(p_outcome text, p_messages jsonb, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql
@@ -9,7 +11,8 @@ BEGIN
     SELECT m.queue, m.channel, p_outcome, p_now, array_agg(m.attempts),
         array_agg(date_part('epoch', m.leased_at) - date_part('epoch', m.dequeue_at)),
         array_agg(date_part('epoch', p_now) - date_part('epoch', m.leased_at))
-    FROM jsonb_to_recordset(p_messages) AS m (queue text, channel text, attempts integer, dequeue_at timestamptz, leased_at timestamptz)
+    FROM jsonb_to_recordset(p_messages) AS m (queue text, channel text, attempts integer, dequeue_at timestamptz,
+        leased_at timestamptz)
     GROUP BY m.queue, m.channel;
 END;
 $$;

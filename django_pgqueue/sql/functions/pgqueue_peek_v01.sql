@@ -1,5 +1,8 @@
--- Looks at the ready messages that come next, without a lease: of one channel, or of the channels in the line of a queue.
--- Caller: anyone. A look, not a claim: another session may take them at once. Locks: none.
+-- Returns the ready messages that come next, without a lease: of one channel, or of the channels in the line of a
+-- queue.
+-- Caller: lifecycle.peek.
+-- It claims nothing: another session may take them at once.
+-- Locks: none.
 CREATE FUNCTION pgqueue_peek(p_queue text DEFAULT 'default', p_channel text DEFAULT NULL, p_limit integer DEFAULT 1)
 RETURNS TABLE (
     id bigint,
@@ -26,8 +29,8 @@ AS $$
 BEGIN
     -- A plan for one channel is not one for all of them.
     RETURN QUERY
-    SELECT m.id, c.name::text, m.handler::text, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts, m.state,
-        m.created_at, m.dequeue_at, m.last_leased_at
+    SELECT m.id, c.name::text, m.handler::text, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
+        m.state, m.created_at, m.dequeue_at, m.last_leased_at
     FROM (
         SELECT c.id, c.name, coalesce(min(l.seq), 9223372036854775807) AS place
         FROM pgqueue_channel AS c

@@ -1,6 +1,10 @@
 -- Dequeues and completes in one call: at most once. A message whose consumer crashes afterwards is not delivered again.
--- Caller: anyone, in a transaction of its own or in a business transaction (rolled back, the messages are there again).
--- p_archive: as of pgqueue_complete. Returns the messages in the order of service. Locks: as pgqueue_dequeue. Errors: PGQ07.
+-- Caller: lifecycle.pop.
+-- Runs in a transaction of its own or in a business transaction (after a rollback, the messages are there again).
+-- p_archive: as in pgqueue_complete.
+-- Returns the messages in the order of service.
+-- Locks: as pgqueue_dequeue.
+-- Errors: PGQ07.
 CREATE FUNCTION pgqueue_pop(
     p_queue text DEFAULT 'default',
     p_limit integer DEFAULT 1,
@@ -40,9 +44,10 @@ BEGIN
         SELECT d.* FROM pgqueue_dequeue(p_queue, p_limit, interval '1 minute', p_worker) AS d
     LOOP
         v_ids := v_ids || v_leased.id;
-        RETURN QUERY SELECT v_leased.id, v_leased.channel, v_leased.handler, v_leased.payload, v_leased.body, v_leased.headers,
-            v_leased.priority, v_leased.attempts, v_leased.max_attempts, v_leased.token, v_leased.lease_expires_at, v_leased.state,
-            v_leased.created_at, v_leased.dequeue_at, v_leased.context, v_leased.last_leased_at;
+        RETURN QUERY SELECT v_leased.id, v_leased.channel, v_leased.handler, v_leased.payload, v_leased.body,
+            v_leased.headers, v_leased.priority, v_leased.attempts, v_leased.max_attempts, v_leased.token,
+            v_leased.lease_expires_at, v_leased.state, v_leased.created_at, v_leased.dequeue_at, v_leased.context,
+            v_leased.last_leased_at;
     END LOOP;
     PERFORM pgqueue_archive(v_ids, 'popped', p_archive);
 END;

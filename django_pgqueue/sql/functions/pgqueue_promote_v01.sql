@@ -1,13 +1,15 @@
 -- Makes scheduled messages ready whose time has come, at most p_limit of them, the longest due first.
--- Caller: pgqueue_tick; pgqueue_bring_back with the floor that it has read. p_queue: those of this queue among the first 1,000 that are due.
--- Returns how many.
+-- Caller: pgqueue_bring_back, pgqueue_tick.
+-- pgqueue_bring_back passes the floor that it has read. p_queue: the messages of this queue among the first 1,000 that
+-- are due.
+-- Returns the number of messages.
 -- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_promote(p_limit integer, p_from timestamptz DEFAULT '-infinity', p_queue text DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- In a variable: a volatile function could not bound an index scan.
+    -- The clock is in a variable, because a volatile function could not bound an index scan.
     v_now timestamptz := clock_timestamp();
     v_ids bigint[];
 BEGIN

@@ -1,7 +1,10 @@
--- Housekeeping: makes partitions ahead, drops archive partitions and dead letters past retention, removes drained released channels and
--- the rows of workers that have been silent for a day. Adds to the total what was settled and not archived, when no measurement of the last
--- hour has.
--- Caller: the maintenance of a worker each few minutes; cron. NULL keeps for ever; p_keep_unexported keeps what a lake lacks. Returns counts.
+-- Makes partitions ahead, drops archive partitions and dead letters past retention, and removes drained released
+-- channels and the rows of workers that have been silent for a day. It adds messages settled without an archive to the
+-- total, when no measurement of the last hour has done so.
+-- Caller: lifecycle.prune.
+-- The maintenance of a worker runs it each few minutes; cron may run it, too. NULL keeps for ever; p_keep_unexported
+-- keeps the rows that a lake lacks.
+-- Returns counts.
 -- Locks: pg_try_advisory_xact_lock (one pruner at a time, and none beside a measurement); as pgqueue_drop_partitions.
 CREATE FUNCTION pgqueue_prune(
     p_archive_retention interval DEFAULT NULL,
@@ -34,10 +37,12 @@ BEGIN
     partitions_made := pgqueue_make_partitions(p_partitions_ahead);
     SELECT d.dropped, d.kept INTO partitions_dropped, partitions_kept
     FROM pgqueue_drop_partitions(p_archive_retention, coalesce(p_keep_unexported, false)) AS d;
-    -- The app of the pipeline may not be installed. Its functions are asked, not its tables: a caller could put a table into pg_temp.
+    -- The app of the pipeline may not be installed. Its functions are asked, not its tables: a caller could put a table
+    -- into pg_temp.
     IF to_regproc('pgqueue_exported_xid') IS NOT NULL THEN
         v_exported_xid := pgqueue_exported_xid();
     END IF;
+    -- Deletes dead letters past retention.
     WITH gone AS (
         DELETE FROM pgqueue_dead_letter AS d
         WHERE d.id IN (
@@ -47,18 +52,24 @@ BEGIN
             ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED)
         RETURNING d.queue, d.channel
     ),
+    -- Counts them by channel.
     counted AS (
         SELECT g.queue, g.channel, count(*) AS messages FROM gone AS g GROUP BY g.queue, g.channel
     ),
+    -- Adds them to the tally.
     tallied AS (
-        INSERT INTO pgqueue_tally AS t (queue, channel, messages) SELECT c.queue, c.channel, c.messages FROM counted AS c
+        INSERT INTO pgqueue_tally AS t (queue, channel, messages)
+        SELECT c.queue, c.channel, c.messages FROM counted AS c
         ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
     )
     SELECT coalesce(sum(c.messages), 0) INTO dead_letters_deleted FROM counted AS c;
-    -- As pgqueue_measure_tidy, where nobody measures; its lock, since both change the same totals.
+    -- Does the work of pgqueue_measure_tidy when no measurement runs; under its lock, since both change the same
+    -- totals.
     IF pg_try_advisory_xact_lock(7205, 3) THEN
+        -- Takes the messages without an archive that no measurement has counted.
         WITH late AS (
-            DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at < clock_timestamp() - interval '1 hour' RETURNING u.queue, u.channel, u.attempts
+            DELETE FROM pgqueue_unarchived AS u WHERE u.settled_at < clock_timestamp() - interval '1 hour'
+            RETURNING u.queue, u.channel, u.attempts
         )
         INSERT INTO pgqueue_unarchived_total AS t (queue, channel, messages)
         SELECT l.queue, l.channel, sum(cardinality(l.attempts)) FROM late AS l GROUP BY l.queue, l.channel
@@ -66,21 +77,25 @@ BEGIN
     END IF;
     channels_removed := pgqueue_remove_released();
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
-    DELETE FROM pgqueue_channel_size AS s WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
+    DELETE FROM pgqueue_channel_size AS s
+    WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
     DELETE FROM pgqueue_queue_warning AS w WHERE w.warned_at < clock_timestamp() - interval '1 day';
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
     DELETE FROM pgqueue_worker AS w
     WHERE w.name IN (
-        SELECT o.name FROM pgqueue_worker AS o WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
+        SELECT o.name FROM pgqueue_worker AS o
+        WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
     PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
-    -- What no event would ever bring back, whatever the reason: lanes at a limit look again, lanes below a floor stand in line again.
+    -- These channels have no event that would bring them back: lanes at a limit look again, lanes below a floor stand
+    -- in line again.
     INSERT INTO pgqueue_arrival (queue, channel_id)
     SELECT c.queue, c.id FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
     WHERE l.parked_until = 'infinity' AND l.floor_at < 'infinity' AND c.paused_at IS NULL;
     UPDATE pgqueue_lane AS l SET seq = nextval('pgqueue_lane_seq'), fresh = false, parked_until = NULL
     WHERE l.ctid = ANY (ARRAY(
         SELECT s.ctid FROM pgqueue_lane AS s, (SELECT f.* FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS f
-        WHERE s.parked_until IS NULL AND s.seq < CASE WHEN s.fresh THEN f.fresh_seq ELSE f.lane_seq END OR s.parked_until < f.parked_from
+        WHERE s.parked_until IS NULL AND s.seq < CASE WHEN s.fresh THEN f.fresh_seq ELSE f.lane_seq END
+            OR s.parked_until < f.parked_from
         FOR UPDATE OF s SKIP LOCKED));
     RETURN NEXT;
 END;

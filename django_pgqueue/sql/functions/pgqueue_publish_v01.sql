@@ -1,10 +1,13 @@
--- Notifies on pgqueue_events of what happened to messages, as far as their queues have events: one JSON object for those of a channel
--- and handler that had the same number of attempts, more of them when the ids do not fit into 8,000 bytes.
--- Caller: whatever changes messages, after it did, when any queue has events. p_event: created | deferred | retried | completed |
---   dead_lettered | cancelled | popped | purged | dropped | rescheduled. p_archived_at: of those that went to the archive; p_unarchived: those of
---   which nothing is archived, as of pgqueue_note_unarchived, with id and handler. Locks: none, but NOTIFY lets
---   transactions commit one after the other; hence it is off by default.
-CREATE FUNCTION pgqueue_publish(p_event text, p_ids bigint[], p_archived_at timestamptz DEFAULT NULL, p_unarchived jsonb DEFAULT NULL)
+-- Notifies on pgqueue_events about events of messages, as far as their queues have events: one JSON object for those of
+-- a channel and handler that had the same number of attempts, more of them when the ids do not fit into 8,000 bytes.
+-- Caller: pgqueue_archive, pgqueue_complete, pgqueue_dead_letter_added, pgqueue_defer, pgqueue_message_arrived,
+--   pgqueue_reschedule, pgqueue_retry.
+-- The caller has changed the messages, and calls this when any queue has events. p_event: created | deferred | retried
+-- | completed | dead_lettered | cancelled | popped | purged | dropped | rescheduled. p_archived_at: of those that went
+-- to the archive; p_unarchived: those that were not archived, as in pgqueue_note_unarchived, with id and handler.
+-- Locks: none, but NOTIFY lets transactions commit one after the other; hence it is off by default.
+CREATE FUNCTION pgqueue_publish(p_event text, p_ids bigint[], p_archived_at timestamptz DEFAULT NULL,
+    p_unarchived jsonb DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -23,7 +26,8 @@ BEGIN
         RETURN;
     END IF;
     FOR v_told IN
-        SELECT t.queue, t.channel, t.handler, t.attempts, t.reason, min(t.dequeue_at) AS dequeue_at, array_agg(t.id ORDER BY t.id) AS ids
+        SELECT t.queue, t.channel, t.handler, t.attempts, t.reason, min(t.dequeue_at) AS dequeue_at,
+            array_agg(t.id ORDER BY t.id) AS ids
         FROM (
             SELECT c.queue, c.name AS channel, m.handler, m.attempts, NULL AS reason, m.dequeue_at, m.id
             FROM pgqueue_message AS m
@@ -35,7 +39,8 @@ BEGIN
             WHERE a.id = ANY (p_ids) AND a.archived_at = p_archived_at
             UNION ALL
             SELECT u.queue, u.channel, u.handler, u.attempts, NULL, NULL, u.id
-            FROM jsonb_to_recordset(p_unarchived) AS u (queue text, channel text, handler text, attempts integer, id bigint)
+            FROM jsonb_to_recordset(p_unarchived) AS u (queue text, channel text, handler text, attempts integer,
+                id bigint)
             UNION ALL
             SELECT d.queue, d.channel, d.handler, d.attempts, d.reason, NULL, d.id
             FROM pgqueue_dead_letter AS d
@@ -51,7 +56,8 @@ BEGIN
         -- An id takes 21 bytes at most. The names leave room for some, however long they are.
         v_fit := (7900 - octet_length(v_base::text)) / 21;
         FOR v_from IN 1..cardinality(v_told.ids) BY v_fit LOOP
-            PERFORM pg_notify('pgqueue_events', (v_base || jsonb_build_object('ids', v_told.ids[v_from : v_from + v_fit - 1]))::text);
+            PERFORM pg_notify('pgqueue_events',
+                (v_base || jsonb_build_object('ids', v_told.ids[v_from : v_from + v_fit - 1]))::text);
         END LOOP;
     END LOOP;
 END;

@@ -1,6 +1,9 @@
--- Removes the ready and scheduled messages of a channel; they go to the archive as purged. What is leased is left to its holder.
--- Caller: an operator. At most p_limit a call: call again while it returns more than 0. Returns purged and how many; or the refusal: PGQ03,
---   PGQ07 (p_limit is negative). Locks: messages, SKIP LOCKED.
+-- Removes the ready and scheduled messages of a channel; they go to the archive as purged. Leased messages are left to
+-- their holders.
+-- Caller: lifecycle.purge.
+-- A call removes at most p_limit: call again while it returns more than 0.
+-- Returns purged and the number of messages; or the refusal PGQ03 or PGQ07 (p_limit is negative).
+-- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_purge(
     p_queue text,
     p_channel text,
@@ -25,7 +28,8 @@ BEGIN
     ELSIF v_channel_id IS NULL THEN
         SELECT m.refusal INTO refusal FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
     ELSE
-        -- Each by its index: no other finds what waits on one channel, and by their ids the messages of all channels are read.
+        -- Reads each status by its index: no other index finds the messages of one channel, and a scan by ids reads
+        -- those of all channels.
         v_ids := ARRAY(
             SELECT m.id FROM pgqueue_message AS m
             WHERE m.channel_id = v_channel_id AND m.status = 1

@@ -1,8 +1,11 @@
--- Drops a queue, a part a call: its channels are released, its schedules and its row are removed. The archive and the dead letters stay.
--- Caller: an operator. p_purge: what waits goes to the archive as purged; without it a queue that holds messages is refused. Nothing of the
---   queue is delivered meanwhile: it is paused. At most p_limit messages and channels a call: call again while it returns dropping.
--- Returns dropped or dropping, and how much this call has done; or the refusal: PGQ03 there is no such queue, PGQ07 p_limit is less than 1,
---   PGQ10 messages are leased, or they wait and p_purge is false. The rows of the channels are removed by pgqueue_remove_released.
+-- Drops a queue, a part in each call: releases its channels, removes its schedules and its row. The archive and the
+-- dead letters stay.
+-- Caller: lifecycle.queue_drop.
+-- p_purge: ready and scheduled messages go to the archive as purged; without it a queue that holds messages is refused.
+-- The queue is paused meanwhile, so none of its messages is delivered. A call handles at most p_limit messages and
+-- channels: call again while it returns dropping. pgqueue_remove_released removes the rows of the channels.
+-- Returns dropped or dropping, and how much this call has done; or the refusal: PGQ03 there is no such queue, PGQ07
+--   p_limit is less than 1, PGQ10 messages are leased, or they wait and p_purge is false.
 -- Locks: the queue's row; messages, channels and schedules, SKIP LOCKED.
 CREATE FUNCTION pgqueue_queue_drop(
     p_queue text,
@@ -20,7 +23,8 @@ AS $$
 BEGIN
     refusal := CASE
         WHEN p_limit IS NULL OR p_limit < 1 THEN
-            pgqueue_refusal('PGQ07', format('a drop takes a limit of 1 or more, not %s', coalesce(p_limit::text, 'NULL')))
+            pgqueue_refusal('PGQ07', format('a drop takes a limit of 1 or more, not %s',
+                coalesce(p_limit::text, 'NULL')))
         WHEN p_purge IS NULL THEN pgqueue_refusal('PGQ07', 'a drop takes true or false for p_purge, not NULL')
         ELSE coalesce(pgqueue_missing_queue(p_queue), pgqueue_queue_holds(p_queue, p_purge))
     END;

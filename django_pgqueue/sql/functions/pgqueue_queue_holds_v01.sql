@@ -1,5 +1,7 @@
--- Returns the refusal PGQ10 when a queue cannot be dropped: its messages are leased, or they wait and p_purge is false; NULL when it can.
--- Caller: pgqueue_queue_drop. Locks: none.
+-- Returns the refusal PGQ10 when a queue cannot be dropped: its messages are leased, or they wait and p_purge is false;
+-- NULL when it can.
+-- Caller: pgqueue_queue_drop.
+-- Locks: none.
 CREATE FUNCTION pgqueue_queue_holds(p_queue text, p_purge boolean)
 RETURNS jsonb
 LANGUAGE plpgsql
@@ -29,7 +31,8 @@ BEGIN
             WHERE m.status = 3)
     THEN
         RETURN pgqueue_refusal('PGQ10', format('messages wait in queue "%s"', p_queue),
-            'Let workers serve them, or purge them: purge=True in Python, manage.py queuedrop --purge, p_purge in SQL.');
+            'Let workers serve them, or purge them: purge=True in Python, '
+            'manage.py queuedrop --purge, p_purge in SQL.');
     END IF;
     RETURN NULL;
 END;

@@ -1,6 +1,8 @@
--- Pauses a queue: nothing of it is delivered, whatever the channel; enqueue goes on; what is leased may be settled.
--- Caller: an operator. p_until: when the sweep resumes it; NULL: pgqueue_queue_resume has to. Returns paused; or the refusal: PGQ03, when the
---   queue has neither a channel nor a row, PGQ07. Locks: the queue's row.
+-- Pauses a queue: no message of any of its channels is delivered; enqueue goes on, and leased messages may be settled.
+-- Caller: pgqueue_queue_drop; lifecycle.queue_pause.
+-- p_until: when the sweep resumes the queue; NULL: it stays paused until pgqueue_queue_resume.
+-- Returns paused; or the refusal PGQ03, when the queue has neither a channel nor a row, or PGQ07.
+-- Locks: the queue's row.
 CREATE FUNCTION pgqueue_queue_pause(
     p_queue text DEFAULT 'default',
     p_reason text DEFAULT '',

@@ -1,6 +1,9 @@
--- Removes the ready and scheduled messages of all channels of a queue; they go to the archive as purged. What is leased is left to its holder.
--- Caller: an operator; pgqueue_queue_drop. At most p_limit a call: call again while it returns more than 0. Returns purged and how many; or
---   the refusal: PGQ03 there is no such queue, PGQ07 (p_limit is negative). Locks: messages, SKIP LOCKED.
+-- Removes the ready and scheduled messages of all channels of a queue; they go to the archive as purged. Leased
+-- messages are left to their holders.
+-- Caller: pgqueue_queue_drop; lifecycle.queue_purge.
+-- A call removes at most p_limit: call again while it returns more than 0.
+-- Returns purged and the number of messages; or the refusal: PGQ03 there is no such queue, PGQ07 (p_limit is negative).
+-- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_queue_purge(
     p_queue text,
     p_limit integer DEFAULT 10000,
@@ -24,7 +27,7 @@ BEGIN
         v_ids := ARRAY(
             SELECT w.id
             FROM pgqueue_channel AS c
-            -- Each channel by the index of what is ready.
+            -- Reads each channel by the index of ready messages.
             CROSS JOIN LATERAL (
                 SELECT m.id FROM pgqueue_message AS m
                 WHERE m.channel_id = c.id AND m.status = 1
@@ -33,7 +36,7 @@ BEGIN
             ) AS w
             WHERE c.queue = p_queue
             LIMIT p_limit);
-        -- One index has what is scheduled, of all queues.
+        -- One index has the scheduled messages of all queues.
         v_ids := v_ids || ARRAY(
             SELECT m.id
             FROM pgqueue_message AS m

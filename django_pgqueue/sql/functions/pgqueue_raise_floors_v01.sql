@@ -1,10 +1,12 @@
--- Writes the next row of pgqueue_floor. A floor may only pass what no transaction can still show below it:
---   arrivals  an unseen one has the xid of a transaction that is running now; those older than the last tick are kept by name
---   leases    and schedules: what is still to show up has the xid of a transaction that was running at the last watch
---   lanes     a lane that is not visible yet took its seq in a transaction that has written to the table since before the last tick
--- The bound of a tick is its own new xid, assigned after it has read the sequence: whoever took a seq before has a smaller one.
--- (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
--- Caller: pgqueue_tick, in a transaction without an xid. Locks: none.
+-- Writes the next row of pgqueue_floor. A floor may only pass keys that no transaction can still show below it:
+--   arrivals  an unseen one has the xid of a running transaction; those older than the last tick are kept by name
+--   leases    and schedules: an unseen entry has the xid of a transaction that was running at the last watch
+--   lanes     an unseen lane took its seq in a transaction that has written to the table since before the last tick
+-- The bound of a tick is its own new xid, assigned after it has read the sequence: a transaction that took a seq before
+-- has a smaller one. (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
+-- Caller: pgqueue_tick.
+-- The caller is in a transaction without an xid.
+-- Locks: none.
 CREATE FUNCTION pgqueue_raise_floors()
 RETURNS void
 LANGUAGE plpgsql
@@ -45,7 +47,7 @@ BEGIN
     v_held := pgqueue_lane_is_held(v_running);
     v_xid := v_old.next_xid;
     IF pg_snapshot_xmin(pg_current_snapshot()) > v_old.watched_xid THEN
-        -- All that began before the watch have ended: what they left is visible to these two statements.
+        -- All transactions that began before the watch have ended: their rows are visible to these two statements.
         v_old.expiry_from := coalesce(
             (
                 SELECT m.lease_expires_at FROM pgqueue_message AS m
@@ -64,14 +66,17 @@ BEGIN
     -- It may fall: a sequence may go back (see pgqueue_floor), and new lanes stand below the old floor then.
     v_seq := CASE WHEN v_held THEN v_old.lane_seq ELSE v_old.next_lane_seq END;
     v_fresh := CASE WHEN v_held THEN v_old.fresh_seq ELSE v_old.next_lane_seq END;
-    -- Ten seconds more: a process may have been stopped between its reading of the clock and its first lock.
+    -- The bound is ten seconds lower: a process may have been stopped between its reading of the clock and its first
+    -- lock.
     v_parked := CASE WHEN v_held THEN v_old.parked_from ELSE v_old.ticked_at - interval '10 seconds' END;
-    -- Each is looked for between the old floor and what it may rise to: all before is dead, and what comes behind does not matter.
+    -- Each floor is looked for between the old floor and its upper bound: the entries before are dead, and those
+    -- behind do not matter.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
         FOREACH v_arrival IN ARRAY ARRAY[
             (SELECT a.xid FROM pgqueue_arrival AS a
-            WHERE a.queue = v_queue AND NOT a.lazy AND a.xid >= v_old.arrival_xid AND a.xid < v_xid ORDER BY a.xid LIMIT 1),
+            WHERE a.queue = v_queue AND NOT a.lazy AND a.xid >= v_old.arrival_xid AND a.xid < v_xid
+            ORDER BY a.xid LIMIT 1),
             (SELECT a.xid FROM pgqueue_arrival AS a
             WHERE a.queue = v_queue AND a.lazy AND a.xid >= v_old.arrival_xid AND a.xid < v_xid ORDER BY a.xid LIMIT 1)]
         LOOP
@@ -79,11 +84,13 @@ BEGIN
         END LOOP;
         v_seq := least(v_seq, (
             SELECT l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = v_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_old.lane_seq AND l.seq < v_seq
+            WHERE l.queue = v_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_old.lane_seq
+                AND l.seq < v_seq
             ORDER BY l.seq LIMIT 1));
         v_fresh := least(v_fresh, (
             SELECT l.seq FROM pgqueue_lane AS l
-            WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_old.fresh_seq AND l.seq < v_fresh
+            WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_old.fresh_seq
+                AND l.seq < v_fresh
             ORDER BY l.seq LIMIT 1));
         v_parked := least(v_parked, (
             SELECT l.parked_until FROM pgqueue_lane AS l
@@ -93,13 +100,13 @@ BEGIN
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     INSERT INTO pgqueue_floor (
-        id, ticked_at, arrival_xid, late_xids, lane_seq, fresh_seq, parked_from, next_xid, next_lane_seq, expiry_from, due_from, watched_at,
-        watched_xid)
+        id, ticked_at, arrival_xid, late_xids, lane_seq, fresh_seq, parked_from, next_xid, next_lane_seq, expiry_from,
+        due_from, watched_at, watched_xid)
     VALUES (
         v_old.id + 1, v_now, v_xid, ARRAY(SELECT DISTINCT x FROM unnest(v_running) AS x WHERE x < v_xid), v_seq,
-        v_fresh, greatest(v_parked, v_old.parked_from), v_bound, v_next_seq, v_old.expiry_from, v_old.due_from, v_old.watched_at,
-        v_old.watched_xid);
-    -- The lower bound keeps it away from those that were deleted before.
+        v_fresh, greatest(v_parked, v_old.parked_from), v_bound, v_next_seq, v_old.expiry_from, v_old.due_from,
+        v_old.watched_at, v_old.watched_xid);
+    -- The lower bound keeps the scan away from rows that were deleted before.
     DELETE FROM pgqueue_floor AS f WHERE f.id BETWEEN v_old.id - 50 AND v_old.id - 10;
 END;
 $$;

@@ -1,9 +1,12 @@
--- Takes expired leases back, the longest expired first: each message goes through its retry policy, as after an exception, or becomes a
--- dead letter with the reason poison when its attempts are used up, or goes to the archive when somebody wants it cancelled.
--- Caller: pgqueue_sweep; pgqueue_bring_back with its floor and clock. At most p_limit leases that expired from p_from to p_now.
---   p_queue: those of this queue among the first 1,000. p_worker: not what this worker held less than 5 seconds ago: it may be late with
---   a heartbeat only, and would be given a message whose handler it still runs.
--- Returns how many of each. What was found is said in the server log. Locks: messages, SKIP LOCKED: a settlement under way wins.
+-- Takes expired leases back, the longest expired first: each message goes through its retry policy, as after an
+-- exception, or becomes a dead letter with the reason poison when its attempts are used up, or goes to the archive when
+-- its cancellation was requested.
+-- Caller: pgqueue_bring_back, pgqueue_sweep.
+-- It takes at most p_limit leases that expired from p_from to p_now; pgqueue_bring_back passes its floor and clock.
+-- p_queue: the leases of this queue among the first 1,000. p_worker: leases that this worker held less than 5 seconds
+-- ago are left out: it may be late with a heartbeat only, and would be given a message whose handler it still runs.
+-- Returns the number of each kind. The server log reports them.
+-- Locks: messages, SKIP LOCKED: a settlement under way wins.
 CREATE FUNCTION pgqueue_reclaim(
     p_limit integer,
     p_from timestamptz DEFAULT '-infinity',
@@ -27,7 +30,8 @@ BEGIN
     cancelled := 0;
     SELECT array_agg(e.id ORDER BY e.id), array_agg(e.lease_token ORDER BY e.id),
         array_agg(jsonb_build_object(
-            'type', 'LeaseExpired', 'message', format('the lease of worker %s expired at %s', coalesce(e.worker, '?'), e.lease_expires_at))
+            'type', 'LeaseExpired', 'message', format('the lease of worker %s expired at %s', coalesce(e.worker, '?'),
+                e.lease_expires_at))
             ORDER BY e.id)
     INTO v_ids, v_tokens, v_errors
     FROM (
@@ -40,7 +44,8 @@ BEGIN
         ) AS x
         JOIN pgqueue_message AS m ON m.id = x.id AND m.lease_expires_at <= v_now
         WHERE (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = x.channel_id))
-            AND (p_worker IS NULL OR m.worker IS DISTINCT FROM p_worker OR v_now - interval '5 seconds' >= m.lease_expires_at)
+            AND (p_worker IS NULL OR m.worker IS DISTINCT FROM p_worker
+                OR v_now - interval '5 seconds' >= m.lease_expires_at)
         ORDER BY x.lease_expires_at
         LIMIT p_limit
         FOR UPDATE OF m SKIP LOCKED
@@ -53,9 +58,11 @@ BEGIN
     INTO retried, poisoned, cancelled
     FROM pgqueue_retry(v_ids, v_tokens, v_errors, NULL, 'poison', p_swept => true) AS r;
     IF pgqueue_may_warn('lease_expired') THEN
-        RAISE WARNING 'pgqueue: the leases of % message(s) expired (%): % to be retried, % dead-lettered as poison, % cancelled',
+        RAISE WARNING 'pgqueue: the leases of % message(s) expired (%): '
+            '% to be retried, % dead-lettered as poison, % cancelled',
             cardinality(v_ids), array_to_string(v_ids[1:10], ', '), retried, poisoned, cancelled
-            USING HINT = 'A worker died, hangs or lost its connection. More warnings of this kind are held back for 10 seconds.';
+            USING HINT = 'A worker died, hangs or lost its connection. '
+                'More warnings of this kind are held back for 10 seconds.';
     END IF;
 END;
 $$;

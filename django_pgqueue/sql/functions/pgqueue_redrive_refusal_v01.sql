@@ -1,5 +1,8 @@
--- Returns why dead letters cannot be redriven, before anything is written: the refusal of the first channel that takes none; or NULL.
--- Caller: pgqueue_redrive, which has locked them. p_channel, p_wait: as of pgqueue_redrive. A redrive drops nothing: a full channel refuses.
+-- Returns why dead letters cannot be redriven, before anything is written: the refusal of the first channel that takes
+-- none; or NULL.
+-- Caller: pgqueue_redrive.
+-- The caller has locked them. p_channel, p_wait: as in pgqueue_redrive. A redrive drops nothing: a full channel
+-- refuses.
 -- Locks: as pgqueue_enqueue_check, in the order of channels (lock order, step 1).
 CREATE FUNCTION pgqueue_redrive_refusal(p_ids bigint[], p_channel text, p_wait interval)
 RETURNS jsonb
@@ -20,7 +23,8 @@ BEGIN
         LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel
         ORDER BY c.id NULLS FIRST
     LOOP
-        v_refusal := pgqueue_enqueue_check(v_channel.queue, v_channel.channel, v_channel.messages, false, false, p_wait);
+        v_refusal := pgqueue_enqueue_check(v_channel.queue, v_channel.channel, v_channel.messages, false, false,
+            p_wait);
         EXIT WHEN v_refusal IS NOT NULL;
     END LOOP;
     RETURN v_refusal;

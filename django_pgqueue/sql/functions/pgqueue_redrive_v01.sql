@@ -1,9 +1,13 @@
--- Gives dead letters a new life: each becomes a new message that names the old one, with all its attempts; the dead letter keeps the new id.
--- Caller: an operator. p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those
---   of single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. Once only: a dead letter that was redriven
---   is left out, and so is one that another session redrives right now. One statement for all, so that they arrive together.
--- Returns old and new ids, and redriven; or one row with the refusal: PGQ03, PGQ04, PGQ05, PGQ06 of a channel, PGQ07 invalid argument.
---   p_wait: as of pgqueue_enqueue. Locks: the dead letters, SKIP LOCKED; then as enqueue.
+-- Gives dead letters a new life: each becomes a new message that names the old one, with all its attempts; the dead
+-- letter keeps the new id.
+-- Caller: lifecycle.redrive, spark.redrive.batch.
+-- p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those of
+-- single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. p_wait: as in pgqueue_enqueue.
+-- A dead letter that was redriven is left out, and so is one that another session redrives right now. One statement
+-- enqueues all, so that they arrive together.
+-- Returns old and new ids, and redriven; or one row with the refusal: PGQ03, PGQ04, PGQ05, PGQ06 of a channel, PGQ07
+--   invalid argument.
+-- Locks: the dead letters, SKIP LOCKED; then as enqueue.
 CREATE FUNCTION pgqueue_redrive(
     p_ids bigint[],
     p_channel text DEFAULT NULL,
@@ -30,10 +34,11 @@ BEGIN
     v_problem := pgqueue_unpaired('p_ids', cardinality(p_ids), ARRAY['p_payloads', 'p_times'],
         ARRAY[cardinality(p_payloads), cardinality(p_times)]);
     IF v_problem IS NOT NULL THEN
-        RETURN QUERY SELECT NULL::bigint, NULL::bigint, 'invalid', pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_problem);
+        RETURN QUERY SELECT NULL::bigint, NULL::bigint, 'invalid',
+            pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_problem);
         RETURN;
     END IF;
-    -- In the order in which they will be served: by channel, the oldest first.
+    -- The order is that of their service: by channel, the oldest first.
     SELECT array_agg(n.id) AS ids, array_agg(n.channel_id) AS channel_ids, array_agg(n.payload) AS payloads,
         array_agg(n.due_at) AS times, min(n.problem) AS problem
     INTO v_letters
@@ -41,7 +46,8 @@ BEGIN
         SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload, greatest(v_now, u.due_at) AS due_at,
             pgqueue_validate(
                 d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers, d.priority,
-                greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest, NULL) AS problem
+                greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest,
+                NULL) AS problem
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.payload, i.due_at
             FROM unnest(p_ids, p_payloads, p_times) WITH ORDINALITY AS i (id, payload, due_at, place)
@@ -67,24 +73,28 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
+    -- Joins the dead letters with their new ids, channels, payloads and times.
     WITH letter AS MATERIALIZED (
-        SELECT u.place, nextval('pgqueue_message_id_seq') AS new_id, u.channel_id, coalesce(u.payload, d.payload) AS new_payload,
-            u.due_at, d.*
+        SELECT u.place, nextval('pgqueue_message_id_seq') AS new_id, u.channel_id,
+            coalesce(u.payload, d.payload) AS new_payload, u.due_at, d.*
         FROM unnest(v_letters.ids, v_letters.channel_ids, v_letters.payloads, v_letters.times) WITH ORDINALITY
             AS u (letter_id, channel_id, payload, due_at, place)
-        -- OFFSET: each letter is looked up by its key, whatever the statistics say.
+        -- The OFFSET looks up each letter by its key, independent of statistics.
         CROSS JOIN LATERAL (SELECT l.* FROM pgqueue_dead_letter AS l WHERE l.id = u.letter_id OFFSET 0) AS d
     ),
-    -- The dedupe key stays behind: the work may have been asked for again since.
+    -- Enqueues the new messages without the dedupe key, which stays behind: the work may have been asked for again
+    -- since.
     enqueued AS (
         INSERT INTO pgqueue_message (
-            id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor, backoff_longest, state,
-            redriven_from, dequeue_at, status)
-        SELECT n.new_id, n.channel_id, n.handler, n.new_payload, n.body, n.headers, n.priority, n.max_attempts, n.backoff,
-            n.backoff_factor, n.backoff_longest, n.state, n.id, n.due_at, CASE WHEN n.due_at > v_now THEN 3 ELSE 1 END
+            id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor,
+            backoff_longest, state, redriven_from, dequeue_at, status)
+        SELECT n.new_id, n.channel_id, n.handler, n.new_payload, n.body, n.headers, n.priority, n.max_attempts,
+            n.backoff, n.backoff_factor, n.backoff_longest, n.state, n.id, n.due_at,
+            CASE WHEN n.due_at > v_now THEN 3 ELSE 1 END
         FROM letter AS n
         ORDER BY n.place
     ),
+    -- Writes the new ids into the dead letters.
     marked AS (
         UPDATE pgqueue_dead_letter AS d
         SET redriven_at = clock_timestamp(),

@@ -1,10 +1,12 @@
 -- Removes released channels that have drained, as soon as no open transaction can still bring a message.
--- Caller: pgqueue_sweep and pgqueue_prune; an operator after a release. Returns how many.
+-- Caller: pgqueue_prune, pgqueue_sweep; lifecycle.channel_release.
+-- Returns the number of channels.
 -- Locks: the rows of the channels, SKIP LOCKED.
--- A transaction that could not see the release may have enqueued. Its trigger looked at the channel when it had an xid, so the xid is smaller
--- than that of any call of this function that sees the release committed. A call notes its own xid with the channel; it, or a later
--- one, removes the channel when all transactions before that xid have ended. (A snapshot does not list the youngest that run, so "none is
--- running" cannot be asked for.) One that sees the past (REPEATABLE READ) fails in pgqueue_message_arrived.
+-- A transaction that could not see the release may have enqueued. Its trigger looked at the channel when it had an xid,
+-- so the xid is smaller than that of any call of this function that sees the release committed. A call notes its own
+-- xid with the channel; it, or a later one, removes the channel when all transactions before that xid have ended. (A
+-- snapshot does not list the youngest that run, so "none is running" cannot be asked for.) A transaction that sees the
+-- past (REPEATABLE READ) fails in pgqueue_message_arrived.
 CREATE FUNCTION pgqueue_remove_released()
 RETURNS integer
 LANGUAGE plpgsql
@@ -29,7 +31,8 @@ BEGIN
     IF v_ids = '{}' THEN
         RETURN 0;
     END IF;
-    -- In a later snapshot: what was open before and is committed now is seen.
+    -- This statement has a later snapshot: it sees the rows of transactions that were open before and are committed
+    -- now.
     DELETE FROM pgqueue_channel AS c
     WHERE c.id = ANY (v_ids) AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id);
     GET DIAGNOSTICS v_removed = ROW_COUNT;

@@ -1,7 +1,10 @@
--- Gives waiting messages another time: ready or scheduled ones are due at p_at; at once without it, or when it has passed.
--- Caller: an operator ("retry now"). Attempts and errors stay. One that is ready and shall be due now keeps its place in the line.
--- Returns what became of each: rescheduled | ready (it was already) | leased | busy (somebody takes or settles it right now) | settled |
---   not_found; or one row with the refusal PGQ07, a time outside of the years 2 to 9998. Locks: messages, SKIP LOCKED.
+-- Gives ready and scheduled messages another time: they are due at p_at; at once without it, or when it has passed.
+-- Caller: pgqueue_lease_release; lifecycle.reschedule.
+-- An operator uses it to retry now. Attempts and errors stay. A ready message that is to be due now keeps its place in
+-- the line.
+-- Returns an outcome for each message: rescheduled | ready (it was already) | leased | busy (another transaction takes
+--   or settles it) | settled | not_found; or one row with the refusal PGQ07, a time outside of the years 2 to 9998.
+-- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_reschedule(p_ids bigint[], p_at timestamptz DEFAULT NULL)
 RETURNS TABLE (id bigint, outcome text, refusal jsonb)
 LANGUAGE plpgsql
@@ -20,7 +23,8 @@ DECLARE
     v_moved bigint[];
 BEGIN
     IF NOT pgqueue_is_valid_time(p_at) THEN
-        RETURN QUERY SELECT NULL::bigint, 'invalid', pgqueue_refusal('PGQ07', 'cannot reschedule to a time outside of the years 2 to 9998',
+        RETURN QUERY SELECT NULL::bigint, 'invalid',
+            pgqueue_refusal('PGQ07', 'cannot reschedule to a time outside of the years 2 to 9998',
             'Cancel or discard the messages, or pause their channel.');
         RETURN;
     END IF;
@@ -29,6 +33,7 @@ BEGIN
         WHERE m.id = ANY (p_ids) AND m.status IN (1, 3)
         ORDER BY m.id
         FOR UPDATE SKIP LOCKED);
+    -- Sets the new time and the status that belongs to it.
     WITH moved AS (
         UPDATE pgqueue_message AS m
         SET dequeue_at = v_at,

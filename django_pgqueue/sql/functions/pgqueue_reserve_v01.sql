@@ -1,10 +1,13 @@
 -- Takes room for new messages on a channel that has a max_size, and returns how much is left.
--- Caller: the insert trigger (p_messages > 0, already inserted) and what enqueues, before it inserts (p_messages = 0: only look).
--- p_wait: how long one statement waits behind open transactions that enqueue to its channels, all of them together;
---   NULL: the setting pgqueue.enqueue_wait, or 2 s.
+-- Caller: pgqueue_admit, pgqueue_drop_surplus, pgqueue_enqueue_check, pgqueue_enqueue_many, pgqueue_ingest,
+--   pgqueue_ingest_insert, pgqueue_message_arrived.
+-- The insert trigger passes p_messages > 0, already inserted; the verbs pass p_messages = 0 before they insert, and
+-- only look. p_wait: how long one statement waits behind open transactions that enqueue to its channels, all of them
+-- together; NULL: the setting pgqueue.enqueue_wait, or 2 s.
 -- Returns the room that is left; or the refusal: PGQ04 full, PGQ06 busy. A refusal changes nothing.
--- Locks: the channel's row in pgqueue_channel_size until the caller commits (lock order, step 1: in channel order; a caller that
---   comes out of order waits 200 ms at most, so that no cycle can form). Settling never takes it: it appends to pgqueue_departure.
+-- Locks: the channel's row in pgqueue_channel_size until the caller commits (lock order, step 1: in channel order; a
+--   caller that comes out of order waits 200 ms at most, so that no cycle can form). Settling never takes it: it
+--   appends to pgqueue_departure.
 CREATE FUNCTION pgqueue_reserve(
     p_channel_id bigint,
     p_max_size integer,
@@ -33,7 +36,7 @@ BEGIN
     IF v_live IS NULL THEN
         v_timeout := current_setting('lock_timeout');
         v_statement := extract(epoch FROM statement_timestamp());
-        -- Milliseconds, less those that this statement has waited for channels before.
+        -- The timeout is in milliseconds, less those that this statement has waited for channels before.
         v_allowed := pgqueue_enqueue_wait(p_wait, v_timeout, p_channel_id < v_last)::numeric;
         v_remaining := v_allowed - CASE
             WHEN split_part(current_setting('pgqueue.waited', true), ' ', 1) = v_statement
@@ -41,7 +44,8 @@ BEGIN
             ELSE 0
         END;
         -- A row is waited for by two locks, the place behind others that wait and then the row, and lock_timeout bounds
-        --   each of the two. So a try takes half of what is left. Counted without the clock, too, which may be set back.
+        --   each of the two. So a try takes half of the rest. It is counted without the clock, too, which may be set
+        -- back.
         LOOP
             v_began_at := clock_timestamp();
             v_part := greatest(1, ceil(v_remaining / 2));
@@ -66,6 +70,7 @@ BEGIN
     IF p_channel_id > v_last THEN
         PERFORM set_config('pgqueue.reserved_channel', p_channel_id::text, true);
     END IF;
+    -- Deletes the departures of the channel, to subtract them from its count.
     WITH gone AS (
         DELETE FROM pgqueue_departure AS d WHERE d.channel_id = p_channel_id RETURNING d.messages
     )

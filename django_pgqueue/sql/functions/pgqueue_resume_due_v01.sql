@@ -1,5 +1,7 @@
 -- Resumes the channels and queues whose pause has an end that has come, at most p_limit channels a call.
--- Caller: pgqueue_sweep. Returns how many. Locks: the rows of those channels and queues, SKIP LOCKED.
+-- Caller: pgqueue_sweep.
+-- Returns the number of channels and queues.
+-- Locks: the rows of those channels and queues, SKIP LOCKED.
 CREATE FUNCTION pgqueue_resume_due(p_limit integer DEFAULT 1000)
 RETURNS integer
 LANGUAGE plpgsql
@@ -18,7 +20,8 @@ BEGIN
         v_count := v_count + 1;
     END LOOP;
     FOR v_due IN
-        SELECT c.name, c.queue FROM pgqueue_channel AS c WHERE c.paused_until <= v_now ORDER BY c.paused_until LIMIT p_limit
+        SELECT c.name, c.queue FROM pgqueue_channel AS c WHERE c.paused_until <= v_now
+        ORDER BY c.paused_until LIMIT p_limit
         FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM pgqueue_channel_resume(v_due.queue, v_due.name);

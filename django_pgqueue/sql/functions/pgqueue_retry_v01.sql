@@ -1,12 +1,14 @@
--- Puts failed messages back under their retry policy: after p_delays, or the back-off of the message, at most 365,000 days; dead letters
--- when the attempts are used up.
--- What somebody wants cancelled goes to the archive instead.
--- p_states: the state to save, one a message; NULL keeps what is saved.
--- Caller: the holder of the leases after an exception; pgqueue_sweep for a worker that died (p_reason poison, p_swept: its token is worth
---   nothing any more, whatever it says later). p_errors: what went wrong, one JSON object a message; kept with it, attempt by attempt.
--- Returns id and outcome, retried, dead_lettered or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left out, but for what
---   this lease has settled before, with what became of it then.
--- Locks: the messages (lock order, step 2), in the order of ids. Errors: PGQ02, PGQ07 arrays that do not pair up.
+-- Puts failed messages back under their retry policy: after p_delays, or the back-off of the message, at most 365,000
+-- days; as dead letters when the attempts are used up. A message whose cancellation was requested goes to the archive
+-- instead.
+-- Caller: pgqueue_lease_release, pgqueue_reclaim; lifecycle.retry.
+-- p_states: the state to save, one for each message; NULL keeps the saved one. p_errors: one JSON object for each
+-- message; kept with it, attempt by attempt. p_reason is poison and p_swept is true for a worker that died: its token
+-- becomes invalid, so a later settlement is refused.
+-- Returns id and outcome: retried, dead_lettered or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left
+--   out, except for messages that this lease has settled before: they return the outcome of that time.
+-- Locks: the messages (lock order, step 2), in the order of ids.
+-- Errors: PGQ02, PGQ07 arrays that do not pair up.
 CREATE FUNCTION pgqueue_retry(
     p_ids bigint[],
     p_tokens uuid[],
@@ -37,11 +39,13 @@ DECLARE
     v_cancelled bigint[];
     v_found bigint[];
 BEGIN
-    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_errors) <> cardinality(p_ids) OR cardinality(p_delays) <> cardinality(p_ids) THEN
+    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_errors) <> cardinality(p_ids)
+        OR cardinality(p_delays) <> cardinality(p_ids) THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
             ARRAY['p_tokens', 'p_errors', 'p_delays'],
             ARRAY[cardinality(p_tokens), cardinality(p_errors), cardinality(p_delays)])));
     END IF;
+    -- Adds the error to the messages that the caller still holds, and schedules those that have attempts left.
     WITH failed AS (
         UPDATE pgqueue_message AS m
         SET errors = coalesce(m.errors, '[]')
@@ -51,14 +55,16 @@ BEGIN
             status = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN 2 ELSE 3 END,
             dequeue_at = CASE
                 WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.dequeue_at
-                -- Capped, not refused: a message whose pause cannot be added would keep its lease for ever, and its whole batch with it.
+                -- The pause is capped, not refused: a message whose pause cannot be added would keep its lease for
+                -- ever, and its whole batch with it.
                 ELSE v_now + least('365000 days', greatest('0', coalesce(
                     p_delays[array_position(p_ids, m.id)],
                     pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest))))
             END,
             last_leased_at = m.leased_at,
             leased_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.leased_at END,
-            lease_expires_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.lease_expires_at END,
+            lease_expires_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL
+                THEN m.lease_expires_at END,
             lease_token = CASE
                 WHEN m.attempts < m.max_attempts AND m.cancelled_at IS NULL THEN NULL
                 WHEN p_swept THEN gen_random_uuid()

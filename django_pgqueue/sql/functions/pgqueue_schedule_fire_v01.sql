@@ -1,10 +1,13 @@
--- Fires ticks of a schedule that is due, and sets when it is due next: all or nothing, and once per tick, whoever else tries.
--- Caller: the scheduler of any worker. p_version: xmin of the row that the ticks were computed from; a schedule that was fired or edited
---   since is left alone. p_ticks may be empty: then only the next time is set. Returns the ticks that fired; one that a channel refuses
---   has the outcome 'refused' and the error, and is not tried again.
+-- Fires ticks of a schedule that is due, and sets when it is due next: all or nothing, and once per tick, whatever
+-- other sessions try.
+-- Caller: lifecycle.schedule_fire.
+-- p_version: xmin of the row that the ticks were computed from; a schedule that was fired or edited since is left
+-- alone. p_ticks may be empty: then only the next time is set.
+-- Returns the ticks that fired; one that a channel refuses has the outcome 'refused' and the error, and is not tried
+--   again.
 -- Locks: the schedule's row, SKIP LOCKED; then as pgqueue_enqueue, for 200 ms at most.
--- Errors: PGQ07 a tick is in the future; PGQ06 another transaction fills the channel for longer: raised, so that no tick of the call has
---   fired, and all of them are tried again; 55P03.
+-- Errors: PGQ07 a tick is in the future; PGQ06 another transaction fills the channel for longer: raised, so that no
+--   tick of the call has fired, and all of them are tried again; 55P03.
 CREATE FUNCTION pgqueue_schedule_fire(
     p_id bigint,
     p_version bigint,
@@ -38,8 +41,8 @@ BEGIN
             RAISE EXCEPTION 'invalid tick: % is in the future', v_tick USING ERRCODE = 'PGQ07';
         END IF;
         tick_at := v_tick;
-        v_made := pgqueue_schedule_enqueue(p_id, v_tick, false, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest,
-            p_create_channel, NULL);
+        v_made := pgqueue_schedule_enqueue(p_id, v_tick, false, p_max_attempts, p_backoff, p_backoff_factor,
+            p_backoff_longest, p_create_channel, NULL);
         message_id := v_made.message_id;
         outcome := v_made.outcome;
         error := coalesce(v_made.refusal ->> 'message', '');

@@ -1,5 +1,9 @@
--- Deletes ticks, and schedules that code does not declare any more, after a time. At most 10,000 ticks a call; returns how many.
--- Caller: the maintenance of a worker each few minutes. Locks: the rows, SKIP LOCKED.
+-- Deletes old ticks, and schedules that code does not declare any more, after p_retention. A call deletes at most
+-- 10,000 ticks.
+-- Caller: lifecycle.schedule_prune.
+-- The maintenance of a worker runs it each few minutes.
+-- Returns the number of ticks.
+-- Locks: the rows, SKIP LOCKED.
 CREATE FUNCTION pgqueue_schedule_prune(p_retention interval DEFAULT '7 days')
 RETURNS integer
 LANGUAGE plpgsql
@@ -15,7 +19,8 @@ BEGIN
     GET DIAGNOSTICS v_deleted = ROW_COUNT;
     DELETE FROM pgqueue_schedule AS s
     WHERE s.id IN (
-        SELECT o.id FROM pgqueue_schedule AS o WHERE o.removed_at < clock_timestamp() - p_retention FOR UPDATE SKIP LOCKED);
+        SELECT o.id FROM pgqueue_schedule AS o
+        WHERE o.removed_at < clock_timestamp() - p_retention FOR UPDATE SKIP LOCKED);
     RETURN v_deleted;
 END;
 $$;

@@ -1,6 +1,9 @@
--- What became of messages that these very leases have settled before: a connection that breaks at the commit leaves that unknown.
--- Caller: the settling functions, for messages that they did not find, with p_skip_lost. p_done: not to be looked for.
--- Returns completed | cancelled (archive), dead_lettered, or retried (it was given back, and is live). Locks: none.
+-- Returns the outcome of messages that these very leases have settled before: a connection that breaks at the commit
+-- leaves that unknown.
+-- Caller: pgqueue_complete, pgqueue_dead_letter, pgqueue_defer, pgqueue_retry.
+-- The callers ask for messages that they did not find, with p_skip_lost. p_done: messages to leave out.
+-- Returns completed | cancelled (archive), dead_lettered, or retried (it was given back, and is live).
+-- Locks: none.
 CREATE FUNCTION pgqueue_settled_before(p_ids bigint[], p_tokens uuid[], p_done bigint[])
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
@@ -24,7 +27,8 @@ BEGIN
         SELECT a.id, a.outcome::text FROM pgqueue_archived_message AS a
         WHERE a.id = v_asked.id AND a.lease_token = v_asked.token AND a.outcome IN ('completed', 'cancelled')
         UNION ALL
-        SELECT d.id, 'dead_lettered' FROM pgqueue_dead_letter AS d WHERE d.id = v_asked.id AND d.lease_token = v_asked.token
+        SELECT d.id, 'dead_lettered' FROM pgqueue_dead_letter AS d
+        WHERE d.id = v_asked.id AND d.lease_token = v_asked.token
         UNION ALL
         SELECT m.id, 'retried' FROM pgqueue_message AS m WHERE m.id = v_asked.id AND m.settled_token = v_asked.token;
     END LOOP;

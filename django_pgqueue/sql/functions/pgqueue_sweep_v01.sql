@@ -1,11 +1,14 @@
--- Gives back what dead workers held: expired leases go through the retry policy, or become dead letters with reason poison. Ends the
--- pauses whose time has come, and removes released channels that have drained.
--- Caller: the maintenance of a worker each few seconds; cron through manage.py sweepqueue or pg_cron. At most p_limit leases a call. What
---   takes messages does a little of it by itself (pgqueue_bring_back).
--- p_waiting: warn when a message has been ready for longer than this. Everything that was found is said in the server log.
--- Returns counts. Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep. Also ticks.
+-- Gives back the messages of dead workers: expired leases go through the retry policy, or become dead letters with the
+-- reason poison. Ends the pauses whose time has come, and removes released channels that have drained.
+-- Caller: lifecycle.sweep.
+-- The maintenance of a worker runs it each few seconds; cron may, through manage.py sweepqueue or pg_cron. It takes at
+-- most p_limit leases a call. Dequeues do a little of it by themselves (pgqueue_bring_back). p_waiting: warn when a
+-- message has been ready for longer than this. It writes its findings to the server log, and also ticks.
+-- Returns counts.
+-- Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep.
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
-RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer, resumed integer)
+RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer,
+    resumed integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -22,21 +25,22 @@ DECLARE
     -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
     v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
 BEGIN
-    -- First, while this transaction has no xid yet: only then can the floors move.
+    -- The tick comes first, while this transaction has no xid yet: only then can the floors move.
     promoted := pgqueue_tick(p_limit);
     resumed := pgqueue_resume_due();
     SELECT r.retried, r.poisoned, r.cancelled INTO retried, poisoned, cancelled FROM pgqueue_reclaim(p_limit) AS r;
     not_picked_up := 0;
 
     PERFORM pgqueue_recount(ARRAY(
-        SELECT c.id FROM pgqueue_channel AS c WHERE c.changed_at > v_now - interval '10 minutes' AND c.max_size IS NOT NULL));
+        SELECT c.id FROM pgqueue_channel AS c
+        WHERE c.changed_at > v_now - interval '10 minutes' AND c.max_size IS NOT NULL));
 
-    -- The head of each line tells how long its channel waits.
+    -- The head of each line shows how long its channel waits.
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
-        -- Parked for a short time: by a rate, or at a limit that is new (pgqueue_allowance).
+        -- Lanes may be parked for a short time: by a rate, or at a limit that is new (pgqueue_allowance).
         PERFORM pgqueue_fold(v_queue, true, v_now + interval '5 seconds');
-        -- The first message at or behind the floor, which may stay behind by some that are gone.
+        -- Reads the first message at or behind the floor, which may stay behind by some that are gone.
         SELECT coalesce(n.head, n.lane_seq) AS lane_seq, coalesce(n.fresh_head, n.fresh_seq) AS fresh_seq INTO v_line
         FROM pgqueue_line(v_queue, v_now) AS n;
         SELECT l.channel_id, m.id, v_now - pgqueue_clamp_time(m.dequeue_at) AS waited INTO v_late

@@ -1,12 +1,15 @@
--- Takes messages of unlimited channels whose lanes or arrivals other transactions hold, so that one hot channel is served by all
--- workers at once, and a dequeue in an open transaction hides nothing. Each channel gives its share first, then those that have more.
--- Caller: pgqueue_take, when the lanes that it could lock did not fill the limit. p_lane_seq, p_fresh_seq: where the line began;
---   p_channel_id, p_among: as of pgqueue_take.
--- A lane that is held keeps its place, so the order of the line would serve the first one until it is empty: hence the channels
---   come in a random order, and one call in four begins at a random place of the line.
--- Returns the locked ids, none of p_except. Locks: messages, SKIP LOCKED. Lanes and arrivals are only read: their holders move them.
+-- Takes messages of unlimited channels whose lanes or arrivals other transactions hold, so that one hot channel is
+-- served by all workers at once, and a dequeue in an open transaction hides nothing. Each channel gives its share
+-- first, then those that have more.
+-- Caller: pgqueue_take.
+-- The caller's own lanes did not fill the limit. p_lane_seq, p_fresh_seq: where the line began; p_channel_id, p_among:
+-- as in pgqueue_take. A lane that is held keeps its place, so the order of the line would serve the first one until it
+-- is empty: hence the channels come in a random order, and one call in four begins at a random place of the line.
+-- Returns the locked ids, none of p_except.
+-- Locks: messages, SKIP LOCKED. Lanes and arrivals are only read: their holders move them.
 CREATE FUNCTION pgqueue_take_shared(
-    p_queue text, p_limit integer, p_lane_seq bigint, p_fresh_seq bigint, p_except bigint[], p_channel_id bigint, p_among bigint[]
+    p_queue text, p_limit integer, p_lane_seq bigint, p_fresh_seq bigint, p_except bigint[], p_channel_id bigint,
+    p_among bigint[]
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -22,10 +25,12 @@ BEGIN
         INTO p_lane_seq, p_fresh_seq
         FROM pgqueue_lane_seq AS q;
     END IF;
-    SELECT array_agg(o.channel_id) AS channels, array_agg(o.rank) AS ranks, array_agg(o.at) AS ats, array_agg(o.key) AS keys
+    SELECT array_agg(o.channel_id) AS channels, array_agg(o.rank) AS ranks, array_agg(o.at) AS ats,
+        array_agg(o.key) AS keys
     INTO v_starts
     FROM (
-        SELECT s.* FROM pgqueue_starts(p_queue, p_lane_seq, p_fresh_seq, CASE WHEN p_channel_id IS NULL THEN 8 ELSE 1000 END) AS s
+        SELECT s.* FROM pgqueue_starts(p_queue, p_lane_seq, p_fresh_seq,
+            CASE WHEN p_channel_id IS NULL THEN 8 ELSE 1000 END) AS s
         JOIN pgqueue_channel AS c ON c.id = s.channel_id
         WHERE NOT pgqueue_is_limited(c) AND c.id = coalesce(p_channel_id, c.id)
         ORDER BY random()
@@ -44,14 +49,15 @@ BEGIN
             FROM unnest(v_starts.channels, v_starts.ranks, v_starts.ats, v_starts.keys) AS u (channel_id, rank, at, key)
             CROSS JOIN LATERAL (
                 SELECT m.id FROM pgqueue_message AS m
-                WHERE m.channel_id = u.channel_id AND m.status = 1 AND (-m.priority, m.dequeue_at, m.id) >= (u.rank, u.at, u.key)
+                WHERE m.channel_id = u.channel_id AND m.status = 1
+                    AND (-m.priority, m.dequeue_at, m.id) >= (u.rank, u.at, u.key)
                     AND m.id <> ALL (p_except) AND m.id <> ALL (v_ids)
                 ORDER BY -m.priority, m.dequeue_at, m.id
                 LIMIT v_quota
                 FOR UPDATE SKIP LOCKED
             ) AS m
             LIMIT p_limit - cardinality(v_ids));
-        -- Once more for what is left, if there may be some.
+        -- Repeats for the rest of the limit, if there may be more messages.
         v_quota := CASE WHEN v_ids <> '{}' AND v_quota < p_limit THEN p_limit ELSE 0 END;
     END LOOP;
     RETURN v_ids;

@@ -1,12 +1,14 @@
--- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits, and moves
--- the lane on.
--- Caller: pgqueue_take, pgqueue_dequeue, with their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh:
---   among the fresh lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this
---   call, and what they gave is not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight
---   of 1; p_channel_id, p_among: as of pgqueue_take; p_taken: the messages that this call has taken, and would find again.
--- Returns seq: where the lane stood, null without a free one; ids: locked, in the order of service; contended: another
---   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would not be
---   counted: no message is taken. Locks: a lane and its messages, SKIP LOCKED.
+-- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits,
+-- and moves the lane on.
+-- Caller: pgqueue_dequeue, pgqueue_take.
+-- The callers pass their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh: among the fresh
+-- lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this call, and
+-- their messages are not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight of
+-- 1; p_channel_id, p_among: as in pgqueue_take; p_taken: the messages that this call has taken, and would find again.
+-- Returns seq: where the lane stood, NULL without a free one; ids: locked, in the order of service; contended: another
+--   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would
+--   not be counted: no message is taken.
+-- Locks: a lane and its messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_turn(
     p_queue text,
     p_channel_id bigint,
@@ -50,8 +52,8 @@ BEGIN
             p_place := (pgqueue_lock_lane(p_channel_id)).place;
             contended := p_place IS NULL;
         END IF;
-        SELECT p_place AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead, l.next_at,
-            l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
+        SELECT p_place AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead,
+            l.next_at, l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.ctid = p_place AND l.parked_until IS NULL;
@@ -63,11 +65,11 @@ BEGIN
     IF p_limit > 1 AND p_channel_id IS NULL THEN
         v_lane.quota := least(p_limit, greatest(v_lane.weight - v_lane.served, ceil(p_share * v_lane.weight)));
     END IF;
-    -- At a second turn in one call: the floor may stay behind what the first one took.
+    -- At a second turn in one call, the floor may stay behind the messages that the first turn took.
     v_again := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
     IF v_lane.limited THEN
         IF p_now < v_lane.lease_floor THEN
-            -- Asleep since it read the clock, or the clock was set back: then all leases are counted.
+            -- The process slept since it read the clock, or the clock was set back: then all leases are counted.
             contended := clock_timestamp() >= v_lane.lease_floor;
             IF contended THEN
                 RETURN;
@@ -95,10 +97,10 @@ BEGIN
             FOR UPDATE SKIP LOCKED);
     END IF;
     v_count := cardinality(ids);
-    -- More is there, as the last look has seen: the floor is a lower bound, and may stay behind by a few messages.
+    -- The last look has seen more messages: the floor is a lower bound, and may stay behind by a few messages.
     v_lane.ahead := v_lane.ahead - v_count;
     IF v_lane.quota > 0 AND (v_count = 0 OR v_lane.ahead < 1) THEN
-        -- The first message that is left, locked by others or not, as seen after the lane was locked.
+        -- Finds the first message that is left, locked by others or not, as seen after the lane was locked.
         SELECT count(*), coalesce((array_agg(n.rank))[1], 32767), coalesce((array_agg(n.dequeue_at))[1], 'infinity'),
             coalesce((array_agg(n.id))[1], 0)
         INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id

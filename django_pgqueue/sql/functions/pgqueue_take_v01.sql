@@ -1,9 +1,11 @@
--- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by weight,
--- within limits. A paused queue gives none.
--- Caller: pgqueue_lease, pgqueue_dequeue_matching, pgqueue_stream_claim, which lease them in the same transaction.
---   p_channel_id: of this channel only; p_among: and of these messages only.
--- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by; contended:
---   no message was free, but another transaction holds some. Locks: arrivals, lanes and messages, all SKIP LOCKED.
+-- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by
+-- weight, within limits. A paused queue gives none.
+-- Caller: pgqueue_dequeue_matching, pgqueue_lease, pgqueue_stream_claim.
+-- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
+-- messages only.
+-- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by;
+--   contended: no message was free, but another transaction holds some.
+-- Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take(
     p_queue text,
     p_limit integer,
@@ -39,7 +41,8 @@ BEGIN
     IF v_line.head IS NULL OR p_channel_id IS NOT NULL THEN
         contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
     END IF;
-    -- A lane that comes into the line from now on stands behind its head: no scan walks the dead entries before it again.
+    -- A lane that comes into the line from now on stands behind its head: no scan walks the dead entries before it
+    -- again.
     v_fresh := v_fresh OR v_line.head IS NULL;
     v_line.lane_seq := coalesce(v_line.head, v_line.lane_seq);
     v_line.fresh_seq := coalesce(v_line.fresh_head, v_line.fresh_seq);
@@ -61,7 +64,8 @@ BEGIN
     v_from := CASE WHEN v_fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP
         v_turn := pgqueue_take_turn(
-            p_queue, p_channel_id, v_fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids, NULL);
+            p_queue, p_channel_id, v_fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids,
+            NULL);
         ids := ids || v_turn.ids;
         contended := contended OR v_turn.contended;
         EXIT WHEN cardinality(ids) = p_limit OR p_channel_id IS NOT NULL;

@@ -1,7 +1,9 @@
--- Moves the floors up, so that no scan walks the dead entries that a pinned xmin horizon leaves, folds news, brings back lanes whose
--- time has come, and promotes what is due.
--- Caller: the maintenance of a worker, about five times a second; pgqueue_sweep. It is never needed for correctness of the line.
--- Locks: pg_try_advisory_xact_lock (one ticker at a time); lanes, arrivals and messages, SKIP LOCKED. Returns how many were promoted.
+-- Moves the floors up, so that no scan walks the dead entries that a pinned xmin horizon leaves, folds arrivals, brings
+-- back lanes whose time has come, and promotes messages that are due.
+-- Caller: pgqueue_sweep; lifecycle.tick.
+-- The maintenance of a worker runs it about five times a second. The line is correct without it.
+-- Returns the number of promoted messages.
+-- Locks: pg_try_advisory_xact_lock (one ticker at a time); lanes, arrivals and messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_tick(p_limit integer DEFAULT 1000)
 RETURNS integer
 LANGUAGE plpgsql

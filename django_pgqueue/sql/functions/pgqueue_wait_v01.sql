@@ -1,5 +1,8 @@
--- Announces that a worker will sleep until something arrives on one of these queues, p_for at the longest; an empty interval: it is awake.
--- Caller: a worker, in a transaction of its own, before it looks at the queues for the last time; and when it has woken up.
+-- Announces that a worker will sleep until a message arrives on one of these queues, at most for p_for; an empty
+-- interval announces that it is awake.
+-- Caller: lifecycle.wait.
+-- A worker calls it in a transaction of its own, before it looks at the queues for the last time, and when it has woken
+-- up.
 -- Locks: the worker's own rows.
 CREATE FUNCTION pgqueue_wait(p_worker text, p_queues text[], p_for interval)
 RETURNS void

@@ -1,6 +1,8 @@
--- The channels that have ready messages: since when the oldest of them has been due, and which one comes next.
--- Caller: pgqueue_health, pgqueue_mend, queuedoctor. It looks at one message of each priority of a channel, and at p_most of those at most,
---   in the order of channel ids; complete: there were not more. Locks: none.
+-- Returns the channels that have ready messages: since when the oldest of them has been due, and which one comes next.
+-- Caller: pgqueue_health, pgqueue_misplaced; doctor.waiting.
+-- It looks at one message of each priority of a channel, and at p_most of those at most, in the order of channel ids;
+-- complete: there were not more.
+-- Locks: none.
 CREATE FUNCTION pgqueue_waiting(p_most integer DEFAULT 10000)
 RETURNS TABLE (
     channel_id bigint,
@@ -18,6 +20,7 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
+-- Walks the index from one channel and priority to the next, reading the first message of each.
 WITH RECURSIVE head AS (
     (
         SELECT m.channel_id, -m.priority AS rank, m.dequeue_at, m.id, 1 AS place
@@ -27,7 +30,7 @@ WITH RECURSIVE head AS (
         LIMIT 1
     )
     UNION ALL
-    -- From one priority to the next by the index, over all that is between.
+    -- Steps from one priority to the next by the index, over all messages between.
     SELECT n.channel_id, n.rank, n.dequeue_at, n.id, h.place + 1
     FROM head AS h
     CROSS JOIN LATERAL (

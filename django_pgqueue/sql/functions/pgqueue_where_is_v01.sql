@@ -1,5 +1,7 @@
--- Says where messages are now: ready | leased | scheduled | settled (archive or dead letters) | not_found, one row an id.
--- Caller: what operators do to messages by their ids, to say why one was left alone. Locks: none.
+-- Locates messages: ready | leased | scheduled | settled (archive or dead letters) | not_found, one row for each id.
+-- Caller: pgqueue_discard, pgqueue_edit, pgqueue_lease_release, pgqueue_reschedule.
+-- The callers use it to explain why a message was left alone.
+-- Locks: none.
 CREATE FUNCTION pgqueue_where_is(p_ids bigint[])
 RETURNS TABLE (id bigint, place text)
 LANGUAGE plpgsql

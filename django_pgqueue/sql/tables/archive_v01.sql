@@ -1,4 +1,5 @@
--- Settled messages, a partition a day (UTC): retention drops whole partitions, so the archive leaves no dead rows behind.
+-- The table holds settled messages, a partition for each day (UTC): retention drops whole partitions, so the archive
+-- leaves no dead rows behind.
 -- xid orders rows by commit horizon for readers that must not skip what a long transaction commits late.
 -- payload: NULL where only the outcome is archived. A message has one, if only the JSON null.
 CREATE TABLE pgqueue_archived_message (
@@ -28,11 +29,14 @@ CREATE TABLE pgqueue_archived_message (
     PRIMARY KEY (id, archived_at)
 ) PARTITION BY RANGE (archived_at);
 
--- For pgqueue_measure, which reads what is new, and for lists by age. It knows ranges of blocks: settling does not write to it.
-CREATE INDEX pgqueue_archived_message_at ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
+-- The index serves pgqueue_measure, which reads new rows, and lists by age. It knows ranges of blocks: settling does
+-- not write to it.
+CREATE INDEX pgqueue_archived_message_at
+    ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
 
--- What was settled and is not archived (archive = none): a row a call and channel, one element of its arrays a message. pgqueue_measure adds
--- it to the figures of the dashboard and to the total below, and deletes it; where nobody measures, pgqueue_prune adds it to the total. waits, runs: seconds.
+-- The table holds messages that were settled without an archive (archive = none): a row for each call and channel, one
+-- element of its arrays for each message. pgqueue_measure adds them to the figures of the dashboard and to the total
+-- below, and deletes them; without a measurement, pgqueue_prune adds them to the total. waits, runs: seconds.
 CREATE TABLE pgqueue_unarchived (
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,
@@ -42,10 +46,11 @@ CREATE TABLE pgqueue_unarchived (
     waits float8[] NOT NULL,
     runs float8[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
--- As that of the archive: what was deleted and cannot be vacuumed yet is not read again.
+-- The index is of the kind of the archive's: rows that were deleted and cannot be vacuumed yet are not read again.
 CREATE INDEX pgqueue_unarchived_at ON pgqueue_unarchived USING brin (settled_at) WITH (pages_per_range = 32);
 
--- How many messages were settled and not archived. Apart from pgqueue_tally: a measurement and a prune would wait for each other.
+-- The table counts messages that were settled without an archive. It is not pgqueue_tally, because a measurement and a
+-- prune would wait for each other.
 CREATE TABLE pgqueue_unarchived_total (
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,

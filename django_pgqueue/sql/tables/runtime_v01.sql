@@ -1,13 +1,41 @@
--- The tables behind the line: written by the functions alone, many times per second.
+-- Creates the tables behind the line. Only the functions write them, many times per second.
 -- They have no foreign keys and no surplus index, because every dequeue pays for each of them.
 
--- The place of a channel in its queue's line. A channel gets its lane with its first message, and keeps it.
+-- The functions repeat some numbers. This list says what each of them means, with the functions that have it.
+-- status of a message: 1 ready, 2 leased, 3 scheduled (Message.Status in Python).
+-- Advisory locks are tried and never waited for. 7205 stands for this package; 7205, 9 belongs to the clock of tests.
+--   7205, 1      one tick at a time: tick
+--   7205, 2      one prune at a time, and no discard of dead letters beside it: prune, discard_dead
+--   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune
+--   7205, 4      one sweep at a time warns of queues that are not picked up: sweep
+--   hash, 7205   one transaction at a time makes the lane of a channel: lock_lane
+-- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
+-- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
+-- Intervals:
+--   1 second     margin below the oldest lease: allowance; default of the first pause: backoff; shortest pause:
+--                defer_unknown
+--   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim
+--   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
+--                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
+--                between two warnings: may_warn_of_queue
+--   1 minute     a sleeper that did not come back: wait, prune; a stream is in use: is_streamed; lease inside of one
+--                transaction: pop
+--   10 minutes   transactions that still go by old limits have ended: allowance, sweep
+--   1 hour       a settlement that becomes visible later is in no figure: measure_since, measure_tidy, prune;
+--                default of the longest pause: backoff
+--   2 hours      retention of fine figures: measure_tidy
+--   26 hours     retention of coarse figures: measure_tidy
+--   1 day        retention of silent workers and of times of warnings: prune
+--   1 year       retention of jobs of bulk enqueues: ingest_clean
+
+-- A row is the place of a channel in its queue's line. A channel gets its lane with its first message, and keeps it.
 -- seq          position; the lane with the smallest seq is served next, and goes to the tail then (seq = nextval)
--- fresh        it has come back after its last place had passed: it is served before the others that are not, for one turn
--- parked_until set: out of the line until then ('infinity': until something happens to the channel)
+-- fresh        it has come back after its last place had passed: it is served before the other lanes, for one turn
+-- parked_until set: out of the line until then ('infinity': until an event of the channel)
 -- floor_*      no ready message of the channel sorts before this key; infinite: it has none
 -- served       messages taken in the present turn (a channel of weight w takes w messages a turn)
--- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then nobody looks again
+-- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then no
+--              dequeue looks again
 -- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
 -- lease_floor  no live lease of the channel is older than this
 CREATE SEQUENCE pgqueue_lane_seq;
@@ -24,15 +52,17 @@ CREATE TABLE pgqueue_lane (
     ahead integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT '-infinity',
     lease_floor timestamptz NOT NULL DEFAULT '-infinity'
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_lane_head ON pgqueue_lane (queue, fresh, seq) WHERE parked_until IS NULL;
 CREATE INDEX pgqueue_lane_parked ON pgqueue_lane (queue, parked_until) WHERE parked_until IS NOT NULL;
 CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq);
 
--- Append-only news of a channel, folded into its lane by whoever dequeues next.
--- floor_*: messages became ready, the first of them at this key; null: look at the channel again (limits changed, a place came free).
--- lazy: the writer saw the channel's lane with a floor at or below this key, so nobody needs to hurry. It is still needed: the lane may
---   have been emptied before the message was committed.
+-- The table is append-only: it holds the arrivals of channels, which the next dequeue folds into their lanes.
+-- floor_*      messages became ready, the first of them at this key; NULL: look at the channel again (limits changed, a
+--              place is free)
+-- lazy         the writer saw the channel's lane with a floor at or below this key, so the arrival is not urgent. It is
+--              still needed: the lane may have been emptied before the message was committed.
 CREATE TABLE pgqueue_arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     queue varchar(100) COLLATE "C" NOT NULL,
@@ -44,11 +74,13 @@ CREATE TABLE pgqueue_arrival (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid);
 
--- Lower bounds for scans of the two tables above, and of leases and schedules, one row a tick; the row with the largest id counts.
--- They keep every scan off the dead entries that a pinned xmin horizon leaves at the start of an index.
+-- The table holds lower bounds for scans of the two tables above, and of leases and schedules, one row for each tick;
+-- the row with the largest id counts. They keep every scan off the dead entries that a pinned xmin horizon leaves at
+-- the start of an index.
 -- expiry_from  no lease expires before this; due_from: nothing is scheduled for a time before this
 -- watched_at   what these two may rise to, as soon as all transactions up to watched_xid have ended
--- id: counted by the ticker. Sequences of a database that was made from a template go back when the server crashes soon after.
+-- id           counted by the ticker. Sequences of a database that was made from a template go back when the server
+--              crashes soon after.
 CREATE TABLE pgqueue_floor (
     id bigint PRIMARY KEY,
     ticked_at timestamptz NOT NULL,
@@ -67,7 +99,8 @@ CREATE TABLE pgqueue_floor (
 INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
 VALUES (1, clock_timestamp(), '0', '{}', 0, '-infinity', '0', 0);
 
--- Live messages of the channels that have a max_size: the count, and what left since (folded in by the next enqueue).
+-- The tables count the live messages of channels that have a max_size, and those that left since (the next enqueue
+-- subtracts them).
 CREATE TABLE pgqueue_channel_size (
     channel_id bigint PRIMARY KEY,
     live bigint NOT NULL
@@ -78,7 +111,8 @@ CREATE TABLE pgqueue_departure (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX pgqueue_departure_channel ON pgqueue_departure (channel_id);
 
--- Who sleeps until something arrives on a queue. NOTIFY takes a database-wide lock at commit, so it is sent to sleepers only.
+-- The table names the workers that sleep until a message arrives on a queue. NOTIFY takes a database-wide lock at
+-- commit, so it is sent to sleepers only.
 CREATE TABLE pgqueue_waiter (
     queue varchar(100) COLLATE "C" NOT NULL,
     wait_until timestamptz NOT NULL,
@@ -86,17 +120,20 @@ CREATE TABLE pgqueue_waiter (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE INDEX pgqueue_waiter_queue ON pgqueue_waiter (queue, wait_until);
 
--- When the server log was last warned, in seconds since 1970. Sequences, because these must survive a rollback and never be waited for.
+-- A warning has a kind, dead_letter or lease_expired, and a sequence for each kind.
+-- The sequences keep when the server log was last warned, in seconds since 1970. A sequence survives a rollback, and no
+-- transaction waits for it.
 CREATE SEQUENCE pgqueue_warned_dead_letter;
 CREATE SEQUENCE pgqueue_warned_lease_expired;
 
--- When the server log was last warned that a queue is not picked up: each queue has its own clock, or one would hide the others.
+-- The table keeps when the server log was last warned that a queue is not picked up, for each queue, or one would hide
+-- the others.
 CREATE TABLE pgqueue_queue_warning (
     queue varchar(100) COLLATE "C" PRIMARY KEY,
     warned_at timestamptz NOT NULL
 );
 
--- What the archive held in partitions that retention has dropped, so that totals stay true.
+-- The table counts the messages of partitions that retention has dropped, so that totals stay true.
 CREATE TABLE pgqueue_tally (
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,

@@ -1,4 +1,5 @@
--- Rules that the model of a schedule cannot express: enqueue must take its messages, and Python must be able to read its times.
+-- Adds rules that the model of a schedule cannot express: enqueue must take its messages, and Python must be able to
+-- read its times.
 ALTER TABLE pgqueue_schedule
     ADD CONSTRAINT pgqueue_schedule_priority CHECK (priority >= -32767),
     ADD CONSTRAINT pgqueue_schedule_headers CHECK (jsonb_typeof(headers) = 'object'),

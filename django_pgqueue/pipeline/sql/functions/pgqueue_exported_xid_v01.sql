@@ -1,5 +1,8 @@
--- The transaction up to which every lake has everything: the smallest of what the lakes' last exports said. NULL without a lake.
--- Caller: pgqueue_prune, pgqueue_discard_dead, where the app of the pipeline is installed. Locks: none.
+-- Returns the transaction up to which every lake has everything: the smallest that the lakes' last exports reported.
+-- NULL without a lake.
+-- Caller: pgqueue_discard_dead, pgqueue_prune.
+-- The callers use it where the app of the pipeline is installed.
+-- Locks: none.
 CREATE FUNCTION pgqueue_exported_xid()
 RETURNS xid8
 LANGUAGE plpgsql

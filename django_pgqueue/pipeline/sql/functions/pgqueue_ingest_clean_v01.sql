@@ -1,7 +1,10 @@
--- Removes stages of bulk enqueues that nobody needs any more: those of p_job, those of jobs that are done, and those that are older than
--- p_stale, which a driver that was killed has left. Forgets jobs after a year. Returns how many stages.
--- Caller: the Spark data source after each job. At most 500 a call.
--- Locks: the tables, for a second at most each: one that a dump or a reader holds is left for the next time; the rest SKIP LOCKED.
+-- Removes stages of bulk enqueues that are not needed any more: those of p_job, those of jobs that are done, and those
+-- that are older than p_stale, which a killed driver has left. Forgets jobs after a year.
+-- Caller: spark.datasource.staging.
+-- The Spark data source calls it after each job. A call removes at most 500.
+-- Returns the number of stages.
+-- Locks: the tables, for a second at most each: one that a dump or a reader holds is left for the next time; the rest
+--   SKIP LOCKED.
 CREATE FUNCTION pgqueue_ingest_clean(p_job text DEFAULT NULL, p_stale interval DEFAULT '2 days')
 RETURNS integer
 LANGUAGE plpgsql
@@ -30,7 +33,8 @@ BEGIN
         END;
     END LOOP;
     DELETE FROM pgqueue_ingest AS i
-    WHERE i.job IN (SELECT o.job FROM pgqueue_ingest AS o WHERE o.ingested_at < v_now - interval '1 year' LIMIT 500 FOR UPDATE SKIP LOCKED);
+    WHERE i.job IN (SELECT o.job FROM pgqueue_ingest AS o
+        WHERE o.ingested_at < v_now - interval '1 year' LIMIT 500 FOR UPDATE SKIP LOCKED);
     RETURN v_count;
 END;
 $$;

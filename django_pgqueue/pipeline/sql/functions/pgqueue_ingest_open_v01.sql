@@ -1,15 +1,18 @@
--- Makes the table that a task of a bulk enqueue copies its messages into. It is unlogged, and of this attempt alone, so that a task
--- that is retried or runs twice leaves nothing behind that counts.
--- Caller: the Spark data source, in the transaction of its COPY. p_defaults: values of columns that are not copied.
--- Returns the id of the table pgqueue_stage_<id>, or NULL when the job has done this batch before: there is nothing to copy.
--- Locks: none. Errors: PGQ07 invalid job.
+-- Makes the table that a task of a bulk enqueue copies its messages into. It is unlogged, and belongs to this attempt
+-- alone, so that a task that is retried or runs twice leaves no counted rows behind.
+-- Caller: spark.datasource.staging.
+-- The Spark data source calls it in the transaction of its COPY. p_defaults: values of columns that are not copied.
+-- Returns the id of the table pgqueue_stage_<id>, or NULL when the job has done this batch before: there is nothing to
+--   copy.
+-- Locks: none.
+-- Errors: PGQ07 invalid job.
 CREATE FUNCTION pgqueue_ingest_open(p_job text, p_batch bigint DEFAULT 0, p_defaults jsonb DEFAULT '{}')
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-    -- Who called: within this function current_user is its owner.
+    -- The caller: within this function current_user is its owner.
     v_caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
     v_id bigint;
     v_default record;
@@ -20,14 +23,16 @@ BEGIN
     IF EXISTS (SELECT FROM pgqueue_ingest AS i WHERE i.job = p_job AND i.batch >= p_batch) THEN
         RETURN NULL;
     END IF;
-    INSERT INTO pgqueue_ingest_stage (job, batch, created_at) VALUES (p_job, p_batch, clock_timestamp()) RETURNING id INTO v_id;
-    -- The names of the constraints are what the user is told.
+    INSERT INTO pgqueue_ingest_stage (job, batch, created_at) VALUES (p_job, p_batch, clock_timestamp())
+    RETURNING id INTO v_id;
+    -- The user reads the names of the constraints as error messages.
     EXECUTE format(
         'CREATE UNLOGGED TABLE pgqueue_stage_%s (
             queue text,
             channel text,
             handler text NOT NULL
-                CONSTRAINT "the name of the handler takes 1 to 200 characters" CHECK (length(handler) BETWEEN 1 AND 200),
+                CONSTRAINT "the name of the handler takes 1 to 200 characters"
+                    CHECK (length(handler) BETWEEN 1 AND 200),
             payload jsonb,
             body bytea,
             headers jsonb
@@ -38,7 +43,8 @@ BEGIN
                 CONSTRAINT "dequeue_at is outside of the years 2 to 9998"
                 CHECK (dequeue_at >= ''0002-01-01 00:00+00'' AND dequeue_at < ''9999-01-01 00:00+00''),
             delay interval
-                CONSTRAINT "delay is longer than 365000 days" CHECK (delay BETWEEN ''-365000 days'' AND ''365000 days''),
+                CONSTRAINT "delay is longer than 365000 days"
+                    CHECK (delay BETWEEN ''-365000 days'' AND ''365000 days''),
             max_attempts integer CONSTRAINT "max_attempts is less than 1" CHECK (max_attempts >= 1),
             backoff interval
                 CONSTRAINT "backoff is not between 0 and 365000 days" CHECK (backoff BETWEEN ''0'' AND ''365000 days''),
@@ -52,7 +58,8 @@ BEGIN
             CONSTRAINT "both dequeue_at and delay are given: give one" CHECK (dequeue_at IS NULL OR delay IS NULL)
         ) WITH (autovacuum_enabled = false)', v_id);
     FOR v_default IN SELECT d.key, d.value FROM jsonb_each_text(p_defaults) AS d LOOP
-        EXECUTE format('ALTER TABLE pgqueue_stage_%s ALTER COLUMN %I SET DEFAULT %L', v_id, v_default.key, v_default.value);
+        EXECUTE format('ALTER TABLE pgqueue_stage_%s ALTER COLUMN %I SET DEFAULT %L', v_id, v_default.key,
+            v_default.value);
     END LOOP;
     IF v_caller <> current_user THEN
         EXECUTE format('GRANT INSERT ON pgqueue_stage_%s TO %I', v_id, v_caller);

@@ -1,11 +1,14 @@
--- Settles the batches of a stream up to p_after, which its query has committed, and leases the messages of the next batch.
--- Caller: the Spark data source, in a transaction of its own. p_lease: how long the messages stay the stream's, unless it extends it.
--- p_limit 0 claims nothing new. A batch that was claimed and not settled is claimed again as it was: the same number, the same messages
--- but those whose lease is lost.
--- Returns the number of the batch, or p_after when there is nothing to do; its messages; how many were settled, how many could not be;
---   contended: nothing was claimed, because another transaction holds what there is: claim again soon.
--- Locks: the stream's row (lock order, before step 1), then as pgqueue_complete, then as pgqueue_dequeue. Errors: PGQ02 another query
---   has taken the stream over, PGQ03, PGQ07.
+-- Settles the batches of a stream up to p_after, which its query has committed, and leases the messages of the next
+-- batch.
+-- Caller: spark.datasource.claims.
+-- The Spark data source calls it in a transaction of its own. p_lease: how long the messages stay with the stream,
+-- unless it extends the lease. p_limit 0 claims nothing new. A batch that was claimed and not settled is claimed again
+-- as it was: the same number, the same messages without those whose lease is lost.
+-- Returns the number of the batch, or p_after when there is nothing to do; its messages; how many were settled, how
+--   many could not be; contended: nothing was claimed, because another transaction holds the messages: claim again
+--   soon.
+-- Locks: the stream's row (lock order, before step 1), then as pgqueue_complete, then as pgqueue_dequeue.
+-- Errors: PGQ02 another query has taken the stream over, PGQ03, PGQ07.
 CREATE FUNCTION pgqueue_stream_claim(
     p_name text,
     p_owner uuid,
@@ -36,7 +39,8 @@ DECLARE
     v_channel_id bigint;
     v_try integer := 0;
 BEGIN
-    IF coalesce(p_limit, -1) < 0 OR coalesce(p_lease, '0') <= '0' OR current_setting('transaction_isolation') <> 'read committed' THEN
+    IF coalesce(p_limit, -1) < 0 OR coalesce(p_lease, '0') <= '0'
+        OR current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM pgqueue_refuse_take(p_name, p_limit, p_lease, 'stream_claim');
     END IF;
     UPDATE pgqueue_stream AS s SET claimed_at = clock_timestamp()
@@ -45,8 +49,10 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM pgqueue_stream_lost(p_name);
     ELSIF p_after < v_stream.settled THEN
-        RAISE EXCEPTION 'stream "%" has settled batch %, its checkpoint ends at batch %', p_name, v_stream.settled, p_after
-            USING ERRCODE = 'PGQ07', HINT = 'The checkpoint is older than the queue, or is another query''s. Start with a new checkpoint.';
+        RAISE EXCEPTION 'stream "%" has settled batch %, its checkpoint ends at batch %', p_name, v_stream.settled,
+            p_after
+            USING ERRCODE = 'PGQ07',
+            HINT = 'The checkpoint is older than the queue, or is another query''s. Start with a new checkpoint.';
     END IF;
     contended := false;
     SELECT e.settled, e.lost INTO settled, lost FROM pgqueue_stream_settle(p_name, p_owner, p_after) AS e;
@@ -59,7 +65,8 @@ BEGIN
         END IF;
     END IF;
     IF v_stream.channel IS NOT NULL THEN
-        SELECT c.id INTO v_channel_id FROM pgqueue_channel AS c WHERE c.queue = v_stream.queue AND c.name = v_stream.channel;
+        SELECT c.id INTO v_channel_id FROM pgqueue_channel AS c
+        WHERE c.queue = v_stream.queue AND c.name = v_stream.channel;
         IF NOT FOUND THEN
             PERFORM pgqueue_raise(m.refusal) FROM pgqueue_missing_channel(v_stream.queue, v_stream.channel, false) AS m;
         END IF;
@@ -69,6 +76,7 @@ BEGIN
     WHILE messages < p_limit LOOP
         v_taken := pgqueue_take(v_stream.queue, least(p_limit - messages, 10000), v_channel_id);
         IF v_taken.ids <> '{}' THEN
+            -- Leases the taken messages to the stream.
             WITH leased AS (
                 UPDATE pgqueue_message AS m
                 SET status = 2,
@@ -87,8 +95,9 @@ BEGIN
         ELSE
             contended := v_taken.contended AND messages = 0;
             EXIT WHEN messages > 0 OR v_try = 5;
-            -- Contended, once more at once: what was folded last stands in the line only now.
-            EXIT WHEN NOT (contended AND v_try = 0) AND pgqueue_bring_back(v_stream.queue, 1000, v_taken.taken_at, p_worker) = 0;
+            -- A contended claim is repeated once: the arrivals that were folded last stand in the line only now.
+            EXIT WHEN NOT (contended AND v_try = 0)
+                AND pgqueue_bring_back(v_stream.queue, 1000, v_taken.taken_at, p_worker) = 0;
             v_try := v_try + 1;
         END IF;
     END LOOP;

@@ -1,7 +1,10 @@
--- Extends the leases of all messages that a stream has claimed and not settled: they expire p_lease from now. Claims whose lease is lost
--- are forgotten: their messages went to somebody else.
--- Caller: the Spark data source while a query runs, and before a batch is run again. Returns how many are held and how many were lost.
--- Locks: as pgqueue_heartbeat, in the order of ids, a thousand messages at a time. Errors: PGQ02 another query has the stream, PGQ07.
+-- Extends the leases of all messages that a stream has claimed and not settled: they expire p_lease from now. Claims
+-- whose lease is lost are forgotten: their messages were given to another consumer.
+-- Caller: pgqueue_stream_claim; spark.datasource.claims.
+-- The Spark data source calls it while a query runs, and before a batch is run again.
+-- Returns how many are held and how many were lost.
+-- Locks: as pgqueue_heartbeat, in the order of ids, a thousand messages at a time.
+-- Errors: PGQ02 another query has the stream, PGQ07.
 CREATE FUNCTION pgqueue_stream_extend(
     p_name text, p_owner uuid, p_lease interval DEFAULT '10 minutes', OUT held integer, OUT lost integer
 )
@@ -25,11 +28,13 @@ BEGIN
     held := 0;
     lost := 0;
     FOR v_part IN SELECT p.ids, p.tokens FROM pgqueue_stream_parts(p_name, v_from, 9223372036854775807) AS p LOOP
-        v_kept := ARRAY(SELECT h.id FROM pgqueue_heartbeat(v_part.ids, v_part.tokens, p_lease, p_skip_lost => true) AS h);
+        v_kept := ARRAY(SELECT h.id FROM pgqueue_heartbeat(v_part.ids, v_part.tokens, p_lease,
+            p_skip_lost => true) AS h);
         held := held + cardinality(v_kept);
         IF cardinality(v_kept) < cardinality(v_part.ids) THEN
             DELETE FROM pgqueue_stream_claim AS c
-            WHERE c.stream = p_name AND c.batch > v_from AND c.message_id = ANY (v_part.ids) AND c.message_id <> ALL (v_kept);
+            WHERE c.stream = p_name AND c.batch > v_from AND c.message_id = ANY (v_part.ids)
+                AND c.message_id <> ALL (v_kept);
             lost := lost + cardinality(v_part.ids) - cardinality(v_kept);
         END IF;
     END LOOP;

@@ -1,5 +1,7 @@
--- Says that a stream is not the caller's any more, or is not there.
--- Caller: the functions of streams. Locks: none. Errors: always, PGQ02 or PGQ03.
+-- Raises the error that a stream does not belong to the caller any more, or does not exist.
+-- Caller: pgqueue_stream_claim, pgqueue_stream_extend, pgqueue_stream_release.
+-- Locks: none.
+-- Errors: always PGQ02 or PGQ03.
 CREATE FUNCTION pgqueue_stream_lost(p_name text)
 RETURNS void
 LANGUAGE plpgsql
@@ -7,9 +9,11 @@ AS $$
 BEGIN
     IF EXISTS (SELECT FROM pgqueue_stream AS s WHERE s.name = p_name) THEN
         RAISE EXCEPTION 'another query has taken over stream "%"', p_name
-            USING ERRCODE = 'PGQ02', HINT = 'A stream is read by one query at a time. Give each query a stream of its own.';
+            USING ERRCODE = 'PGQ02',
+            HINT = 'A stream is read by one query at a time. Give each query a stream of its own.';
     END IF;
     RAISE EXCEPTION 'stream "%" does not exist', left(p_name, 200)
-        USING ERRCODE = 'PGQ03', HINT = 'It was released, or never opened: start its query again, with a new checkpoint.';
+        USING ERRCODE = 'PGQ03',
+        HINT = 'It was released, or never opened: start its query again, with a new checkpoint.';
 END;
 $$;

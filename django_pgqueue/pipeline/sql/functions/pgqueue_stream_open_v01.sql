@@ -1,7 +1,10 @@
--- Opens a stream that consumes a queue, or one channel of it, and takes it over from whoever has read it until now: only the owner that
--- is returned may claim. A stream is known by its name from its first opening on.
--- Caller: the Spark data source, when a query starts. Returns the owner and the last batch that is settled.
--- Locks: the stream's row (lock order, before step 1): it waits for a claim under way. Errors: PGQ03, PGQ07.
+-- Opens a stream that consumes a queue, or one channel of it, and takes it over from its previous reader: only the
+-- owner that is returned may claim. A stream is known by its name from its first opening on.
+-- Caller: spark.datasource.claims.
+-- The Spark data source calls it when a query starts.
+-- Returns the owner and the last batch that is settled.
+-- Locks: the stream's row (lock order, before step 1): it waits for a claim under way.
+-- Errors: PGQ03, PGQ07.
 CREATE FUNCTION pgqueue_stream_open(
     p_name text,
     p_queue text DEFAULT 'default',
@@ -18,7 +21,8 @@ BEGIN
         RAISE EXCEPTION 'the name of a stream takes 1 to 200 characters' USING ERRCODE = 'PGQ07';
     END IF;
     PERFORM pgqueue_raise(pgqueue_missing_queue(p_queue));
-    IF p_channel IS NOT NULL AND NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel) THEN
+    IF p_channel IS NOT NULL AND NOT EXISTS (SELECT FROM pgqueue_channel AS c
+        WHERE c.queue = p_queue AND c.name = p_channel) THEN
         PERFORM pgqueue_raise(m.refusal) FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
     END IF;
     INSERT INTO pgqueue_stream AS s (name, queue, channel, owner, settled, opened_at)
@@ -28,9 +32,11 @@ BEGIN
     RETURNING s.owner, s.settled INTO owner, settled;
     IF owner IS NULL THEN
         RAISE EXCEPTION 'stream "%" reads something else: %', p_name,
-            (SELECT format('queue "%s", channel %s', s.queue, coalesce('"' || s.channel || '"', '(all)')) FROM pgqueue_stream AS s
+            (SELECT format('queue "%s", channel %s', s.queue, coalesce('"' || s.channel || '"', '(all)'))
+                FROM pgqueue_stream AS s
             WHERE s.name = p_name)
-            USING ERRCODE = 'PGQ07', HINT = 'Give this one a name of its own, or give the old one up with pgqueue_stream_release(name).';
+            USING ERRCODE = 'PGQ07',
+            HINT = 'Give this one a name of its own, or give the old one up with pgqueue_stream_release(name).';
     END IF;
 END;
 $$;

@@ -1,6 +1,10 @@
--- Gives a stream up: what it has claimed and not settled goes back to its channels, in the old places, and the stream is forgotten.
--- Caller: an operator, when its query will not run any more, or lost its checkpoint. Returns how many messages went back.
--- Locks: the stream's row (lock order, before step 1), then as pgqueue_defer, in the order of ids. Errors: PGQ03.
+-- Gives a stream up: claimed messages that are not settled go back to their channels, in the old places, and the stream
+-- is forgotten.
+-- Caller: SQL clients.
+-- An operator calls it when the query will not run any more, or has lost its checkpoint.
+-- Returns the number of messages that went back.
+-- Locks: the stream's row (lock order, before step 1), then as pgqueue_defer, in the order of ids.
+-- Errors: PGQ03.
 CREATE FUNCTION pgqueue_stream_release(p_name text)
 RETURNS integer
 LANGUAGE plpgsql
@@ -13,14 +17,15 @@ DECLARE
     v_part record;
     v_count integer := 0;
 BEGIN
-    -- Nobody claims for it any more from here on.
+    -- No query can claim for the stream from here on.
     UPDATE pgqueue_stream AS s SET owner = gen_random_uuid() WHERE s.name = p_name;
     IF NOT FOUND THEN
         PERFORM pgqueue_stream_lost(p_name);
     END IF;
     FOR v_part IN SELECT p.ids, p.tokens FROM pgqueue_stream_parts(p_name, -1, 9223372036854775807) AS p LOOP
         v_count := v_count + (
-            SELECT count(*) FROM pgqueue_defer(v_part.ids, v_part.tokens, p_skip_lost => true) AS d WHERE d.outcome = 'deferred');
+            SELECT count(*) FROM pgqueue_defer(v_part.ids, v_part.tokens, p_skip_lost => true) AS d
+            WHERE d.outcome = 'deferred');
     END LOOP;
     DELETE FROM pgqueue_stream_claim AS c WHERE c.stream = p_name;
     DELETE FROM pgqueue_stream AS s WHERE s.name = p_name;

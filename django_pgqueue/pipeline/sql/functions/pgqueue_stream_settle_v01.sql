@@ -1,6 +1,8 @@
 -- Settles the batches of a stream up to p_upto: their messages go to the archive as completed.
--- Caller: pgqueue_stream_claim, which has locked the stream. Returns how many were settled, and how many could not be, because their
---   leases expired and they went to somebody else.
+-- Caller: pgqueue_stream_claim.
+-- The caller has locked the stream.
+-- Returns how many were settled, and how many could not be, because their leases expired and they were given to another
+--   consumer.
 -- Locks: as pgqueue_complete, in the order of ids, a thousand messages at a time.
 CREATE FUNCTION pgqueue_stream_settle(p_name text, p_owner uuid, p_upto bigint, OUT settled integer, OUT lost integer)
 LANGUAGE plpgsql
@@ -12,7 +14,7 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- The lower bound keeps the scan off what was settled before.
+    -- The lower bound keeps the scan off rows that were settled before.
     v_from bigint := (SELECT s.settled FROM pgqueue_stream AS s WHERE s.name = p_name AND s.owner = p_owner);
     v_part record;
     v_done integer;
