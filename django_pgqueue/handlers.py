@@ -20,7 +20,7 @@ from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
 from django_pgqueue.outcomes import Archive, archive_choice
 from django_pgqueue.payloads import converting
-from django_pgqueue.signatures import check_name, check_options, check_switches, examine, is_async, where_is
+from django_pgqueue.signatures import check_name, check_options, check_switches, examine, is_async, locate
 
 # Of a delivery, or of a list of them: which of the two, the option `batch` says.
 Function = Callable[[Any], Any]
@@ -164,7 +164,7 @@ def handler(
         known = _registry.get(name)
         if known is not None and known.registered is not function:
             raise ValueError(
-                f"Two handlers are called {name!r}: {where_is(known.function)} and {where_is(function)}. Rename one."
+                f"Two handlers are called {name!r}: {locate(known.function)} and {locate(function)}. Rename one."
             )
         asynchronous = is_async(function)
         if asynchronous:

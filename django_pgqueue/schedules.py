@@ -11,7 +11,7 @@ from django.conf import settings as django_settings
 
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import InvalidSchedule
-from django_pgqueue.signatures import check_scheduled, where_is
+from django_pgqueue.signatures import check_scheduled, locate
 from django_pgqueue.timetable import Timetable
 
 Missed = Literal["skip", "once", "all"]
@@ -80,7 +80,7 @@ def schedule(
     """
     if callable(when):
         raise InvalidSchedule(
-            f"@schedule on {where_is(when)} does not say when", hint='Write @schedule("0 3 * * *").', field="cron"
+            f"@schedule on {locate(when)} does not say when", hint='Write @schedule("0 3 * * *").', field="cron"
         )
     timetable = table(when, time_zone)
     timetable.check()

@@ -22,7 +22,7 @@ UNKNOWN = inspect.Parameter.empty
 def check_name(name: Any) -> None:
     if callable(name):
         raise ValueError(
-            f"@handler on {where_is(name)} has no name: write @handler("
+            f"@handler on {locate(name)} has no name: write @handler("
             f'"{getattr(name, "__module__", "app").partition(".")[0]}.{getattr(name, "__name__", "name")}").'
         )
     if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
@@ -84,14 +84,14 @@ def check_scheduled(function: Any) -> None:
     """Raises ValueError for a function that no decorator can make a handler, whatever its ``batch``."""
     if not callable(function) or isinstance(function, type):
         raise ValueError(f"@schedule is on {function!r}: it belongs on the function of a handler.")
-    signature_of(f"scheduled function {where_is(function)}", function, None)
+    signature_of(f"scheduled function {locate(function)}", function, None)
 
 
 def signature_of(what: str, function: Callable[..., Any], batch: int | None) -> inspect.Signature | None:
     """Return the signature; None for a function in C, which has none. Raises ValueError unless one argument is enough,
     and the answer says something.
     """
-    where = where_is(function)
+    where = locate(function)
     refuse_lost_answers(what, function, where)
     try:
         signature = inspect.signature(function, follow_wrapped=False)
@@ -109,7 +109,7 @@ def signature_of(what: str, function: Callable[..., Any], batch: int | None) -> 
     return signature
 
 
-def where_is(function: Any) -> str:
+def locate(function: Any) -> str:
     """``shop.handlers.confirm``"""
     inner = function.func if isinstance(function, partial) else function
     return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"

@@ -222,9 +222,9 @@ class ChannelAdmin(PausableAdmin):
     def resume_one(self, item: Channel, *, using: str) -> None:
         channel_resume(channel=item.name, queue=item.queue, using=using)
 
-    def acts_on(self, item: Channel) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Channel) -> dict[str, StrOrPromise]:
         release = {} if item.released_at else {"release": _("Release")}
-        return super().acts_on(item) | {"purge": _("Purge")} | release
+        return super().actions_on(item) | {"purge": _("Purge")} | release
 
     @admin.action(description=_("Purge selected channels"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin
-from django_pgqueue.admin.lives import Life, lives
+from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
 from django_pgqueue.sql import payload_index
 
 # What whoever enqueues has given.
@@ -93,7 +93,7 @@ class ContentAdmin(ReadOnlyAdmin):
     @admin.display(description=_("redrives"))
     def redrives(self, item: Any) -> str:
         """All lives of a message that was redriven, the earliest first."""
-        others = lives(item.redriven_from, getattr(item, "redriven_to", None), using=item._state.db)
+        others = redrive_history(item.redriven_from, getattr(item, "redriven_to", None), using=item._state.db)
         if not others:
             return self.get_empty_value_display()
         before = [self.life(other) for other in others if other.step < 0]
@@ -101,7 +101,7 @@ class ContentAdmin(ReadOnlyAdmin):
         this = format_html("<strong>{}</strong>", _("%d, this one") % item.pk)
         return format_html_join(" → ", "{}", ((text,) for text in (*before, this, *since)))
 
-    def life(self, life: Life) -> str:
+    def life(self, life: RedriveEntry) -> str:
         if not life.model:
             return _("%d, gone") % life.id
         name = apps.get_model("pgqueue", life.model)._meta.verbose_name

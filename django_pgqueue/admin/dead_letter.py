@@ -19,10 +19,10 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext, ngettext_lazy
 
-from django_pgqueue.admin import acting, rendering
-from django_pgqueue.admin.acting import Act, ActingAdmin, choose
+from django_pgqueue.admin import bulk_actions, rendering
+from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, choose
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN, OptionalReasonForm, confirm, is_confirmed
-from django_pgqueue.admin.edit_payload import PayloadAct, edit_payload
+from django_pgqueue.admin.edit_payload import PayloadAction, edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
     ChannelNameFilter,
@@ -31,7 +31,7 @@ from django_pgqueue.admin.filters import (
     QueueFilter,
     RedrivenFilter,
 )
-from django_pgqueue.admin.message_acts import with_reason
+from django_pgqueue.admin.message_actions import with_reason
 from django_pgqueue.admin.pace import Pace, RateForm
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.discard_dead import discard_dead
@@ -57,7 +57,7 @@ class DeadLetterHandlerFilter(HandlerFilter):
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(ActingAdmin):
+class DeadLetterAdmin(BulkActionsAdmin):
     list_display = ["id", "fate", "what", "why", "attempts_of", "died"]
     list_filter = [
         RedrivenFilter,
@@ -71,7 +71,7 @@ class DeadLetterAdmin(ActingAdmin):
     search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
     named_by = ("id", "handler", "reason")
-    big_columns = (*ActingAdmin.big_columns, "details")
+    big_columns = (*BulkActionsAdmin.big_columns, "details")
     actions = ["redrive", "edit", "discard"]
     fieldsets = [
         (None, {"fields": ["id", "queue", "channel", "handler", "reason", "details_shown", "fate"]}),
@@ -126,7 +126,7 @@ class DeadLetterAdmin(ActingAdmin):
     def details_shown(self, letter: DeadLetter) -> str:
         return self.or_dash(rendering.details(letter.details))
 
-    def acts_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:
         if item.redriven_at:
             return {}
         return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "discard": _("Discard")}
@@ -149,10 +149,10 @@ class DeadLetterAdmin(ActingAdmin):
             return self.ask_redrive(request, waiting, form)
         chosen = choose(request, waiting, "id", "queue", "channel")
         pace = Pace.asked(request, form.cleaned_data["rate"], using=waiting.db)
-        done, redriven, until = 0, 0, time.monotonic() + acting.SECONDS
-        each = len(chosen.rows) <= acting.EACH
+        done, redriven, until = 0, 0, time.monotonic() + bulk_actions.SECONDS
+        each = len(chosen.rows) <= bulk_actions.EACH
         while done < len(chosen.rows) and (not done or time.monotonic() < until):
-            rows = chosen.rows[done : done + acting.BATCH]
+            rows = chosen.rows[done : done + bulk_actions.BATCH]
             times = pace.times(done, len(rows))
             redriven += self.redrive_batch(request, rows, times, each=each, using=waiting.db)
             done += len(rows)
@@ -237,7 +237,7 @@ def redriven_with(pk: int, payload: Any, using: str) -> tuple[bool, StrOrPromise
     return True, _("Redriven with another payload, as message %d.") % new_ids[pk]
 
 
-EDIT = PayloadAct(
+EDIT = PayloadAction(
     name="edit",
     title=_("Redrive with another payload"),
     consequence=_(
@@ -247,7 +247,7 @@ EDIT = PayloadAct(
     button=_("Redrive"),
     run=redriven_with,
 )
-DISCARD = Act(
+DISCARD = Action(
     name="discard",
     title=_("Discard dead letters"),
     consequence=_(

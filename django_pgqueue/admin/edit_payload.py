@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadAct:
+class PayloadAction:
     """``run``: id, payload and database; returns whether it was done, and what to say."""
 
     name: str
@@ -58,7 +58,7 @@ class PayloadForm(forms.Form):
 
 
 def edit_payload(
-    model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Any], act: PayloadAct
+    model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Any], act: PayloadAction
 ) -> HttpResponse | None:
     text: StrOrPromise
     found = list(queryset.order_by("id")[:2])

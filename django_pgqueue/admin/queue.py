@@ -97,8 +97,8 @@ class QueueAdmin(PausableAdmin):
     def resume_one(self, item: Queue, *, using: str) -> None:
         queue_resume(item.name, using=using)
 
-    def acts_on(self, item: Queue) -> dict[str, StrOrPromise]:
-        return super().acts_on(item) | {"purge": _("Purge"), "drop": _("Drop")}
+    def actions_on(self, item: Queue) -> dict[str, StrOrPromise]:
+        return super().actions_on(item) | {"purge": _("Purge"), "drop": _("Drop")}
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.purge_queue")

@@ -20,7 +20,7 @@ from django_pgqueue import handlers
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.confirmation import confirm, is_confirmed
 from django_pgqueue.admin.filters import QueueFilter
-from django_pgqueue.admin.object_acts import ObjectActsAdmin
+from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.schedule_run import schedule_run
@@ -110,7 +110,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ObjectActsAdmin):
+class ScheduleAdmin(ObjectActionsAdmin):
     form = ScheduleForm
     list_display = ["name_shown", "when", "next_shown", "state", "handler", "last_fired_at"]
     list_filter = [StateFilter, QueueFilter]
@@ -230,7 +230,7 @@ class ScheduleAdmin(ObjectActsAdmin):
             parts.append(tick.error)
         return format_html('<span class="quiet">{}</span>', " · ".join(str(part) for part in parts))
 
-    def acts_on(self, item: Schedule) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Schedule) -> dict[str, StrOrPromise]:
         run: dict[str, StrOrPromise] = {"run_now": _("Run now")}
         if item.removed_at:
             return run

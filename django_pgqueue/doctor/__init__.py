@@ -29,7 +29,7 @@ from django_pgqueue.doctor import (
 )
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import looking, primary
+from django_pgqueue.sql.call import bounded_read, primary
 
 __all__ = ["EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examine"]
 
@@ -75,7 +75,7 @@ def examine(*, using: str | None = None, limits: Limits | None = None, only: Ite
 
 def run(name: str, using: str, limits: Limits) -> list[Finding]:
     try:
-        with looking(using, seconds=LONGEST):
+        with bounded_read(using, seconds=LONGEST):
             return list(EXAMINATIONS[name](using, limits))
     except DatabaseError as error:
         return [

@@ -29,7 +29,7 @@ R = TypeVar("R")
 CREATE_DATABASE = """
 SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec
 """
-PATIENCE = 120  # seconds, for a recovery after a crash
+START_STOP_SECONDS = 120  # long enough for a recovery after a crash
 LARGEST_LOG = 10 * 1024 * 1024  # bytes; looked at when the server starts
 
 
@@ -194,7 +194,7 @@ class Cluster:
 
     def _settled(self) -> postmaster.Postmaster | None:
         """Our server once it is ready, or None; one in the middle of starting or stopping is waited for."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + START_STOP_SECONDS
         while (running := self._running()) and not running.ready:
             if time.monotonic() > deadline:
                 raise EmbeddedError(
@@ -236,7 +236,7 @@ class Cluster:
             "cluster_name": state.cluster_name,
         }
         options = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in fixed.items())
-        pg_ctl: list[str | Path] = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(PATIENCE)]
+        pg_ctl: list[str | Path] = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(START_STOP_SECONDS)]
         before = home.log.stat().st_size
         started = account.run([*pg_ctl, "-D", home.data, "-l", home.log, "-o", options])
         if started.returncode != 0:
@@ -248,10 +248,12 @@ class Cluster:
         if home is None or running is None:
             return False
         os.kill(running.pid, signal.SIGINT)  # what pg_ctl calls a fast stop; needs no binaries
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + START_STOP_SECONDS
         while running.alive():
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"The server (pid {running.pid}) did not stop in {PATIENCE} s (log: {home.log})")
+                raise EmbeddedError(
+                    f"The server (pid {running.pid}) did not stop in {START_STOP_SECONDS} s (log: {home.log})"
+                )
             time.sleep(0.02)
         return True
 

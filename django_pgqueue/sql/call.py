@@ -12,7 +12,7 @@ from django.db import DatabaseError, DataError, connections, transaction
 
 from django_pgqueue.exceptions import BY_SQLSTATE, InvalidMessage, LeaseLost, PartitionMissing, PgQueueError
 
-PATIENCE = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '2s', true)"
+SET_TIMEOUTS_MS = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '2s', true)"
 # The classes of SQLSTATEs for values that PostgreSQL cannot take, and for those that are too large or too deep for it.
 DATA_EXCEPTION, LIMIT_EXCEEDED = "22", "54"
 CHECK_VIOLATION = "23514"
@@ -60,13 +60,13 @@ def in_python(hint: str) -> str:
 
 
 @contextmanager
-def looking(using: str, *, seconds: float) -> Iterator[None]:
+def bounded_read(using: str, *, seconds: float) -> Iterator[None]:
     """A transaction for looking around, in which no statement takes longer: who asks again and again must not pile up.
 
     It is rolled back, with these settings; within another transaction, to a savepoint.
     """
     with transaction.atomic(using=using):
-        call(using, PATIENCE, (f"{seconds * 1000:.0f}ms",))
+        call(using, SET_TIMEOUTS_MS, (f"{seconds * 1000:.0f}ms",))
         yield
         transaction.set_rollback(True, using=using)
 

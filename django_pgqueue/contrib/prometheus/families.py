@@ -9,7 +9,7 @@ from typing import Any
 from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import QueueHealth, health
-from django_pgqueue.sql.call import call, looking
+from django_pgqueue.sql.call import bounded_read, call
 
 # Seconds. A scrape that takes so long is given up by Prometheus, and must not go on in the server.
 LONGEST = 10.0
@@ -55,7 +55,7 @@ class Family:
 def families(*, using: str | None = None) -> list[Family]:
     """All metrics as they are now, in four queries."""
     using = alias(using)
-    with looking(using, seconds=LONGEST):
+    with bounded_read(using, seconds=LONGEST):
         workers = of_workers(call(using, WORKERS, (MOST_WORKERS,)))
         return [*of_queues(health(using=using)), *workers, *of_server(using)]
 

@@ -13,7 +13,7 @@ from django.db import Error
 from django_pgqueue.lifecycle.health import MOST, QueueHealth, health
 from django_pgqueue.management.database import queue_database, refused
 from django_pgqueue.redaction import printable
-from django_pgqueue.sql.call import looking
+from django_pgqueue.sql.call import bounded_read
 
 CRITICAL, UNKNOWN = 2, 3
 LONGEST = 30.0
@@ -53,7 +53,7 @@ class Command(BaseCommand):
         using = queue_database(database, status=UNKNOWN)
         counts = [limits[name] + 1 for name in ("max_backlog", "max_dead") if limits[name] is not None]
         try:
-            with looking(using, seconds=LONGEST):
+            with bounded_read(using, seconds=LONGEST):
                 rows = health(most=max([MOST, *counts]), using=using)
         except Error as error:
             raise refused(using, error, status=UNKNOWN) from error

@@ -54,9 +54,9 @@
     }
 
     function told() {
-        const found = part.querySelector("[data-troubles]");
-        const troubles = found ? Number(found.dataset.troubles) : 0;
-        document.title = troubles ? `(${troubles}) ${title}` : title;
+        const found = part.querySelector("[data-alerts]");
+        const alerts = found ? Number(found.dataset.alerts) : 0;
+        document.title = alerts ? `(${alerts}) ${title}` : title;
     }
 
     async function refresh() {

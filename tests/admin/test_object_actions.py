@@ -35,7 +35,7 @@ class Buttons(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        if tag == "button" and given.get("form") == "pgqueue-acts":
+        if tag == "button" and given.get("form") == "pgqueue-actions":
             assert given["name"] == "action"
             self.name = given["value"]
 
@@ -50,7 +50,7 @@ def buttons(client: Client, model: str, pk: int) -> dict[str, str]:
     assert response.status_code == 200
     page = response.content.decode()
     found = Buttons(page).found
-    assert ('<form id="pgqueue-acts" method="post">' in page) == bool(found)
+    assert ('<form id="pgqueue-actions" method="post">' in page) == bool(found)
     return found
 
 
@@ -121,7 +121,7 @@ def test_there_is_none_where_an_object_is_made(admin_client: Client) -> None:
     for model in ("channel", "schedule"):
         page = admin_client.get(f"{address(model)}add/")
         assert page.status_code == 200
-        assert b"pgqueue-acts" not in page.content
+        assert b"pgqueue-actions" not in page.content
 
 
 def test_an_act_asks_and_leads_back_to_the_object(admin_client: Client) -> None:
@@ -274,7 +274,7 @@ def test_only_actions_are_acts(admin_client: Client, action: str) -> None:
 
 def test_a_popup_has_no_buttons(admin_client: Client) -> None:
     pk = Channel.objects.get().pk
-    assert b"pgqueue-acts" not in admin_client.get(address("channel", pk), {"_popup": "1"}).content
+    assert b"pgqueue-actions" not in admin_client.get(address("channel", pk), {"_popup": "1"}).content
     assert press(admin_client, "channel", pk, "release", "?_popup=1", confirmed="yes").status_code == 403
 
 

@@ -30,7 +30,7 @@ MANY_RETRIES = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Alert:
     """``kind``: bad or late. ``page`` and ``query``: where in the admin to look."""
 
     kind: str
@@ -39,27 +39,27 @@ class Trouble:
     query: Mapping[str, object] = field(default_factory=dict)
 
 
-def troubles(
+def alerts(
     fresh: Freshness,
     queues: Sequence[QueueFigures],
     spans: dict[Key, Spans],
     limited: LimitedChannels | None,
     workers: Sequence[WorkerFigures],
     schedules: Sequence[ScheduleFigures],
-) -> list[Trouble]:
+) -> list[Alert]:
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
     found += [*of_limits(limited), *of_workers(workers), *of_schedules(schedules)]
-    return sorted(found, key=lambda trouble: trouble.kind != BAD)
+    return sorted(found, key=lambda alert: alert.kind != BAD)
 
 
-def of_freshness(fresh: Freshness) -> Iterator[Trouble]:
+def of_freshness(fresh: Freshness) -> Iterator[Alert]:
     if fresh.measured_at is None:
-        yield Trouble(BAD, _("Nobody has measured yet: start a worker, or run manage.py sweepqueue."))
+        yield Alert(BAD, _("Nobody has measured yet: start a worker, or run manage.py sweepqueue."))
     elif fresh.is_stale:
         age = rendering.duration(fresh.now - fresh.measured_at)
-        yield Trouble(BAD, _("These figures are %s old: no worker keeps house.") % age, "worker_changelist")
+        yield Alert(BAD, _("These figures are %s old: no worker keeps house.") % age, "worker_changelist")
 
 
 def lateness(age: timedelta) -> str:
@@ -69,7 +69,7 @@ def lateness(age: timedelta) -> str:
     return LATE if age > settings.WAITING_WARNING else ""
 
 
-def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Trouble]:
+def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert]:
     name, backlog, hour = queue.name, queue.backlog, spans.hour
     waiting = {"queue": name, "status__exact": 1}
     if queue.paused and backlog.ready:
@@ -78,17 +78,17 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
             "Queue %(queue)s is paused, and %(ready)s messages wait.",
             backlog.ready,
         )
-        yield Trouble(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
+        yield Alert(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
     elif backlog.ready and not queue.workers:
         text = ngettext(
             "Queue %(queue)s has no worker, and %(ready)s message waits.",
             "Queue %(queue)s has no worker, and %(ready)s messages wait.",
             backlog.ready,
         )
-        yield Trouble(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
+        yield Alert(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
-        yield Trouble(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
+        yield Alert(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
     if hour.dead:
         text = ngettext(
             "In queue %(queue)s %(dead)s message died within an hour (%(share)s of all).",
@@ -98,7 +98,7 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
         share = hour.dead / hour.settled
         told = text % {"queue": name, "dead": f"{hour.dead:,}", "share": percent(share)}
         query = {"queue": name, "redriven": "no", "age": "hour"}
-        yield Trouble(BAD if share > MANY_DEAD else LATE, told, "deadletter_changelist", query)
+        yield Alert(BAD if share > MANY_DEAD else LATE, told, "deadletter_changelist", query)
     if hour.retries > MANY_RETRIES * hour.settled:
         text = ngettext(
             "In queue %(queue)s %(retries)s attempt failed within an hour; messages settled: %(settled)s.",
@@ -106,10 +106,10 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
             hour.retries,
         )
         numbers = {"queue": name, "retries": f"{hour.retries:,}", "settled": f"{hour.settled:,}"}
-        yield Trouble(LATE, text % numbers)
+        yield Alert(LATE, text % numbers)
 
 
-def of_limits(limited: LimitedChannels | None) -> Iterator[Trouble]:
+def of_limits(limited: LimitedChannels | None) -> Iterator[Alert]:
     if limited is None:
         return
     text = ngettext(
@@ -126,10 +126,10 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Trouble]:
     if limited.count > 1:
         more = limited.count - 1
         told += " " + ngettext("So is %s other.", "So are %s others.", more) % f"{more:,}"
-    yield Trouble(LATE, told, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
+    yield Alert(LATE, told, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
 
 
-def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Trouble]:
+def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
     silent = workers[0].total_silent if workers else 0
     if silent:
         text = ngettext(
@@ -138,23 +138,23 @@ def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Trouble]:
             silent,
         )
         recent = any(worker.is_lost and worker.silent < timedelta(hours=1).total_seconds() for worker in workers)
-        yield Trouble(BAD if recent else LATE, text % silent, "worker_changelist", {"alive": "no"})
+        yield Alert(BAD if recent else LATE, text % silent, "worker_changelist", {"alive": "no"})
     paused = sum(worker.paused for worker in workers)
     if paused:
-        yield Trouble(
+        yield Alert(
             LATE, ngettext("%s worker is paused.", "%s workers are paused.", paused) % paused, "worker_changelist"
         )
 
 
-def of_schedules(schedules: Sequence[ScheduleFigures]) -> Iterator[Trouble]:
+def of_schedules(schedules: Sequence[ScheduleFigures]) -> Iterator[Alert]:
     failing = schedules[0].total_failing if schedules else 0
     if failing:
         text = ngettext("%s schedule fails.", "%s schedules fail.", failing) % failing
-        yield Trouble(BAD, text, "schedule_changelist", {"state": "failing"})
+        yield Alert(BAD, text, "schedule_changelist", {"state": "failing"})
     late = sum((schedule.next or 0) < -60 for schedule in schedules)
     if late:
         text = ngettext("%s schedule is overdue.", "%s schedules are overdue.", late) % late
-        yield Trouble(BAD, text, "schedule_changelist")
+        yield Alert(BAD, text, "schedule_changelist")
 
 
 def percent(share: float) -> str:

@@ -22,7 +22,7 @@ from django.utils.translation import ngettext
 from django_pgqueue.admin.base import user_of
 from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed, shown_count
 from django_pgqueue.admin.content import ContentAdmin
-from django_pgqueue.admin.object_acts import ObjectActsAdmin
+from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.exceptions import PgQueueError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Run = Callable[[list[int], Mapping[str, Any], str], Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Action:
     """``run``: ids, what the form says and the database; returns an outcome for each id. ``done``: the outcomes that
     changed something, the usual one first, as texts with a count; ``left``: those that did not. ``logged``: for the
     history, from what the form says."""
@@ -58,11 +58,11 @@ class Act:
     flag: int = CHANGE
 
 
-class ActingAdmin(ObjectActsAdmin, ContentAdmin):
+class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
     named_by: tuple[str, ...] = ("id", "handler")
     """The columns of the text of a row."""
 
-    def perform(self, request: HttpRequest, queryset: QuerySet[Any], act: Act) -> HttpResponse | None:
+    def perform(self, request: HttpRequest, queryset: QuerySet[Any], act: Action) -> HttpResponse | None:
         form = act.form(request.POST if is_confirmed(request) else None) if act.form else None
         if not is_confirmed(request) or (form and not form.is_valid()):
             return self.ask(request, queryset, act, form)
@@ -86,7 +86,7 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
         self,
         request: HttpRequest,
         queryset: QuerySet[Any],
-        act: Act,
+        act: Action,
         form: forms.Form | None,
         *,
         most: int = MOST,
@@ -117,7 +117,7 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
         return list(queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN])
 
     def run_batch(
-        self, request: HttpRequest, act: Act, ids: list[int], form: forms.Form | None, *, each: bool, using: str
+        self, request: HttpRequest, act: Action, ids: list[int], form: forms.Form | None, *, each: bool, using: str
     ) -> Counter[str]:
         """Done and logged, both or neither. What the database refuses is told."""
         cleaned = form.cleaned_data if form else {}
@@ -148,7 +148,7 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
             change_message=str(text),
         )
 
-    def tell_what_became(self, request: HttpRequest, act: Act, became: Counter[str]) -> None:
+    def tell_what_became(self, request: HttpRequest, act: Action, became: Counter[str]) -> None:
         usual = next(iter(act.done))
         for outcome, text in act.done.items():
             if became[outcome] or (outcome == usual and not any(became[word] for word in act.done)):

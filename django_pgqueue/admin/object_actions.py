@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 
-class ObjectActsAdmin(BaseAdmin):
+class ObjectActionsAdmin(BaseAdmin):
     """Its actions are methods. The page of an object posts their names to itself."""
 
-    def acts_on(self, item: Any) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Any) -> dict[str, StrOrPromise]:
         """The actions that make sense in this state, and the texts of their buttons."""
         raise NotImplementedError
 
@@ -39,7 +39,7 @@ class ObjectActsAdmin(BaseAdmin):
     ) -> HttpResponse:
         if obj is not None:
             allowed = self.get_actions(request)
-            context["acts"] = [(name, text) for name, text in self.acts_on(obj).items() if name in allowed]
+            context["object_actions"] = [(name, text) for name, text in self.actions_on(obj).items() if name in allowed]
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def change_view(
@@ -56,7 +56,7 @@ class ObjectActsAdmin(BaseAdmin):
         if item is None:
             self.message_user(request, _("It is not there any more."), messages.WARNING)
             return self.to_list(request)
-        if name not in self.acts_on(item):
+        if name not in self.actions_on(item):
             text = _("Nothing is done: its state has changed since the page was loaded.")
             self.message_user(request, text, messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())

@@ -13,9 +13,9 @@ from django.utils.translation import gettext as now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from django_pgqueue.admin.acting import Act
+from django_pgqueue.admin.bulk_actions import Action
 from django_pgqueue.admin.confirmation import OptionalReasonForm
-from django_pgqueue.admin.edit_payload import PayloadAct
+from django_pgqueue.admin.edit_payload import PayloadAction
 from django_pgqueue.lifecycle.cancel import cancel
 from django_pgqueue.lifecycle.discard import discard
 from django_pgqueue.lifecycle.edit import edit
@@ -74,7 +74,7 @@ def cancelled(ids: list[int], reason: str, using: str) -> dict[int, str]:
     return {pk: outcome for pk, outcome in cancel([*ids, 0], reason=reason, using=using).items() if pk}
 
 
-CANCEL = Act(
+CANCEL = Action(
     name="cancel",
     title=_("Cancel messages"),
     consequence=_(
@@ -94,7 +94,7 @@ CANCEL = Act(
     logged=with_reason("Cancelled"),
     form=OptionalReasonForm,
 )
-RETRY_NOW = Act(
+RETRY_NOW = Action(
     name="retry_now",
     title=_("Retry messages now"),
     consequence=_(
@@ -113,7 +113,7 @@ RETRY_NOW = Act(
     },
     logged=with_reason("To be retried now"),
 )
-RESCHEDULE = Act(
+RESCHEDULE = Action(
     name="reschedule",
     title=_("Reschedule messages"),
     consequence=_(
@@ -126,7 +126,7 @@ RESCHEDULE = Act(
     logged=due,
     form=WhenForm,
 )
-DISCARD = Act(
+DISCARD = Action(
     name="discard",
     title=_("Discard messages"),
     consequence=_(
@@ -140,7 +140,7 @@ DISCARD = Act(
     logged=with_reason("Discarded"),
     form=DiscardForm,
 )
-RELEASE = Act(
+RELEASE = Action(
     name="release_leases",
     title=_("Release leases"),
     consequence=_(
@@ -179,7 +179,7 @@ def edited(pk: int, payload: Any, using: str) -> tuple[bool, str]:
     return False, str((LEASED if outcome == "leased" else RETRY_NOW.left[outcome]) % 1)
 
 
-EDIT = PayloadAct(
+EDIT = PayloadAction(
     name="edit",
     title=_("Edit a payload"),
     consequence=_("The message keeps its place, its attempts and its errors. What is leased cannot be edited."),

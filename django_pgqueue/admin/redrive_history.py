@@ -40,7 +40,7 @@ ORDER BY f.step
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class RedriveEntry:
     """``step``: -1 the life before, 1 the next one. ``model``: the admin's name of the table that has it; empty: none,
     retention has dropped it."""
 
@@ -49,8 +49,8 @@ class Life:
     model: str
 
 
-def lives(redriven_from: int | None, redriven_to: int | None, *, using: str) -> list[Life]:
+def redrive_history(redriven_from: int | None, redriven_to: int | None, *, using: str) -> list[RedriveEntry]:
     """The other lives, the earliest first; at most 50 in each direction."""
     if redriven_from is None and redriven_to is None:
         return []
-    return [Life(*row) for row in call(using, SQL, (redriven_from, MOST, redriven_to, MOST))]
+    return [RedriveEntry(*row) for row in call(using, SQL, (redriven_from, MOST, redriven_to, MOST))]
