@@ -1,4 +1,4 @@
-"""Dead letters: why they died, and their way back."""
+"""Show dead letters: why they died, and actions to redrive or discard them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
-        # The few words that tell letters apart, without the tracebacks around them.
+        # Loads type and message of the error only, without the traceback.
         words = {
             f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED + 1)
             for place, column in {"given": "details", "last": "errors__-1"}.items()
@@ -109,6 +109,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
         return format_html("{}{}", letter.reason, self.problem(letter) or "")
 
     def problem(self, letter: Any) -> str | None:
+        """Return type and message of the error, clipped; None without one."""
         given = [letter.given_type, letter.given_message]
         text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
         if not text:
@@ -132,7 +133,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
         return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "discard": _("Discard")}
 
     def groups(self, queryset: QuerySet[DeadLetter], most: int) -> str:
-        """By reason and handler, as the commands count them."""
+        """Return the number of dead letters by reason and handler, as the commands count them."""
         first = queryset.order_by("id").values("pk")[:most]
         counted = DeadLetter.objects.using(queryset.db).filter(pk__in=first).values_list("reason", "handler")
         found = list(counted.annotate(count=Count("pk")).order_by("-count", "reason", "handler")[: SHOWN_GROUPS + 1])
@@ -191,7 +192,8 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def redrive_batch(
         self, request: HttpRequest, rows: list[Row], times: list[datetime] | None, *, each: bool, using: str
     ) -> int:
-        """Redriven and logged, both or neither; where a channel refuses, the letters of the others nevertheless."""
+        """Redrive a batch and log it, in one transaction. If a channel refuses, try each channel alone. Returns how
+        many."""
         channels = sorted({row[1:] for row in rows})
         try:
             return self.redrive_rows(request, rows, times, each=each, using=using)
@@ -231,9 +233,10 @@ class DiscardDeadForm(OptionalReasonForm):
 
 
 def redriven_with(pk: int, payload: Any, using: str) -> tuple[bool, StrOrPromise]:
+    """Redrive one dead letter with another payload. Returns whether it was done, and the text for the user."""
     new_ids = redrive([pk], payload=payload, using=using)
     if not new_ids:
-        return False, _("It is redriven already, or at this moment.")
+        return False, _("The dead letter is redriven already, or another transaction redrives it at this moment.")
     return True, _("Redriven with another payload, as message %d.") % new_ids[pk]
 
 
@@ -262,13 +265,13 @@ DISCARD = Action(
             "%d dead letter was redriven, and stays.", "%d dead letters were redriven, and stay."
         ),
         "unexported": ngettext_lazy(
-            "%d dead letter is left alone until a lake has it.", "%d dead letters are left alone until a lake has them."
+            "%d dead letter stays until a lake has it.", "%d dead letters stay until a lake has them."
         ),
         "busy": ngettext_lazy(
-            "%d dead letter is left alone: somebody redrives it, discards or prunes at this moment. Do it again.",
-            "%d dead letters are left alone: somebody redrives them, discards or prunes at this moment. Do it again.",
+            "%d dead letter is unchanged: another transaction has locked it. Repeat the action.",
+            "%d dead letters are unchanged: other transactions have locked them. Repeat the action.",
         ),
-        "not_found": ngettext_lazy("%d dead letter is not there any more.", "%d dead letters are not there any more."),
+        "not_found": ngettext_lazy("%d dead letter no longer exists.", "%d dead letters no longer exist."),
     },
     logged=with_reason("Discarded"),
     form=DiscardDeadForm,

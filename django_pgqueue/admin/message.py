@@ -1,4 +1,4 @@
-"""Live messages, to look at and to act on. The functions alone settle them."""
+"""Show live messages, with actions on them. Only the SQL functions change the table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class MessageAdmin(BulkActionsAdmin):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
-        # Not select_related: a message whose channel was deleted by hand would not be shown, when it most needs to be.
+        # With select_related, a message whose channel was deleted by hand would be missing from the list.
         return super().get_queryset(request).prefetch_related("channel")
 
     @admin.display(description=_("channel"))

@@ -1,5 +1,5 @@
-"""The acts of the list on the page of one object: a button for each that makes sense there, the same page in between,
-and back to the object."""
+"""Show the list's actions on the page of one object: a button for each that its state allows, then the confirmation
+page, and back to the object."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class ObjectActionsAdmin(BaseAdmin):
-    """Its actions are methods. The page of an object posts their names to itself."""
+    """Show an object with buttons for its actions. Actions are methods; the page of an object posts their names to
+    itself."""
 
     def actions_on(self, item: Any) -> dict[str, StrOrPromise]:
-        """The actions that make sense in this state, and the texts of their buttons."""
+        """Return the actions that the object's state allows, with the texts of their buttons."""
         raise NotImplementedError
 
     def render_change_form(
@@ -50,14 +51,15 @@ class ObjectActionsAdmin(BaseAdmin):
         return super().change_view(request, object_id, form_url, extra_context)
 
     def act_on(self, request: HttpRequest, object_id: str, name: str) -> HttpResponse:
+        """Do an action on one object, and return to its page, or to the list if it is gone."""
         if not self.has_view_or_change_permission(request) or name not in self.get_actions(request):
             raise PermissionDenied
         item = self.get_object(request, unquote(object_id))
         if item is None:
-            self.message_user(request, _("It is not there any more."), messages.WARNING)
+            self.message_user(request, _("The object no longer exists."), messages.WARNING)
             return self.to_list(request)
         if name not in self.actions_on(item):
-            text = _("Nothing is done: its state has changed since the page was loaded.")
+            text = _("Nothing was done: the state has changed since the page was loaded.")
             self.message_user(request, text, messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())
         chosen = self.get_queryset(request).filter(pk=item.pk)

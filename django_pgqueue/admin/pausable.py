@@ -1,4 +1,4 @@
-"""The actions "pause" and "resume", the same for channels, queues and workers."""
+"""Define the actions "pause" and "resume", the same for channels, queues and workers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CLOCK = "SELECT clock_timestamp()"
 
 
 class PausableAdmin(ObjectActionsAdmin):
-    """For models with ``paused_at``; the permission is ``pgqueue.pause_<model>``."""
+    """Show a model with ``paused_at``; the permission is ``pgqueue.pause_<model>``."""
 
     pause_consequence: Any
-    """What a pause means for them, in words."""
+    """A sentence that says what a pause does."""
 
     pause_form: type[ReasonForm] = PauseForm
 

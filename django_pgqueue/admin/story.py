@@ -1,4 +1,4 @@
-"""One message's story, the newest first: what became of it or who has it, each attempt that failed, how it came."""
+"""Show one message's story, the newest step first: its outcome or holder, each failed attempt, and its enqueue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: dict[Any, str] = {
     Message.Status.LEASED: "busy",
     Message.Status.SCHEDULED: "late",
 }
-# Version, trace id, span id, flags, and what a later version may add.
+# Version, trace id, span id, flags, and fields of later versions.
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 TOLD = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
 
@@ -33,7 +33,7 @@ Told = Message | ArchivedMessage | DeadLetter
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``kind``: of the badge. ``notes``: what stands beside it, in one line. ``body``: HTML below it."""
+    """Hold one step. ``kind``: the badge's. ``notes``: texts beside it, in one line. ``body``: HTML below it."""
 
     title: str
     kind: str
@@ -42,6 +42,7 @@ class Step:
 
 
 def story(item: Told) -> str:
+    """Return the story as a list in HTML."""
     return format_html('<ol class="pgqueue-story">{}</ol>', format_html_join("", "<li>{}</li>", _shown(steps(item))))
 
 
@@ -52,6 +53,7 @@ def _shown(steps: Iterable[Step]) -> Iterator[tuple[str]]:
 
 
 def steps(item: Told) -> Iterator[Step]:
+    """Yield the steps, the newest first."""
     errors = item.errors if isinstance(item.errors, list) else []
     if not all(isinstance(error, Mapping) for error in errors):
         errors = []
@@ -65,7 +67,7 @@ def steps(item: Told) -> Iterator[Step]:
 
 
 def now(item: Told, errors: list[Mapping[str, Any]]) -> Step:
-    """What became of it, with its last attempt, unless that is among those that failed."""
+    """Return the step of the present state, with the last attempt unless that is among the failed ones."""
     last = [] if errors and errors[-1].get("attempt") == item.attempts else last_attempt(item)
     match item:
         case ArchivedMessage():
@@ -84,6 +86,7 @@ def now(item: Told, errors: list[Mapping[str, Any]]) -> Step:
 
 
 def last_attempt(item: Told) -> list[str]:
+    """Return the notes of the last attempt."""
     if item.leased_at is None:
         return []
     ended_at = getattr(item, "archived_at", None) or getattr(item, "dead_at", None)
@@ -96,7 +99,8 @@ def last_attempt(item: Told) -> list[str]:
 
 
 def failed(error: Mapping[str, Any], before: datetime | None) -> Step:
-    """An attempt that pgqueue_retry wrote down. It waited since the enqueue, or since the failure before."""
+    """Return the step of an attempt that pgqueue_retry recorded. It waited since the enqueue, or since the failure
+    before."""
     at, leased_at = rendering.parsed(error.get("at")), rendering.parsed(error.get("leased_at"))
     notes = [
         rendering.moment(error["at"]) if "at" in error else "",
@@ -110,19 +114,20 @@ def failed(error: Mapping[str, Any], before: datetime | None) -> Step:
 
 
 def came(item: Told) -> Step:
+    """Return the step of the enqueue."""
     notes = [rendering.at(item.created_at)]
     if item.redriven_from is not None:
-        notes.append(_("new life of %d") % item.redriven_from)
+        notes.append(_("redriven from %d") % item.redriven_from)
     return Step(_("enqueued"), "busy", [*notes, trace_link(item)])
 
 
 def trace_link(item: Told) -> str:
-    """Where the trace is shown that its headers name, if the setting TRACE_URL says."""
+    """Return a link to the trace that the headers name, if the setting TRACE_URL is set."""
     if not settings.TRACE_URL:
         return ""
     try:
         headers = item.headers
-    except (ValueError, RecursionError):  # SQL has enqueued what Python cannot read
+    except (ValueError, RecursionError):  # SQL has enqueued JSON that Python cannot read
         return ""
     parent = TRACEPARENT.fullmatch(str(headers.get("traceparent"))) if isinstance(headers, dict) else None
     if parent is None:

@@ -126,7 +126,7 @@ def slot_behind(slot: str, xids: int, *, active: bool) -> Finding:
         "slot_behind",
         Severity.WARNING,
         f"The replication slot {slot!r} {state} and is {xids} transactions behind: {COST}.",
-        f"End the long query on its standby; if the slot is not needed, SELECT pg_drop_replication_slot('{slot}').",
+        f"End the long query on its standby; if the slot is not needed: SELECT pg_drop_replication_slot('{slot}').",
         {"slot": slot, "active": active, "transactions": xids},
     )
 
@@ -137,7 +137,7 @@ def slot_left(slot: str, kept: int) -> Finding:
         "slot_left",
         Severity.WARNING,
         f"The replication slot {slot!r} is inactive and keeps {size(kept)} of write-ahead log: disks fill up.",
-        f"Start its consumer again; if the slot is not needed, SELECT pg_drop_replication_slot('{slot}').",
+        f"Start its consumer again; if the slot is not needed: SELECT pg_drop_replication_slot('{slot}').",
         {"slot": slot, "bytes": kept},
     )
 

@@ -59,6 +59,6 @@ def other_settings(table: str, differing: dict[str, str], there: dict[str, str])
         "vacuum_settings",
         Severity.NOTE,
         f"The storage settings of {table} are not those of this release: {changed}.",
-        f"Unless this is intended, ALTER TABLE {table} SET ({settings})",
+        f"Unless this is intended: ALTER TABLE {table} SET ({settings})",
         {"table": table, "expected": differing, "found": {key: there.get(key) for key in differing}},
     )

@@ -47,7 +47,7 @@ def test_messages_are_put_off(admin_client: Client) -> None:
     response = act(admin_client, "message", "reschedule", *pks, confirmed="yes", at="soon")
     assert "Enter a valid date/time" in response.content.decode()
     response = act(admin_client, "message", "reschedule", *pks, confirmed="yes", at="2100-01-01T06:00")
-    assert told(response) == "1 message is rescheduled. | 1 message is left alone: a worker has it."
+    assert told(response) == "1 message is rescheduled. | 1 message is unchanged: a worker has it."
     at = timezone.make_aware(timezone.datetime(2100, 1, 1, 6))
     assert Message.objects.get(pk=waiting.id).dequeue_at == at
     assert logged()[0][1].startswith("Rescheduled to 1 Jan 2100, 06:00")
@@ -83,17 +83,17 @@ def test_one_payload_is_edited(admin_client: Client) -> None:
     sent, other = enqueue("mail.send", {"to": "Grüße"}), enqueue("mail.send")
     text = act(admin_client, "message", "edit", sent.id).content.decode()
     assert "&quot;to&quot;: &quot;Grüße&quot;" in text
-    for wrong, complaint in (("{", "Enter a valid JSON."), ("", "Give JSON: null")):
+    for wrong, complaint in (("{", "Enter a valid JSON."), ("", "Give JSON, or null")):
         response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload=wrong)
         assert complaint in response.content.decode()
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload='{"to": "secret"}')
     assert told(response) == "The payload is replaced."
     assert Message.objects.get(pk=sent.id).payload == {"to": "secret"}
     assert logged() == [(f"mail.send #{sent.id}", "The payload is replaced.", "admin")]
-    assert told(act(admin_client, "message", "edit", sent.id, other.id)) == "Select one: a payload is edited alone."
+    assert told(act(admin_client, "message", "edit", sent.id, other.id)) == "Select one row: a payload is edited alone."
     dequeue()
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload="1")
-    assert told(response) == "1 message is left alone: a worker has it."
+    assert told(response) == "1 message is unchanged: a worker has it."
 
 
 def test_a_payload_that_cannot_be_stored_is_told(admin_client: Client) -> None:
@@ -123,7 +123,7 @@ def test_what_is_gone_since_the_page_is_told(admin_client: Client) -> None:
         enqueue("mail.send")
     complete(dequeue())
     response = admin_client.post(address("message"), everything("cancel", reason="", shown="3"))
-    assert told(response) == "2 messages are cancelled. | 1 of those on the page is not there any more."
+    assert told(response) == "2 messages are cancelled. | 1 of the rows on the page no longer matches."
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry_now", "reschedule", "discard"])
@@ -206,7 +206,7 @@ def test_a_dead_letter_is_redriven_with_another_payload(admin_client: Client) ->
     assert DeadLetter.objects.get().payload == {"to": "x"}
     assert logged() == [(f"mail.send #{letter.pk}: refused", told(response), "admin")]
     again = act(admin_client, "deadletter", "edit", letter.pk, confirmed="yes", payload="1")
-    assert told(again) == "Select one: a payload is edited alone."
+    assert told(again) == "Select one row: a payload is edited alone."
 
 
 def test_dead_letters_are_discarded(admin_client: Client) -> None:
@@ -245,7 +245,7 @@ def test_what_a_lake_lacks_is_not_discarded(admin_client: Client, settings: Any)
     settings.DJANGO_PGQUEUE = {"KEEP_UNTIL_EXPORTED": True, "LAKE": "/srv/lake"}
     [letter] = make_dead()
     response = act(admin_client, "deadletter", "discard", letter.pk, confirmed="yes")
-    assert told(response) == "0 dead letters are discarded. | 1 dead letter is left alone until a lake has it."
+    assert told(response) == "0 dead letters are discarded. | 1 dead letter stays until a lake has it."
     assert logged() == []
 
 

@@ -12,7 +12,7 @@ from django_pgqueue.admin import bulk_actions
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.admin.conftest import act, address, logged, told
 
-MORE = "There are more that match: they were not on the page, and are left alone. Do it again for them."
+MORE = "More rows match, which were not on the page. They are unchanged; repeat the action for them."
 
 
 def test_cancel_asks_first(admin_client: Client) -> None:

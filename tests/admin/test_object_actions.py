@@ -161,7 +161,7 @@ def test_when_the_object_is_gone_the_list_follows(admin_client: Client, filters:
     entry = LogEntry.objects.get()
     assert (entry.action_flag, entry.change_message, entry.object_id) == (DELETION, "Discarded: a test", str(letter.pk))
     response = press(admin_client, "deadletter", letter.pk, "discard")
-    assert (told(response), response["Location"]) == ("It is not there any more.", address("deadletter"))
+    assert (told(response), response["Location"]) == ("The object no longer exists.", address("deadletter"))
 
 
 @pytest.mark.parametrize("name", ["next", "back", "url", "return", "_changelist_filters"])
@@ -200,12 +200,12 @@ def test_what_has_changed_since_the_page_is_left_alone(admin_client: Client, dat
     assert "release_leases" in buttons(admin_client, "message", sent.id)
     Message.objects.filter(pk=sent.id).update(status=Message.Status.READY, lease_token=None)
     response = press(admin_client, "message", sent.id, "release_leases", **data)
-    assert told(response) == "Nothing is done: its state has changed since the page was loaded."
+    assert told(response) == "Nothing was done: the state has changed since the page was loaded."
     assert response["Location"] == address("message", sent.id)
     Message.objects.filter(pk=sent.id).update(status=Message.Status.LEASED, lease_token=taken.token)
     complete(taken)
     response = press(admin_client, "message", sent.id, "release_leases", **data)
-    assert (told(response), response["Location"]) == ("It is not there any more.", address("message"))
+    assert (told(response), response["Location"]) == ("The object no longer exists.", address("message"))
     assert logged() == []
 
 

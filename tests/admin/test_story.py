@@ -97,7 +97,7 @@ def test_the_lives_before_and_after_a_redrive_are_linked(page: Pages) -> None:
     assert f"{third}, archived message" in page("deadletter", first.pk)
     DeadLetter.objects.filter(pk=first.pk).delete()
     assert f"{first.pk}, gone" in page("deadletter", second)
-    assert f"new life of {second}" in story(page("archivedmessage", third))
+    assert f"redriven from {second}" in story(page("archivedmessage", third))
 
 
 def test_lives_are_looked_up_in_one_query_and_never_in_a_circle() -> None:

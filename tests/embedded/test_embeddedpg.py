@@ -31,7 +31,7 @@ def test_the_actions_in_their_order(embeddedpg: EmbeddedPg, folder: Path):
     assert "The server was not running." in embeddedpg("stop").stdout
 
     started = embeddedpg("start").stdout
-    assert "Started." in started
+    assert "The server was started." in started
     assert f"data:    {folder / 'server' / 'data'}" in started
     assert f"url:     postgresql://postgres@/testproject?host={folder / 'server' / 'data'}" in started
     assert "The server runs already." in embeddedpg("start").stdout

@@ -1,4 +1,4 @@
-"""The page: what was asked for, what may be seen, and the parts of it."""
+"""Build the page from the request's choices and the user's permissions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Dashboard
 from django_pgqueue.sql.call import bounded_read
 
-# Seconds that a statement may take: the page comes again and again, and must not pile up in the server.
+# The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
 LONGEST = 10.0
 MOST_PAGES = 500
 MOST_ALERTS = 12
@@ -43,7 +43,7 @@ PART = "X-Pgqueue-Part"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``name``: a part of channels' names. ``page``: of channels, from 0."""
+    """Hold the choices of a request. ``name``: a part of channels' names. ``page``: of channels, from 0."""
 
     queue: str | None
     name: str
@@ -63,14 +63,15 @@ class Asked:
         )
 
     def address(self, **changed: object) -> str:
-        """With the same choices but these; the first page, unless another one is chosen."""
+        """Return the address with the same choices except the given ones; the first page, unless another is chosen."""
         chosen = {"queue": self.queue, "q": self.name, "order": self.order, **changed}
         return "?" + urlencode({key: str(value) for key, value in chosen.items() if value})
 
 
 @admin.register(Dashboard)
 class DashboardAdmin(ReadOnlyAdmin):
-    """Whoever has the permission ``pgqueue.view_dashboard`` sees it. Links lead to what else he may view."""
+    """Show the dashboard to users with the permission ``pgqueue.view_dashboard``. Links lead only to pages that they
+    may view."""
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.changelist_view)

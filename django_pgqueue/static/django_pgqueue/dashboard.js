@@ -1,4 +1,4 @@
-// Replaces the figures of the dashboard every few seconds, while somebody may see them. Without this the page is complete, and stays as it is.
+// Replaces the figures of the dashboard every few seconds while the page is visible. Without it the page is complete, and is not refreshed.
 "use strict";
 
 (() => {
@@ -50,10 +50,10 @@
             const again = [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused);
             if (again) again.focus({preventScroll: true});
         }
-        told();
+        showAlertCount();
     }
 
-    function told() {
+    function showAlertCount() {
         const found = part.querySelector("[data-alerts]");
         const alerts = found ? Number(found.dataset.alerts) : 0;
         document.title = alerts ? `(${alerts}) ${title}` : title;
@@ -88,6 +88,6 @@
         else plan();
     });
     wanted.addEventListener("change", plan);
-    told();
+    showAlertCount();
     plan();
 })();
