@@ -291,7 +291,7 @@ def discover(module: str, load: Callable[[str], object] = import_module) -> None
         _registry.update(before)
         if module not in broken:
             logger.exception(
-                "%s cannot be imported: its handlers are missing, and their messages wait until it can", module,
+                "%s cannot be imported: its handlers are missing, and their messages wait", module,
                 extra={"event": "import_failed", "handlers_module": module},
             )  # fmt: skip
         broken[module] = f"{type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ from django_pgqueue.lifecycle.explain import Reason
 # Codes of problems, of good states and of information. All other codes name limits that delay a message on purpose.
 BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "unknown", "worker_silent"}
 GOOD = {"completed", "empty", "in_line"}
-TOLD = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
+INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
 
 
 def shown(reasons: Iterable[Reason]) -> str:
@@ -23,7 +23,7 @@ def shown(reasons: Iterable[Reason]) -> str:
 
 def kind(code: str) -> str:
     """Return the kind of badge of a code."""
-    for name, codes in {"bad": BAD, "good": GOOD, "busy": TOLD}.items():
+    for name, codes in {"bad": BAD, "good": GOOD, "busy": INFORMATION}.items():
         if code in codes:
             return name
     return "late"

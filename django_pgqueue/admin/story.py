@@ -26,9 +26,9 @@ KINDS: dict[Any, str] = {
 }
 # Version, trace id, span id, flags, and fields of later versions.
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
-TOLD = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
+SHOWN_KEYS = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
 
-Told = Message | ArchivedMessage | DeadLetter
+AnyMessage = Message | ArchivedMessage | DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Step:
     body: str = ""
 
 
-def story(item: Told) -> str:
+def story(item: AnyMessage) -> str:
     """Return the story as a list in HTML."""
     return format_html('<ol class="pgqueue-story">{}</ol>', format_html_join("", "<li>{}</li>", _shown(steps(item))))
 
@@ -52,7 +52,7 @@ def _shown(steps: Iterable[Step]) -> Iterator[tuple[str]]:
         yield (format_html("{} <span>{}</span>{}", rendering.badge(step.title, step.kind), notes, step.body),)
 
 
-def steps(item: Told) -> Iterator[Step]:
+def steps(item: AnyMessage) -> Iterator[Step]:
     """Yield the steps, the newest first."""
     errors = item.errors if isinstance(item.errors, list) else []
     if not all(isinstance(error, Mapping) for error in errors):
@@ -66,7 +66,7 @@ def steps(item: Told) -> Iterator[Step]:
     yield came(item)
 
 
-def now(item: Told, errors: list[Mapping[str, Any]]) -> Step:
+def now(item: AnyMessage, errors: list[Mapping[str, Any]]) -> Step:
     """Return the step of the present state, with the last attempt unless that is among the failed ones."""
     last = [] if errors and errors[-1].get("attempt") == item.attempts else last_attempt(item)
     match item:
@@ -85,7 +85,7 @@ def now(item: Told, errors: list[Mapping[str, Any]]) -> Step:
     return Step(item.get_status_display(), KINDS.get(item.status, "bad"), notes)
 
 
-def last_attempt(item: Told) -> list[str]:
+def last_attempt(item: AnyMessage) -> list[str]:
     """Return the notes of the last attempt."""
     if item.leased_at is None:
         return []
@@ -108,12 +108,12 @@ def failed(error: Mapping[str, Any], before: datetime | None) -> Step:
         _("waited %s") % rendering.duration(leased_at - before) if leased_at and before else "",
         _("ran %s") % rendering.duration(at - leased_at) if at and leased_at else "",
     ]
-    rest = {key: value for key, value in error.items() if key not in TOLD}
+    rest = {key: value for key, value in error.items() if key not in SHOWN_KEYS}
     body = format_html("{}{}", rendering.problem(error), rendering.pretty_json(rest) if rest else "")
     return Step(_("Attempt %s failed") % error.get("attempt", "?"), "bad", notes, body)
 
 
-def came(item: Told) -> Step:
+def came(item: AnyMessage) -> Step:
     """Return the step of the enqueue."""
     notes = [rendering.at(item.created_at)]
     if item.redriven_from is not None:
@@ -121,7 +121,7 @@ def came(item: Told) -> Step:
     return Step(_("enqueued"), "busy", [*notes, trace_link(item)])
 
 
-def trace_link(item: Told) -> str:
+def trace_link(item: AnyMessage) -> str:
     """Return a link to the trace that the headers name, if the setting TRACE_URL is set."""
     if not settings.TRACE_URL:
         return ""

@@ -91,10 +91,10 @@ def svg(title: str, description: str, inside: str, *, height: float = HEIGHT, wi
 def figure(title: str, note: str, legend: Sequence[tuple[str, str]], drawing: str) -> str:
     """Return a figure with caption and legend. `legend`: class and name of each series."""
     keys = "".join(f'<li><i class="pgq-key {style}"></i>{text(name, 60)}</li>' for style, name in legend)
-    told = f'<span class="pgq-note">{text(note)}</span>' if note else ""
+    noted = f'<span class="pgq-note">{text(note)}</span>' if note else ""
     legends = f'<ul class="pgq-legend">{keys}</ul>' if legend else ""
     return (
-        f'<figure class="pgq-chart"><figcaption><b>{text(title)}</b>{told}{legends}</figcaption>'
+        f'<figure class="pgq-chart"><figcaption><b>{text(title)}</b>{noted}{legends}</figcaption>'
         f'<div class="pgq-scroll">{drawing}</div></figure>'
     )
 

@@ -152,16 +152,16 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", 
     space = WIDTH - LABEL - VALUE
     drawn = []
     for place, (name, value) in enumerate(rows):
-        y, told, cut = TOP + place * ROW, shown(value, kind), text(name, 28)
+        y, label, cut = TOP + place * ROW, shown(value, kind), text(name, 28)
         length = max(1.0, space * max(value, 0.0) / longest)
         drawn.append(
-            f"<g><title>{text(name)}: {told}</title>"
+            f"<g><title>{text(name)}: {label}</title>"
             f'<text class="pgq-name" x="{LABEL - 10}" y="{y + ROW / 2}" dy=".32em" text-anchor="end">{cut}</text>'
             f'<rect class="pgq-area pgq-1" x="{LABEL}" y="{y + 4}" width="{number(length)}" height="{ROW - 8}" rx="2"/>'
-            f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{told}</text></g>'
+            f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{label}</text></g>'
         )
-    told = "; ".join(f"{name} {shown(value, kind)}" for name, value in rows)
-    return figure(title, note, [], svg(title, told, "".join(drawn), height=TOP + len(rows) * ROW + 6))
+    description = "; ".join(f"{name} {shown(value, kind)}" for name, value in rows)
+    return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP + len(rows) * ROW + 6))
 
 
 def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count") -> str:

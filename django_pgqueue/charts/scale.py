@@ -58,8 +58,8 @@ def shown(value: float | None, kind: str = "count") -> str:
 def _short(value: float) -> str:
     """Return a number with three significant digits, without zeros at the end."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    told = f"{value:.{digits}f}"
-    return told.rstrip("0").rstrip(".") if "." in told else told
+    digits_shown = f"{value:.{digits}f}"
+    return digits_shown.rstrip("0").rstrip(".") if "." in digits_shown else digits_shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ GROUP BY p.proname
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Hold whose rights a function runs with, whether everybody may run it, and its search_path."""
+    """Hold whose rights a function runs with, whether every role may run it, and its search_path."""
 
     is_definer: bool
     is_public: bool

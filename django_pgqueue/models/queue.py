@@ -8,7 +8,7 @@ from django_pgqueue.models.fields import Moment
 
 
 class ArchivePolicy(models.TextChoices):
-    """What the archive keeps of a settled message. A dead letter is always kept whole."""
+    """The parts of a settled message that the archive keeps. A dead letter is always kept whole."""
 
     FULL = "full", _("everything")
     OUTCOME = "outcome", _("the outcome, no payload")

@@ -69,7 +69,7 @@ class LockTimeout(Operation):
         self.seconds = seconds
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """It is no part of the models' state."""
+        """Do nothing: the timeout is no part of the models' state."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -80,7 +80,7 @@ class LockTimeout(Operation):
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Going back, what comes after it has been undone by then."""
+        """Do nothing: in reverse, the operations that follow are undone already."""
 
     def describe(self) -> str:
         return f"Wait for locks {self.seconds} seconds at most"
@@ -107,7 +107,7 @@ class InstallFunction(Operation):
         self.version = version
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Functions are not part of the models' state."""
+        """Do nothing: functions are no part of the models' state."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -147,7 +147,7 @@ class InstallTables(Operation):
         self.drop = drop
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Their models are unmanaged, and created by operations of their own."""
+        """Do nothing: the models are unmanaged, and have operations of their own."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -187,12 +187,12 @@ class TakeTriggerFunctionsBack(Operation):
         self.names = names
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Functions are not part of the models' state."""
+        """Do nothing: functions are no part of the models' state."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """django-pgtrigger makes them with its triggers."""
+        """Do nothing: django-pgtrigger makes the functions with its triggers."""
 
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState

@@ -27,18 +27,18 @@ class Command(ActingCommand):
             raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row of its own.")
         counts = {"messages": 0, "channels": 0, "schedules": 0}
         if dry_run:
-            told = foreseen(queue, purge, using)
-            add(counts, told)
+            step = foreseen(queue, purge, using)
+            add(counts, step)
         else:
             with refusals(using):
-                told = self.drop(queue, purge, counts, using)
-        word = "would be dropped" if dry_run else "is dropped" if told.done else "is not dropped yet"
+                step = self.drop(queue, purge, counts, using)
+        word = "would be dropped" if dry_run else "is dropped" if step.done else "is not dropped yet"
         text = (
             f"queue {queue} {word}: {counts['messages']} messages purged, {counts['channels']} channels released, "
             f"{counts['schedules']} schedules deleted"
         )
-        self.answer(form, text, {"action": "drop", "queue": queue, "dry_run": dry_run, "done": told.done, **counts})
-        if not told.done:
+        self.answer(form, text, {"action": "drop", "queue": queue, "dry_run": dry_run, "done": step.done, **counts})
+        if not step.done:
             raise CommandError("Other transactions hold messages, channels or schedules of the queue: try again.")
 
     def drop(self, queue: str, purge: bool, counts: dict[str, int], using: str) -> QueueDropped:

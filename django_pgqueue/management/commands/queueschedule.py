@@ -116,15 +116,15 @@ class Command(ActingCommand):
                 row.update(**plan)
             else:
                 schedule.save(using=row.db, force_insert=True)
-        told = [key for key in plan if key not in CONTENT and plan[key] != (before[key] if before else None)]
+        changed = [key for key in plan if key not in CONTENT and plan[key] != (before[key] if before else None)]
         facts |= {
             "created": found is None,
-            "before": before and {key: before[key] for key in told},
-            "after": {key: plan[key] for key in told},
+            "before": before and {key: before[key] for key in changed},
+            "after": {key: plan[key] for key in changed},
             "replaced": [key for key in CONTENT if key in plan],
             "next": schedule.timetable.after(clock(row.db)),
         }
-        changes = [f"{key} {before[key] if before else '-'} → {plan[key]}" for key in told]
+        changes = [f"{key} {before[key] if before else '-'} → {plan[key]}" for key in changed]
         return f"{name}: " + (", ".join([*changes, *(f"another {key}" for key in facts["replaced"])]) or "as it was")
 
     def remove(self, row: QuerySet[Schedule], name: str) -> str:

@@ -34,7 +34,7 @@
         return response.text();
     }
 
-    // Somebody who selects a text or uses the keyboard must not lose his place.
+    // A user who selects text or uses the keyboard must not lose the position.
     function isInUse() {
         const selection = document.getSelection();
         return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
