@@ -46,7 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "PARTITIONS_AHEAD": 7,
     # Where the lake of Parquet files is, for manage.py queuelake; None: each command names it with --lake.
     "LAKE": None,
-    # Retention drops only what every lake has.
+    # Retention drops only partitions and dead letters that every lake has.
     "KEEP_UNTIL_EXPORTED": False,
     # How long messages of a "queue" or a "queue/channel" may take from the enqueue to the end, for the rollups.
     "SLA": {},

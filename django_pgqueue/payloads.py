@@ -116,7 +116,7 @@ def from_text(read: Callable[[str], Any], words: str) -> Convert:
                 return read(value)
             except (ValueError, InvalidOperation):
                 pass
-        # Not chained: the exception of the reader shows the value.
+        # The exception is not chained, because that of the reader shows the value.
         raise Mismatch(f"{path} is not {words}") from None
 
     return convert
@@ -191,7 +191,7 @@ def record(name: str, converters: dict[str, Convert], required: frozenset[str], 
         try:
             return make(**given)
         except (ValueError, TypeError) as error:
-            # From __post_init__. Its text may show the value.
+            # The error comes from __post_init__, and its text may show the value.
             raise Mismatch(f"{path} is refused by {name} with {type(error).__name__}") from None
 
     return convert

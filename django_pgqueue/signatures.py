@@ -126,7 +126,7 @@ def refuse_lost_answers(what: str, function: Any, where: str) -> None:
             f"The {what} has a yield: calling {where} would run nothing of it. Return an outcome; to go on "
             "later with the rest, return Defer(state=…)."
         )
-    # Not any wrapper: async_to_sync and the like run what they wrap. That of a context manager cannot.
+    # Only the wrapper of a context manager is refused: others, such as async_to_sync, run the function that they wrap.
     around = getattr(function, "__globals__", {}).get("__name__")
     if around == "contextlib" and not iscoroutinefunction(function) and iscoroutinefunction(inspect.unwrap(function)):
         raise ValueError(

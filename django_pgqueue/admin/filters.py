@@ -24,7 +24,7 @@ MOST = 20
 RECENT = 10_000
 HOURS = {"hour": 1, "day": 24, "week": 168}
 
-# From one queue to the next by the index on (queue, name), however many channels each has.
+# Steps from one queue to the next by the index on (queue, name), however many channels each has.
 QUEUES = """
 WITH RECURSIVE step AS (
     (SELECT c.queue FROM pgqueue_channel AS c ORDER BY c.queue LIMIT 1)

@@ -264,8 +264,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
         self.tell(request, ngettext("%d message is enqueued.", "%d messages are enqueued.", len(made)), len(made))
         if len(made) < len(done):
             text = _("%d enqueued nothing: an earlier message is still live, or the channel is full.")
-            text %= len(done) - len(made)
-            self.message_user(request, text, messages.WARNING)
+            self.message_user(request, text % (len(done) - len(made)), messages.WARNING)
         return None
 
     @admin.action(description=_("Enable selected schedules"), permissions=["change"])

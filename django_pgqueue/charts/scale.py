@@ -43,7 +43,7 @@ def shown(value: float | None, kind: str = "count") -> str:
     if kind == "share":
         percent = 100 * value
         if 99 < percent < 100:
-            # Not rounded up to 100 %, which would mean all.
+            # The value is not rounded up to 100 %, which would mean all.
             return f"{min(percent, 99.99):.2f} %"
         return f"{percent:.0f} %" if percent == round(percent) or percent >= 10 else f"{percent:.2g} %"
     if kind == "seconds" and value:

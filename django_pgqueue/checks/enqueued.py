@@ -28,7 +28,7 @@ def check() -> list[CheckMessage]:
     """Return a warning for each name that is enqueued and that no handler has."""
     if handlers.broken:
         return []  # Handlers are missing because of that, and pgqueue.E017 says so.
-    # Also those of modules that are not imported now, such as a command's.
+    # Names in sources count too, because some modules are not imported now, such as a command's.
     known = set(handlers.names())
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in sources():

@@ -151,7 +151,7 @@ class Drain:
             for name in names:
                 if deliveries := dequeue(name, limit, worker="drain", using=self._using):
                     return deliveries
-            # A worker that runs beside the test may hold what is ready, for a moment.
+            # A worker that runs beside the test may hold ready messages for a moment.
             if contention.tries == CONTENDED_TRIES or not (pause := contention.pause(names)):
                 return []
             time.sleep(pause)

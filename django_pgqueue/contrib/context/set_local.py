@@ -108,7 +108,7 @@ def transaction_has(connection: BaseDatabaseWrapper, values: Mapping[str, str]) 
     names = list(values)
     before = [row[1] or "" for row in call(connection.alias, SET, [names, list(values.values())])]
     yield
-    # After an exception the transaction is rolled back, and with it what was set.
+    # After an exception the transaction is rolled back, which resets the values.
     call(connection.alias, RESET, [names, before])
 
 
