@@ -31,23 +31,23 @@ class PgQueueConfig(AppConfig):
         for name in LOGGERS:
             logging.getLogger(name).addFilter(RedactingFilter())
 
-        # Enqueuers go by the policy of a handler too: its queue, attempts and back-off.
+        # Processes that only enqueue need the handlers too: they give the queue, the attempts and the back-off.
         handlers.autodiscover()
         if keeps_tasks():
             from django_pgqueue.tasks import discovery
 
             discovery.set_up()
-        # In this order: flush is known by the channel that is not there yet.
+        # The order matters: a flush is recognised by the default channel that does not exist yet.
         post_migrate.connect(empty_rest_of_flush, sender=self)
         post_migrate.connect(create_default_channel, sender=self)
         post_migrate.connect(keep_ready, sender=self)
 
 
 def is_ours(sender: AppConfig, using: str) -> bool:
-    """Whether this is the signal of the queue's app, on a database that is to have its tables.
+    """Return whether this is the signal of the queue's app, on a database that is to have its tables.
 
-    Django tells senders apart by the address of the object: where INSTALLED_APPS has been overridden, another app may
-    have that of an old config of ours.
+    Django identifies senders by the address of the object: where INSTALLED_APPS has been overridden, another app may
+    have the address of an old config of this app.
     """
     if not isinstance(sender, PgQueueConfig) or connections[using].vendor != "postgresql":
         return False
@@ -55,7 +55,8 @@ def is_ours(sender: AppConfig, using: str) -> bool:
 
 
 def empty_rest_of_flush(sender: AppConfig, using: str, **kwargs: object) -> None:
-    """Flush sends this signal too, without a plan: as it empties Django's tables, so are those of the line."""
+    """Empty the tables of the line after a flush, which empties only Django's tables. A flush sends the signal without
+    a plan."""
     from django_pgqueue.checks.migrated import is_migrated
     from django_pgqueue.sql.flush import empty_rest
 
@@ -64,16 +65,16 @@ def empty_rest_of_flush(sender: AppConfig, using: str, **kwargs: object) -> None
 
 
 def keeps_tasks() -> bool:
-    """Whether a backend of ours is in TASKS. If not, Django's Tasks framework need not even be installed."""
+    """Return whether TASKS has a backend of this package. If not, Django's Tasks framework need not be installed."""
     for params in getattr(settings, "TASKS", {}).values():
-        with suppress(Exception):  # said by the framework itself, as soon as somebody uses the backend
+        with suppress(Exception):  # the framework itself reports it as soon as the backend is used
             if getattr(import_string(params["BACKEND"]), "keeps_tasks_in_pgqueue", False):
                 return True
     return False
 
 
 def default_channels() -> list[tuple[str, str]]:
-    """Queue and name of those that every project has."""
+    """Return queue and name of the channels that every project has."""
     if not keeps_tasks():
         return [("default", "default")]
     from django_pgqueue.tasks import discovery
@@ -82,8 +83,8 @@ def default_channels() -> list[tuple[str, str]]:
 
 
 def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> None:
-    """Every project has the channel ``default``, in each queue for tasks, too. flush sends this signal as well, so that
-    tests keep them."""
+    """Create the channel ``default``, in each queue for tasks too. A flush sends this signal as well, so tests keep
+    them."""
     if not is_ours(sender, using):
         return
     channel = sender.get_model("Channel")
@@ -93,8 +94,10 @@ def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> N
 
 
 def keep_ready(sender: AppConfig, using: str, **kwargs: object) -> None:
-    """After each deployment, also where no worker has started yet, what code declares is in the table of schedules, and
-    the archive has today's partition. The same for a test database that is kept for weeks: it is migrated each time."""
+    """Write the schedules of the code to the database, and create today's partition of the archive.
+
+    After a migration both exist, even if no worker has started yet, and in a test database that is kept for weeks.
+    """
     from django_pgqueue.checks.migrated import is_migrated
     from django_pgqueue.lifecycle.database import alias
     from django_pgqueue.lifecycle.make_partitions import make_partitions

@@ -1,6 +1,6 @@
-"""Pauses between attempts: of a message that failed, and to reach something that is away.
+"""Compute pauses between attempts: for a message that failed, and for a server that cannot be reached.
 
-What a message's pause is, the database decides (pgqueue_backoff): also a worker that died has a policy.
+The database computes the pause of a message (pgqueue_backoff), so that the policy also applies if the worker died.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LONGEST = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same pause after each failure, without jitter."""
+    """Pause for the same time after each failure, without jitter. ``delay``: a timedelta."""
 
     delay: timedelta
 
@@ -24,15 +24,17 @@ class Constant:
             raise ValueError(f"Constant takes a timedelta that is not negative, not {self.delay!r}.")
 
     def pause(self, attempt: int) -> timedelta:
-        """After the failure of this attempt, counted from 1."""
+        """Return the pause after the failure of this attempt, counted from 1."""
         return self.delay
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Up to ``base`` after the first failure, then up to ``factor`` times more each time, ``longest`` at the longest.
+    """Pause for a time that grows with each failure, with full jitter.
 
-    With full jitter: random between 0 and that, so that what failed together does not come back together.
+    The pause is random between 0 and a limit, so that messages that failed together do not return together. ``base``:
+    the limit after the first failure. ``factor``: by how much it grows with each further failure, above 1 and up to
+    1,000. ``longest``: the highest limit.
     """
 
     base: timedelta = timedelta(seconds=1)
@@ -47,7 +49,7 @@ class Exponential:
             raise ValueError(f"The factor of Exponential is {self.factor!r}: it must be above 1, up to 1000.")
 
     def pause(self, attempt: int) -> timedelta:
-        """After the failure of this attempt, counted from 1."""
+        """Return the pause after the failure of this attempt, counted from 1."""
         seconds = self.base.total_seconds() * self.factor ** min(attempt - 1, 30)
         return timedelta(seconds=random.random() * min(self.longest.total_seconds(), seconds))
 
@@ -56,7 +58,7 @@ Policy = timedelta | Constant | Exponential
 
 
 def columns(policy: Policy | None) -> tuple[timedelta | None, float | None, timedelta | None]:
-    """The policy as a message has it: backoff, backoff_factor, backoff_longest."""
+    """Return the policy as a message stores it: backoff, backoff_factor, backoff_longest."""
     match policy:
         case Constant(delay):
             return delay, 1.0, None
@@ -66,5 +68,8 @@ def columns(policy: Policy | None) -> tuple[timedelta | None, float | None, time
 
 
 def pause(failures: int, *, base: float = 0.1, longest: float = 5.0) -> float:
-    """Seconds to wait after so many failures in a row: exponential, with jitter, so that workers come apart."""
+    """Return the seconds to wait after so many failures in a row: exponential, with jitter, so that workers spread out.
+
+    ``base``, ``longest``: the first and the longest limit, in seconds.
+    """
     return min(longest, base * 2.0 ** min(failures, 16)) * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Settings: the dict DJANGO_PGQUEUE, read when needed, with defaults."""
+"""Read the settings from the dict DJANGO_PGQUEUE when they are needed, with defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings as django_settings
 
 DEFAULTS: dict[str, Any] = {
-    # Database alias of the queue's tables; None: what the routers say for writing a message.
+    # Database alias of the queue's tables; None: the one that the routers give for writing a message.
     "DATABASE": None,
     # Enqueue creates channels that do not exist, without limits.
     "AUTO_CREATE_CHANNELS": False,
@@ -18,13 +18,13 @@ DEFAULTS: dict[str, Any] = {
     "LEASE": timedelta(seconds=15),
     # How long a handler may run that has no timeout of its own; None: no limit.
     "HANDLER_TIMEOUT": timedelta(hours=1),
-    # How long a message waits for a worker that knows its handler, from the first delivery to one that does not.
+    # How long a message waits for a worker that has its handler, from the first delivery to a worker that has not.
     "UNKNOWN_HANDLER_GRACE": timedelta(minutes=10),
     # Deliveries of a message before it is dead-lettered, unless the handler or the message says otherwise.
     "MAX_ATTEMPTS": 5,
     # The most bytes that a message (payload as JSON, body and headers), a result or a saved state may take.
     "MAX_PAYLOAD": 16 * 1024 * 1024,
-    # The longest time an idle worker sleeps without looking; NOTIFY wakes it earlier.
+    # The longest time that an idle worker sleeps between two dequeues; NOTIFY wakes it earlier.
     "POLL_INTERVAL": timedelta(seconds=1),
     # When enqueue notifies workers: while one is "waiting", "always", or "never", then they poll.
     "NOTIFY": "waiting",
@@ -34,39 +34,39 @@ DEFAULTS: dict[str, Any] = {
     "SWEEP_INTERVAL": timedelta(seconds=5),
     "TICK_INTERVAL": timedelta(milliseconds=200),
     "PRUNE_INTERVAL": timedelta(minutes=5),
-    # How often workers bring the figures of the dashboard up to date.
+    # How often workers update the figures of the dashboard.
     "MEASURE_INTERVAL": timedelta(seconds=15),
     # How often a worker looks for schedules that are due.
     "SCHEDULE_INTERVAL": timedelta(milliseconds=500),
     # Archive partitions and dead letters older than this are dropped; None keeps them.
     "ARCHIVE_RETENTION": timedelta(days=30),
     "DEAD_LETTER_RETENTION": None,
-    # The ticks of schedules, and schedules that code does not declare any more.
+    # Ticks of schedules, and schedules that the code no longer declares, are deleted after this time.
     "SCHEDULE_RETENTION": timedelta(days=7),
     "PARTITIONS_AHEAD": 7,
-    # Where the lake of Parquet files is, for manage.py queuelake; None: it is told each time.
+    # Where the lake of Parquet files is, for manage.py queuelake; None: each command names it with --lake.
     "LAKE": None,
-    # Retention drops only what every lake has.
+    # Retention drops only partitions and dead letters that every lake has.
     "KEEP_UNTIL_EXPORTED": False,
     # How long messages of a "queue" or a "queue/channel" may take from the enqueue to the end, for the rollups.
     "SLA": {},
-    # Who shows this text may read the metrics for Prometheus; None: staff alone.
+    # A request with this token may read the metrics for Prometheus; None: only staff may.
     "METRICS_TOKEN": None,
-    # Dotted paths of callables: what they return is added to the headers of each message that is enqueued.
+    # Dotted paths of callables: the dicts that they return are added to the headers of each new message.
     "ENQUEUE_CONTEXT": (),
     # Dotted paths of context managers that take a delivery: entered around each call of a handler, the first outermost.
     "HANDLER_MIDDLEWARE": (),
     # For the middleware set_local: names of PostgreSQL's settings, and the key of the context for each.
     "SET_LOCAL": {},
-    # Where the admin links the trace of a message to: an address with {trace_id}, and {span_id} if you like.
+    # The address that the admin links a message's trace to, with {trace_id} and optionally {span_id} in it.
     "TRACE_URL": None,
-    # Warn in the server log when a message has been ready for longer.
+    # A warning appears in the server log when a message has been ready for longer.
     "WAITING_WARNING": timedelta(minutes=1),
 }
 
 
 class Settings:
-    """Attribute access to DJANGO_PGQUEUE; nothing is cached, so ``override_settings`` works."""
+    """Give attribute access to DJANGO_PGQUEUE; nothing is cached, so ``override_settings`` works."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in DEFAULTS:
@@ -74,7 +74,7 @@ class Settings:
         return getattr(django_settings, "DJANGO_PGQUEUE", {}).get(name, DEFAULTS[name])
 
     def unknown(self) -> list[str]:
-        """Names in DJANGO_PGQUEUE that mean nothing, for the system check."""
+        """Return the names in DJANGO_PGQUEUE that are no settings, for the system check."""
         return sorted(set(getattr(django_settings, "DJANGO_PGQUEUE", {})) - set(DEFAULTS))
 
 

@@ -1,4 +1,4 @@
-"""The messages that cross the border between Python and the database, as values."""
+"""Define the values that pass between Python and the database: new messages, deliveries and answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 
 class EnqueuesItself(Protocol):
-    """A function under ``@handler``, as far as a message to be enqueued needs to know it."""
+    """Describe a function under ``@handler``, as far as a new message needs it."""
 
     __name__: str
 
@@ -35,7 +35,7 @@ class EnqueuesItself(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """A message to be enqueued; the fields are those of :func:`django_pgqueue.enqueue`."""
+    """Describe a message to be enqueued; the fields are those of :func:`django_pgqueue.enqueue`."""
 
     handler: str | EnqueuesItself
     payload: Any = None
@@ -52,7 +52,7 @@ class NewMessage:
 
 
 class EnqueueOptions(TypedDict, total=False):
-    """The keywords of :func:`django_pgqueue.enqueue`, for what passes them on; a test compares them."""
+    """List the keywords of :func:`django_pgqueue.enqueue`, for functions that pass them on; a test compares them."""
 
     channel: str
     queue: str | None
@@ -70,13 +70,13 @@ class EnqueueOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The answer to an enqueue.
+    """Report what became of an enqueue.
 
-    ``id`` of the message; of the one that is there already for a ``duplicate``; None for a message that was
-    ``dropped`` or, with ``on_refused="return"``, refused: ``not_found`` (the channel), ``released``, ``full``,
-    ``busy`` or ``invalid``. ``reason``: why it was refused, for people; empty otherwise. ``created_at``, by the
-    database clock, of a message that was ``created``. ``dropped_ids``: the messages that left a full channel for it,
-    by its policy ``drop_oldest`` or ``replace``.
+    ``id``: the new message's; for a ``duplicate`` that of the existing message; None for a message that was ``dropped``
+    or, with ``on_refused="return"``, refused: ``not_found`` (the channel), ``released``, ``full``, ``busy`` or
+    ``invalid``. ``reason``: a sentence that says why it was refused; else empty. ``created_at``: when it was
+    ``created``, by the clock of the database. ``dropped_ids``: the messages that were dropped from a full channel to
+    make room, by its policy ``drop_oldest`` or ``replace``.
     """
 
     id: int | None
@@ -87,18 +87,19 @@ class Enqueued:
 
     @property
     def created(self) -> bool:
+        """Return whether a new message was created."""
         return self.outcome == "created"
 
 
 class LeaseToken(Protocol):
-    """A UUID, or what does for one."""
+    """Describe a UUID, or an object with the same ``hex``."""
 
     @property
     def hex(self) -> str: ...
 
 
 class Leased(Protocol):
-    """What settling and heartbeats need to know of a message: a delivery has it."""
+    """Describe what settling and heartbeats need of a message; a delivery has it."""
 
     @property
     def id(self) -> int: ...
@@ -108,7 +109,7 @@ class Leased(Protocol):
 
 @dataclass(slots=True)
 class Cancellation:
-    """The part of a delivery that changes while its handler runs. Copies of the delivery share it."""
+    """Hold the part of a delivery that changes while its handler runs. Copies of the delivery share it."""
 
     requested: bool = False
 
@@ -119,15 +120,15 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery(Generic[P_co]):
-    """A leased message: the right to work on it until ``lease_expires_at`` (database clock).
+    """Hold a leased message: the right to work on it until ``lease_expires_at`` (clock of the database).
 
-    ``Delivery[OrderPayload]`` has a payload of that type; a handler that takes one gets the payload checked and made
-    into it, see :mod:`django_pgqueue.payloads`.
+    ``Delivery[OrderPayload]`` has a payload of that type; if a handler takes one, the payload is checked and converted,
+    see :mod:`django_pgqueue.payloads`.
 
-    ``attempt`` counts deliveries from 1. ``token`` proves the lease; whoever settles shows it. ``state`` is what the
-    last deferral saved. ``last_leased_at``: when the lease before this one began, if any. ``channel_context`` is the
-    channel's. ``worker``: the name under which it was leased, if any.
-    ``cancellation`` is what the worker changes while the handler runs, if the message is to be cancelled.
+    ``attempt``: the number of deliveries, counted from 1. ``token``: proves the lease; the settling functions check it.
+    ``state``: what the last deferral saved. ``last_leased_at``: when the lease before this one began, or None.
+    ``channel_context``: the channel's context. ``worker``: the name under which the message was leased, or None.
+    ``cancellation``: the worker changes it while the handler runs, if the message is to be cancelled.
     """
 
     id: int
@@ -157,19 +158,20 @@ class Delivery(Generic[P_co]):
 
     @property
     def last_attempt(self) -> bool:
+        """Return whether a failure of this attempt makes the message a dead letter."""
         return self.attempt >= self.max_attempts
 
     @property
     def context(self) -> dict[str, Any]:
-        """The context of the channel and the headers of the message, which win."""
+        """Return the context of the channel with the headers of the message, which win."""
         return {**self.channel_context, **self.headers}
 
     def raise_if_cancelled(self) -> None:
-        """End the handler here if somebody wants the message cancelled. Raises Cancelled."""
+        """Raise Cancelled if a cancellation of the message was requested, and so end the handler."""
         if self.cancelled:
             raise Cancelled
 
 
 def label(delivery: Delivery) -> str:
-    """Return what a line of the log calls the message: ``shop.confirm #7 on default/acme``."""
+    """Return the message's name in log lines: ``shop.confirm #7 on default/acme``."""
     return f"{delivery.handler} #{delivery.id} on {delivery.queue}/{delivery.channel}"

@@ -1,7 +1,7 @@
-"""What happens to messages, as PostgreSQL tells whoever listens. Needs no Django: a dashboard may use it alone.
+"""Listen to events of messages that PostgreSQL sends. The module needs no Django, so a dashboard may use it alone.
 
-A queue tells its events when its row says so: ``UPDATE pgqueue_queue SET events = true WHERE name = 'default'``. A
-notification is lost when nobody listens. It is for people to watch, and for what else may miss one.
+A queue sends events if its row says so: ``UPDATE pgqueue_queue SET events = true WHERE name = 'default'``. A
+notification that no session listens for is lost: use events for displays, and for programs that may miss one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ CHANNEL = "pgqueue_events"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to the messages ``ids`` of one channel and handler, all in one transaction.
+    """Report something that happened to messages of one channel and handler, all in one transaction.
 
-    ``event``: created, deferred, retried, rescheduled, completed, dead_lettered, cancelled, popped, purged or dropped.
-    ``at``: by the database clock. ``attempts``: deliveries so far. ``dequeue_at``: when the first of them is due, while
-    they live. ``reason``: of dead letters. More than about 300 messages at once come as several events.
+    ``ids``: the messages. ``event``: created, deferred, retried, rescheduled, completed, dead_lettered, cancelled,
+    popped, purged or dropped. ``at``: by the clock of the database. ``attempts``: deliveries so far. ``dequeue_at``:
+    when the first of them is due, while they are live. ``reason``: the reason of dead letters. More than about 300
+    messages at once arrive as several events.
     """
 
     event: str
@@ -39,7 +40,8 @@ class Event:
 
 
 def decode(payload: str) -> Event:
-    """The event of a notification. What a later version adds to it is left out. Raises ValueError for anything else."""
+    """Return the event of a notification. Fields that a later version adds are left out. Raises ValueError for any
+    other text."""
     try:
         found = json.loads(payload)
         return Event(
@@ -58,10 +60,10 @@ def decode(payload: str) -> Event:
 
 
 def listen(connection: psycopg.Connection[Any], *, timeout: float | None = None) -> Iterator[Event]:
-    """The events from now on, as they come; ends when none came for ``timeout`` seconds, if that is given.
+    """Yield the events from now on as they arrive; stop when none arrived for ``timeout`` seconds, if that is given.
 
     ``connection``: a psycopg connection in autocommit mode, to the server itself, not to a transaction pooler. Raises
-    ValueError for one that is not in autocommit mode, and what psycopg raises when the connection is lost.
+    ValueError for one that is not in autocommit mode, and psycopg's error when the connection is lost.
     """
     if not connection.autocommit:
         raise ValueError("listen needs a connection in autocommit mode: notifications come between transactions")

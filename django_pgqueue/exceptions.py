@@ -1,10 +1,10 @@
-"""What can go wrong, each with its own SQLSTATE in the database and its own exception here."""
+"""Define the errors of the queue. Each SQLSTATE of the database has an exception here."""
 
 from __future__ import annotations
 
 
 class PgQueueError(Exception):
-    """Base of all errors of the queue. ``hint`` says what to do.
+    """The base of all errors of the queue. ``hint`` says what to do.
 
     ``outcome``: the word that the SQL functions return for it; empty for an error that they raise.
     """
@@ -19,6 +19,8 @@ class PgQueueError(Exception):
 
 
 class MessageNotFound(PgQueueError):
+    """No message has this id."""
+
     sqlstate = "PGQ01"
     outcome = "not_found"
 
@@ -37,18 +39,22 @@ class LeaseLost(PgQueueError):
 
 
 class ChannelNotFound(PgQueueError):
+    """The queue has no channel of this name, or the queue has no channels at all."""
+
     sqlstate = "PGQ03"
     outcome = "not_found"
 
 
 class ChannelFull(PgQueueError):
-    """The channel holds ``max_size`` live messages, and its policy makes no room; nothing was enqueued."""
+    """The channel holds ``max_size`` live messages, and its policy makes no room. Nothing was enqueued."""
 
     sqlstate = "PGQ04"
     outcome = "full"
 
 
 class ChannelReleased(PgQueueError):
+    """The channel is being drained and removed, and takes no new messages."""
+
     sqlstate = "PGQ05"
     outcome = "released"
 
@@ -61,7 +67,7 @@ class ChannelBusy(PgQueueError):
 
 
 class InvalidMessage(PgQueueError, ValueError):
-    """An argument that no message, lease or channel may have."""
+    """An argument has a value that no message, lease or channel may have."""
 
     sqlstate = "PGQ07"
     outcome = "invalid"
@@ -74,6 +80,8 @@ class PartitionMissing(PgQueueError):
 
 
 class ScheduleNotFound(PgQueueError):
+    """No schedule has this name."""
+
     sqlstate = "PGQ09"
     outcome = "not_found"
 
@@ -86,7 +94,7 @@ class QueueNotEmpty(PgQueueError):
 
 
 class InvalidSchedule(PgQueueError, ValueError):
-    """A definition that no schedule may have. ``field`` is the one that is wrong."""
+    """A definition is not one that a schedule may have. ``field`` names the wrong part."""
 
     def __init__(self, message: str, *, hint: str = "", field: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -98,7 +106,7 @@ class UnknownHandler(PgQueueError):
 
 
 class HandlerTimeout(PgQueueError):
-    """A handler ran longer than its timeout. Raised inside of it, so that it can clean up."""
+    """A handler ran longer than its timeout. It is raised inside of the handler, so that it can clean up."""
 
     # PyThreadState_SetAsyncExc makes the instance, without arguments.
     def __init__(self, message: str = "The handler ran longer than its timeout.", *, hint: str = "") -> None:

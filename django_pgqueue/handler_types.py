@@ -1,4 +1,4 @@
-"""The types of decorated handlers, for type checkers and editors. At run time, a handler is a plain function."""
+"""Define the types of decorated handlers, for type checkers and editors. At run time, a handler is a plain function."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RS = TypeVar("RS", bound=Answers | Awaitable[Answers])
 
 
 class HandlerFunction(Protocol[A_contra, P_contra, R_co]):
-    """A function under :func:`handler`: what it was, and it enqueues messages for itself.
+    """Describe a function under :func:`handler`, which also enqueues messages for itself.
 
-    ``A``: what it takes, ``P``: the payload of its messages, ``R``: what it returns.
+    ``A_contra``: its argument, ``P_contra``: the payload of its messages, ``R_co``: its return value.
     """
 
     __name__: str
@@ -49,7 +49,7 @@ class Enqueue(Protocol[P_contra]):
 
 
 class AsyncEnqueue(Protocol[P_contra]):
-    """:class:`Enqueue` for async callers."""
+    """Enqueue a message for the handler from async code; see :class:`Enqueue`."""
 
     @overload
     def __call__(
@@ -60,12 +60,12 @@ class AsyncEnqueue(Protocol[P_contra]):
 
 
 class Register(Protocol):
-    """The decorator that :func:`handler` returns."""
+    """Describe the decorator that :func:`handler` returns."""
 
     def __call__(self, function: Callable[[Delivery[P]], R], /) -> HandlerFunction[Delivery[P], P, R]: ...
 
 
 class RegisterBatch(Protocol):
-    """The decorator that :func:`handler` returns with ``batch``."""
+    """Describe the decorator that :func:`handler` returns with ``batch``."""
 
     def __call__(self, function: Callable[[list[Delivery[P]]], RS], /) -> HandlerFunction[list[Delivery[P]], P, RS]: ...

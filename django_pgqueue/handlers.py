@@ -1,4 +1,5 @@
-"""The registry of handlers. Names come from messages, functions only from here: nothing is imported from a payload."""
+"""Register handlers. A message carries a name; the function comes from this registry alone, so a payload imports
+nothing."""
 
 from __future__ import annotations
 
@@ -20,20 +21,22 @@ from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
 from django_pgqueue.outcomes import Archive, archive_choice
 from django_pgqueue.payloads import converting
-from django_pgqueue.signatures import check_name, check_options, check_switches, examine, is_async, where_is
+from django_pgqueue.signatures import check_name, check_options, check_switches, examine, is_async, locate
 
-# Of a delivery, or of a list of them: which of the two, the option `batch` says.
+# A function of one delivery, or with the option `batch` of a list of deliveries.
 Function = Callable[[Any], Any]
 F = TypeVar("F", bound=Function)
-# The pause after a failure, by the attempt, counted from 1, and what was raised; None: the message's back-off.
+# Takes the attempt, counted from 1, and the exception; returns the pause after the failure, or None for the message's
+# own back-off.
 BackoffFunction = Callable[[int, BaseException], timedelta | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A registered function and its policy; see :func:`handler`.
+    """Hold a registered function and its policy; see :func:`handler`.
 
-    ``converts``: ``function`` makes the payloads first, and its ``__wrapped__`` is the one that was registered.
+    ``converts``: True if ``function`` converts the payloads first; its ``__wrapped__`` is then the function that was
+    registered.
     """
 
     name: str
@@ -53,13 +56,14 @@ class Handler:
 
     @property
     def registered(self) -> Function:
+        """Return the function that was registered, without the wrapper that converts payloads."""
         return self.function.__wrapped__ if self.converts else self.function  # type: ignore[attr-defined]  # of wraps()
 
 
 _registry: dict[str, Handler] = {}
 
 broken: dict[str, str] = {}
-"""Modules of handlers that cannot be imported, and why."""
+"""Modules of handlers that cannot be imported, each with its error."""
 
 logger = logging.getLogger("django_pgqueue")
 
@@ -106,35 +110,35 @@ def handler(
 ) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
-    It answers with nothing (done) or an outcome: Complete, Defer, Retry, DeadLetter, returned or raised. Any other
-    exception is a Retry. The function stays what it was; it gets ``enqueue`` and ``aenqueue``, which take a payload and
-    the options of :func:`django_pgqueue.enqueue`.
+    The function returns None (done) or returns or raises an outcome: Complete, Defer, Retry, DeadLetter. Any other
+    exception counts as a Retry. The decorator returns the function itself, and adds ``enqueue`` and ``aenqueue``, which
+    take a payload and the options of :func:`django_pgqueue.enqueue`.
 
-    If it takes ``Delivery[T]``, the payload is checked and made into a ``T`` before each call: a dataclass, a TypedDict
-    or a simple type. A payload that does not fit is dead-lettered as ``invalid_payload``.
+    If it takes ``Delivery[T]``, the payload is checked and converted to a ``T`` before each call: a dataclass, a
+    TypedDict or a simple type. A payload that does not fit is dead-lettered as ``invalid_payload``.
 
     ``atomic``: the function and the settlement of its message run in one transaction on the queue's database; a lost
-    lease rolls all of it back. What is returned commits together with what was written; what is raised, and Retry in
-    any case, rolls it back. ``queue``, ``max_attempts``, ``backoff``: defaults for messages that are enqueued for this
-    handler. ``backoff`` is the base of the exponential one, a policy, or a function of the attempt and the exception,
-    which the worker asks after each failure; if the worker died, the message's own policy applies.
+    lease rolls all of it back. A returned outcome commits together with the function's writes; an exception, and Retry
+    in any case, rolls them back. ``queue``, ``max_attempts``, ``backoff``: defaults for messages that are enqueued for
+    this handler. ``backoff`` is a timedelta (the base of an exponential one), a policy, or a function of the attempt
+    and the exception, which the worker calls after each failure; if the worker died, the message's own policy applies.
 
-    ``batch``: the function takes a list of up to so many deliveries, in one transaction if it is ``atomic``. It answers
-    with nothing (all are done) or a dict of outcomes by message id. When it raises, or one message of an atomic batch
-    is to be retried, it is called again for each message alone: one bad message does not fail the others. Let it lock
-    rows in a fixed order: batches run beside each other.
+    ``batch``: the most deliveries of one call; the function then takes a list, in one transaction if it is ``atomic``.
+    It returns None (all are done) or a dict of outcomes by message id. If it raises, or one message of an atomic batch
+    is to be retried, it is called again for each message alone, so that one bad message does not fail the others. Lock
+    rows in a fixed order: batches run in parallel.
 
-    ``timeout`` (default: setting HANDLER_TIMEOUT): HandlerTimeout is raised in a function that runs longer, and its
-    message is retried, or dead-lettered as ``timed_out``. An ``async def`` function runs in the event loop of the
-    worker, beside many others; it is cancelled at its timeout. It cannot be ``atomic``.
+    ``timeout``: a timedelta; default: the setting HANDLER_TIMEOUT. In a function that runs longer, HandlerTimeout is
+    raised, and its message is retried, or dead-lettered as ``timed_out``. An ``async def`` function runs in the event
+    loop of the worker, beside many others; it is cancelled at its timeout. It cannot be ``atomic``.
 
-    ``concurrency``: most calls at the same time in one worker process. ``process``: run in a process of its own, for
-    work that keeps the processor busy or may crash; not with ``atomic``, ``batch`` or ``async def``.
+    ``concurrency``: the most calls at the same time in one worker process. ``process``: run each call in a separate
+    process, for work that keeps the processor busy or may crash; not with ``atomic``, ``batch`` or ``async def``.
 
-    ``archive``: what the archive keeps of a message that it has handled, whatever its channel or queue says: ``full``,
-    ``outcome`` (no payload, no result) or ``none``. A dead letter is always kept whole.
+    ``archive``: what the archive keeps of the messages that this handler completes, whatever their channel or queue
+    says: ``full``, ``outcome`` (no payload, no result) or ``none``. A dead letter is always kept whole.
 
-    Raises ValueError for options that cannot be, and for a function that could not be called.
+    Raises ValueError for options that are not allowed, and for a function that the worker could not call.
     """
     check_name(name)
     counts = {"max_attempts": max_attempts, "batch": batch, "concurrency": concurrency}
@@ -164,7 +168,7 @@ def handler(
         known = _registry.get(name)
         if known is not None and known.registered is not function:
             raise ValueError(
-                f"Two handlers are called {name!r}: {where_is(known.function)} and {where_is(function)}. Rename one."
+                f"Two handlers are called {name!r}: {locate(known.function)} and {locate(function)}. Rename one."
             )
         asynchronous = is_async(function)
         if asynchronous:
@@ -181,7 +185,8 @@ def handler(
 
 
 def give_enqueue(function: Any) -> None:
-    """Some objects take no attributes, such as bound methods: they are enqueued by name."""
+    """Add ``enqueue`` and ``aenqueue`` to the function. Objects that take no attributes, such as bound methods, stay as
+    they are; they are enqueued by name."""
 
     # The verbs are above this module; the package resolves them when they are used.
     def enqueue(payload: Any = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
@@ -195,7 +200,7 @@ def give_enqueue(function: Any) -> None:
 
 
 def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
-    """Raises ValueError for what an async function cannot be."""
+    """Raise ValueError for an option that an async function cannot have."""
     if not (atomic or process):
         return
     other, why = ("atomic", "Django's transactions belong to one thread") if atomic else (
@@ -205,6 +210,7 @@ def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
 
 
 def get(name: str) -> Handler:
+    """Return the handler of this name. Raises UnknownHandler."""
     try:
         return _registry[name]
     except KeyError:
@@ -215,34 +221,37 @@ def get(name: str) -> Handler:
 
 
 def find(name: str) -> Handler | None:
+    """Return the handler of this name, or None."""
     return _registry.get(name)
 
 
 def names() -> list[str]:
+    """Return the names of all handlers, sorted."""
     return sorted(_registry)
 
 
 def kinds() -> set[bool]:
-    """Which kinds there are: True for async functions."""
+    """Return the kinds of handlers that are registered: True stands for async functions, False for others."""
     return {known.asynchronous for known in _registry.values()}
 
 
 def names_of(function: Function) -> list[str]:
-    """The names under which a function is registered, by itself or inside of a wrapper."""
+    """Return the names under which a function is registered, by itself or inside of a wrapper."""
     return sorted(
         name for name, known in _registry.items() if any(layer is function for layer in layers(known.function))
     )
 
 
 def layers(function: Function | None) -> Iterator[Function]:
-    """The function, what it wraps, and so on."""
+    """Yield the function, the function that it wraps, and so on."""
     while function is not None:
         yield function
         function = getattr(function, "__wrapped__", None)
 
 
 def name_of(handler: str | Function) -> str:
-    """Return the name of a registered function; a name stays as it is. Raises InvalidMessage for none, or several."""
+    """Return the name of a registered function; a name is returned unchanged. Raises InvalidMessage for a function with
+    no name or several."""
     if isinstance(handler, str):
         return handler
     if not callable(handler):
@@ -253,30 +262,31 @@ def name_of(handler: str | Function) -> str:
     names = names_of(handler)
     if len(names) != 1:
         found = f"has {len(names)} names: {', '.join(names)}" if names else "is not registered with @handler"
-        hint = "Say the name." if names else 'Put @handler("…") on it, or give the name of a handler.'
+        hint = "Give the name as text." if names else 'Put @handler("…") on it, or give the name of a handler.'
         raise InvalidMessage(f"{getattr(handler, '__qualname__', type(handler).__name__)!r} {found}", hint=hint)
     return names[0]
 
 
 def unregister(name: str) -> None:
-    """Forget a handler."""
+    """Remove a handler from the registry."""
     _registry.pop(name, None)
 
 
 def autodiscover() -> None:
-    """Import ``handlers.py`` of every installed app. One that fails takes its own handlers away and no others."""
+    """Import ``handlers.py`` of every installed app. If one fails, only its own handlers are missing."""
     for config in apps.get_app_configs():
         if module_has_submodule(config.module, "handlers"):
             discover(f"{config.name}.handlers")
 
 
 def discover(module: str, load: Callable[[str], object] = import_module) -> None:
-    """Import a module, or ``load`` it in another way."""
+    """Import a module, or call ``load`` for it. If it fails, log the error and remove the handlers that it
+    registered."""
     before = dict(_registry)
     try:
         load(module)
     except (Exception, SystemExit) as error:
-        # Those that were registered before it failed would miss what comes after them.
+        # A module that failed half-way has registered only some of its handlers: remove them all.
         _registry.clear()
         _registry.update(before)
         if module not in broken:

@@ -1,4 +1,4 @@
-"""JSON between Python and jsonb columns: what PostgreSQL cannot store is refused before anything is sent."""
+"""Convert between Python and jsonb columns. Values that PostgreSQL cannot store are refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
 
 class Encoder(DjangoJSONEncoder):
-    """Django's, and dataclasses as objects, enums as their values: what a typed payload is made of."""
+    """Encode dataclasses as objects and enums as their values, and everything else as Django does: typed payloads need
+    it."""
 
     def default(self, value: Any) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
@@ -29,10 +30,10 @@ class Encoder(DjangoJSONEncoder):
 
 
 def to_json(value: Any, what: str) -> str | None:
-    """JSON text that PostgreSQL takes; None stays None.
+    """Return JSON text that PostgreSQL takes; None stays None.
 
-    Raises InvalidMessage for what is not JSON, for NaN and infinities, for \\u0000, which jsonb cannot hold, and for
-    more than MAX_PAYLOAD bytes.
+    ``what``: the name of the value in errors. Raises InvalidMessage for a value that is not JSON, for NaN and
+    infinities, for \\u0000, which jsonb cannot hold, and for more than MAX_PAYLOAD bytes.
     """
     if value is None:
         return None
@@ -68,4 +69,5 @@ def limit_size(size: int, what: str) -> None:
 
 
 def from_json(text: str | None) -> Any:
+    """Return the value of JSON text; None stays None."""
     return None if text is None else json.loads(text)

@@ -1,4 +1,4 @@
-"""What a handler may answer. Each outcome can be returned or raised."""
+"""Define the outcomes of a handler. Each can be returned or raised."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 Archive = Literal["full", "outcome", "none"]
-"""What the archive keeps of a message: everything; its outcome, without payload and result; nothing."""
+"""The archive keeps everything of a message, or its outcome without payload and result, or nothing."""
 
 
 def archive_choice(archive: Archive | None) -> Archive | None:
-    """Return the choice. Raises ValueError for one that does not exist."""
+    """Return the choice unchanged. Raises ValueError for one that does not exist."""
     if archive is not None and archive not in get_args(Archive):
         raise ValueError(f"archive is {archive!r}: it takes full, outcome or none, as text.")
     return archive
 
 
 def delay_of(value: timedelta | None, what: str) -> timedelta | None:
-    """Return the delay. Raises ValueError for what is no timedelta: a number does not say its unit."""
+    """Return the delay unchanged. Raises ValueError for a value that is no timedelta: a number does not say its
+    unit."""
     if value is not None and not isinstance(value, timedelta):
         raise ValueError(f"{what} is not a timedelta but {type(value).__name__}: use datetime.timedelta(seconds=…).")
     return value
 
 
 class Keep:
+    """Mark an argument that is not given; :data:`KEEP` is its only value."""
+
     def __reduce__(self) -> str:
         return "KEEP"
 
@@ -32,11 +35,11 @@ class Keep:
 
 
 KEEP: Final = Keep()
-"""Leave as it is: the saved state of a message, a limit of a channel."""
+"""Leave the value as it is: the saved state of a message, or a limit of a channel."""
 
 
 class Outcome(Exception):
-    """Base of the outcomes; an exception, so that code deep inside a handler can end it.
+    """The base of the outcomes. It is an exception, so that code deep inside a handler can end the handler.
 
     Two outcomes are equal if their classes and their fields are.
     """
@@ -63,7 +66,7 @@ class Outcome(Exception):
 
 
 class Complete(Outcome):
-    """Done. ``result`` (JSON) is kept in the archive.
+    """Complete the message. ``result`` (JSON) is kept in the archive.
 
     ``archive``: what the archive keeps of the message, whatever its handler, channel or queue says: ``full``,
     ``outcome`` (no payload, no result) or ``none``.
@@ -78,7 +81,7 @@ class Complete(Outcome):
 
 
 class Cancelled(Outcome):
-    """Ended because nobody wants it any more. The message goes to the archive as cancelled, with ``reason``."""
+    """End the message because its work is no longer wanted. It goes to the archive as cancelled, with ``reason``."""
 
     __match_args__ = ("reason",)
 
@@ -88,7 +91,7 @@ class Cancelled(Outcome):
 
 
 class Defer(Outcome):
-    """Deliver again later, on purpose.
+    """Give the message back on purpose, to be delivered again later.
 
     ``until``: an aware datetime, or ``delay``: a timedelta from now; without either, at once. ``state``: JSON that is
     saved with the message; the next delivery brings it. ``count_attempt``: by default the attempt is given back; with
@@ -138,8 +141,10 @@ class Retry(Outcome):
 
 
 class DeadLetter(Outcome):
-    """Refused for good. ``reason``: a short word to group by; ``details``: JSON or text for the person who looks at
-    it."""
+    """Move the message to the dead letters, without further attempts.
+
+    ``reason``: a short word to group by, 1 to 200 characters. ``details``: JSON or text for the person who examines it.
+    """
 
     __match_args__ = ("reason", "details")
 

@@ -1,6 +1,6 @@
-"""Payloads with a type: from the JSON of a message to what the handler's annotation promises.
+"""Convert the JSON of a payload to the type that the handler's annotation names.
 
-``Delivery[OrderPayload]`` may name a dataclass, a TypedDict, or anything that :func:`converter` lists.
+``Delivery[OrderPayload]`` may name a dataclass, a TypedDict, or any type that :func:`converter` lists.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.outcomes import DeadLetter
 
 INVALID = "invalid_payload"
-"""The reason of the dead letter of a message whose payload does not fit its handler."""
+"""The reason of a dead letter whose payload does not fit its handler."""
 
 Convert = Callable[[Any, str], Any]
-"""From JSON, and the path to it (``payload.lines[0]``), to the value. Raises Mismatch."""
+"""Takes JSON and the path to it (``payload.lines[0]``), and returns the value. Raises Mismatch."""
 
 JSON_KINDS: dict[type | None, str] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "an object", list: "a list",
     type(None): "null",
 }  # fmt: skip
-# What DjangoJSONEncoder writes as text, and how it is read.
+# DjangoJSONEncoder writes these types as text; each has the function that reads the text, and its name in errors.
 FROM_TEXT: dict[type, tuple[Callable[[str], Any], str]] = {
     datetime: (datetime.fromisoformat, "a moment in ISO 8601"),
     date: (date.fromisoformat, "a date in ISO 8601"),
@@ -39,15 +39,15 @@ FROM_TEXT: dict[type, tuple[Callable[[str], Any], str]] = {
 
 
 class Mismatch(ValueError):
-    """A payload that its type does not fit. The text names the place and the types, and no value of the payload."""
+    """A payload does not fit its type. The text names the place and the types, and no value of the payload."""
 
 
 def converter(annotation: Any) -> Convert:
-    """Return what makes a value of the type ``annotation`` from JSON, or raises Mismatch.
+    """Return a function that makes a value of the type ``annotation`` from JSON, or raises Mismatch.
 
-    It knows dataclasses, TypedDicts, ``bool``, ``int``, ``float``, ``str``, ``None``, ``Any``, ``list[T]``,
-    ``tuple[T, ...]``, ``dict[str, T]``, unions, ``Literal``, enums, ``datetime``, ``date``, ``time``, ``Decimal`` and
-    ``UUID``. Raises TypeError for any other type, and NameError for one that is only there for the type checker.
+    It knows dataclasses, TypedDicts, ``bool``, ``int``, ``float``, ``str``, ``None``, ``Any``, ``list[T]``, ``tuple[T,
+    ...]``, ``dict[str, T]``, unions, ``Literal``, enums, ``datetime``, ``date``, ``time``, ``Decimal`` and ``UUID``.
+    Raises TypeError for any other type, and NameError for one that exists for the type checker only.
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is Any or annotation is object:
@@ -71,6 +71,7 @@ def converter(annotation: Any) -> Convert:
 
 def of_class(kind: type) -> Convert:
     # A TypedDict of typing, or of typing_extensions.
+    """Return the converter of a class. Raises TypeError if its values cannot be made from JSON."""
     if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
         hints = get_type_hints(kind, include_extras=True)
         converters = {name: converter(hint) for name, hint in hints.items()}
@@ -95,6 +96,7 @@ def of_class(kind: type) -> Convert:
 
 
 def plain(kind: type) -> Convert:
+    """Return a converter that takes JSON of one simple type only."""
     taken = (int, float) if kind is float else kind
 
     def convert(value: Any, path: str) -> Any:
@@ -106,19 +108,22 @@ def plain(kind: type) -> Convert:
 
 
 def from_text(read: Callable[[str], Any], words: str) -> Convert:
+    """Return a converter that reads a text; ``words`` names the form in errors."""
+
     def convert(value: Any, path: str) -> Any:
         if isinstance(value, str):
             try:
                 return read(value)
             except (ValueError, InvalidOperation):
                 pass
-        # Not chained: the exception of the reader shows the value.
+        # The exception is not chained, because that of the reader shows the value.
         raise Mismatch(f"{path} is not {words}") from None
 
     return convert
 
 
 def one_of(values: Any, results: Any) -> Convert:
+    """Return a converter that takes one of ``values``, and gives the result at the same place."""
     pairs = list(zip(values, results, strict=True))
 
     def convert(value: Any, path: str) -> Any:
@@ -131,6 +136,8 @@ def one_of(values: Any, results: Any) -> Convert:
 
 
 def union(converters: list[Convert]) -> Convert:
+    """Return a converter that takes what any of ``converters`` takes, the first first."""
+
     def convert(value: Any, path: str) -> Any:
         problems = []
         for each in converters:
@@ -144,6 +151,7 @@ def union(converters: list[Convert]) -> Convert:
 
 
 def sequence(kind: type, arguments: tuple[Any, ...]) -> Convert:
+    """Return the converter of a list or tuple."""
     if kind is tuple and arguments[1:] != (...,):
         raise TypeError("a payload with a tuple needs tuple[T, ...]")
     each = converter(arguments[0]) if arguments else converter(Any)
@@ -157,6 +165,7 @@ def sequence(kind: type, arguments: tuple[Any, ...]) -> Convert:
 
 
 def mapping(arguments: tuple[Any, ...]) -> Convert:
+    """Return the converter of a dict."""
     if arguments and arguments[0] is not str:
         raise TypeError("the keys of a JSON object are texts: a payload takes dict[str, T]")
     each = converter(arguments[1]) if arguments else converter(Any)
@@ -170,7 +179,8 @@ def mapping(arguments: tuple[Any, ...]) -> Convert:
 
 
 def record(name: str, converters: dict[str, Convert], required: frozenset[str], make: Callable[..., Any]) -> Convert:
-    """Keys that the type does not have are left out: the enqueuer may be of a later release."""
+    """Return the converter of an object with named fields. Unknown keys are left out, because the enqueuer may be of a
+    later release."""
 
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
@@ -181,18 +191,19 @@ def record(name: str, converters: dict[str, Convert], required: frozenset[str], 
         try:
             return make(**given)
         except (ValueError, TypeError) as error:
-            # From __post_init__. Its text may show the value.
+            # The error comes from __post_init__, and its text may show the value.
             raise Mismatch(f"{path} is refused by {name} with {type(error).__name__}") from None
 
     return convert
 
 
 def shown(value: Any) -> str:
+    """Return the kind of a value in the words of errors."""
     return JSON_KINDS.get(type(value), type(value).__name__)
 
 
 def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous: bool) -> Callable[[Any], Any]:
-    """Return the function of a handler, with the payloads of its deliveries made into what it takes.
+    """Return the function of a handler, wrapped so that it gets payloads of its type.
 
     A payload that does not fit raises DeadLetter with the reason ``invalid_payload``: it would not fit at the next
     attempt either. Its details say where and why, and show no value.
@@ -216,7 +227,7 @@ def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -
     """Return copies of the deliveries with payloads of the handler's type.
 
     Logs, signals and other processes get the payload as it was enqueued. A copy shares its cancellation with the
-    delivery that the worker knows.
+    worker's delivery.
     """
     try:
         if isinstance(argument, list):

@@ -16,11 +16,13 @@ TIMEOUT = 5.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status: 0 for yes, 1 for no. Says why in one line."""
+    """Probe the worker, print one line that says why, and return the exit status: 0 for healthy, 1 for not."""
     parser = argparse.ArgumentParser(prog="python -m django_pgqueue.probe", description=__doc__.splitlines()[0])
     parser.add_argument("target", help="the file of --heartbeat-file, or the port of --probe-port")
-    parser.add_argument("--ready", action="store_true", help="ask whether it does its work, not only whether it lives")
-    parser.add_argument("--max-age", type=float, default=15.0, help="seconds; an older file is a no (default: 15)")
+    parser.add_argument("--ready", action="store_true", help="ask whether it can work, not only whether it is alive")
+    parser.add_argument(
+        "--max-age", type=float, default=15.0, help="seconds; an older file counts as dead (default: 15)"
+    )
     given = parser.parse_args(arguments)
     ask = ask_port if given.target.isdigit() else ask_file
     good, answer = ask(given.target, ready=given.ready, max_age=given.max_age)
@@ -29,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def ask_port(port: str, *, ready: bool, max_age: float) -> tuple[bool, str]:
+    """Return whether the worker on this port answers that it is well, and its answer."""
     connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=TIMEOUT)
     try:
         connection.request("GET", "/readyz" if ready else "/livez")
@@ -41,6 +44,7 @@ def ask_port(port: str, *, ready: bool, max_age: float) -> tuple[bool, str]:
 
 
 def ask_file(path: str, *, ready: bool, max_age: float) -> tuple[bool, str]:
+    """Return whether the heartbeat file is younger than ``max_age`` seconds, and its text."""
     try:
         age = time.time() - os.stat(path).st_mtime
         with open(path) as file:

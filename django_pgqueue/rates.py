@@ -1,4 +1,4 @@
-"""Rates in words: ``10/m`` or ``5/s burst 20``, for a release interval and a burst."""
+"""Read rates in words: ``10/m`` or ``5/s burst 20``, for a release interval and a burst."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ HINT = 'Write how many, a slash and a time, such as "10/m", "1/30s" or "5/s burs
 
 
 class Rate(NamedTuple):
-    """``interval``: one delivery in this time. ``burst``: as many at once after a quiet time."""
+    """Hold a rate. ``interval``: the time from one delivery to the next. ``burst``: the deliveries at once after a
+    quiet time."""
 
     interval: timedelta
     burst: int

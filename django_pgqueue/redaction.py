@@ -1,4 +1,4 @@
-"""Texts without secrets: errors are kept for weeks, and read by many. What is not known as a secret is not hidden."""
+"""Remove secrets from texts, because errors are kept for weeks and read by many. Unknown secrets are not found."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from django.core.signals import setting_changed
 
 HIDDEN = "********"
 SHORTEST_SECRET = 5
-# From this length on a secret is one also inside of a longer word.
+# A secret of this length or more is hidden inside of longer words, too.
 UNMISTAKABLE = 12
 DEEPEST = 6
-# Of Django's own settings, those whose names sound secret are, but for these, names of classes and cookies.
+# Django's own settings that hold secrets. Its other settings with such names hold names of classes and cookies.
 DJANGO_SECRETS = {"SECRET_KEY", "SECRET_KEY_FALLBACKS", "EMAIL_HOST_PASSWORD"}
 
 SECRET_NAME = (
@@ -32,10 +32,10 @@ NO_SECRETS = {"PWD", "OLDPWD"}  # of a shell: they are in the path of each file
 URL_PASSWORD = re.compile(r"(?<=://)([^\s:/@'\"]{0,256}:)((?!\d+/)[^\s'\"]{1,1024}|[^\s/'\"]{1,1024})@")
 VALUE = r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|['\"]?(?!(?:None|null|True|False)\b)[^\s'\"&]+"
 
-# Each hides its group "secret". What could repeat is bounded: a text of any length takes linear time.
+# Each hides its group "secret". Repetitions are bounded, so that a text of any length takes linear time.
 PATTERNS = [
     re.compile(r"(?P<secret>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z))", re.DOTALL),
-    # Rows and parameters in the words of PostgreSQL.
+    # Rows and parameters, as errors of PostgreSQL show them.
     re.compile(r"Failing row contains (?P<secret>.*?)(?=\n[A-Z]+:|\n\n|\Z)", re.DOTALL),
     re.compile(r"\$\d+ = (?P<secret>'(?:[^']|'')*+')"),
     re.compile(r"COPY \S{1,200}, line \d+(?:, column \S{1,200})?: (?P<secret>\".*\")"),
@@ -51,7 +51,7 @@ PATTERNS = [
         rf"{SECRET_NAME}['\"]?\]?\s{{0,4}}(?:=>|[:=])\s{{0,4}}(?:b(?=['\"]))?(?P<secret>{VALUE})", re.IGNORECASE
     ),
     re.compile(rf"(?<!\S)--[\w-]{{0,64}}?{SECRET_NAME}\s{{1,4}}(?P<secret>{VALUE})", re.IGNORECASE),
-    # What can be told by its looks: JSON web tokens, keys of AWS, GitHub, Slack, Stripe.
+    # Secrets with a known form: JSON web tokens, keys of AWS, GitHub, Slack, Stripe.
     re.compile(
         r"\b(?P<secret>eyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*|A(?:KIA|SIA)[0-9A-Z]{16}|gh[pousr]_\w{20,}"
         r"|github_pat_\w{20,}|xox[abeprs]-[\w-]{10,}|[rs]k_(?:live|test)_\w{10,})"
@@ -61,7 +61,7 @@ PATTERNS = [
 
 
 def redact(text: str) -> str:
-    """The text with its secrets hidden: known values, passwords in URLs, ``password=…``, tokens, rows in database
+    """Return the text with its secrets hidden: known values, passwords in URLs, ``password=…``, tokens, rows in
     errors."""
     text = URL_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text)
     known = known_secrets()
@@ -73,13 +73,15 @@ def redact(text: str) -> str:
 
 
 def hide(match: re.Match[str]) -> str:
+    """Return the match with its group "secret" hidden."""
     start, end = (place - match.start() for place in match.span("secret"))
     return match[0][:start] + HIDDEN + match[0][end:]
 
 
 @cache
 def known_secrets() -> re.Pattern[str] | None:
-    """The values of settings and environment variables with secret names, and the passwords of the databases."""
+    """Return a pattern of the secret values in settings, environment variables and database passwords; None without
+    any."""
     words: set[str] = set()
     for secret in {*secrets_of_settings(), *secrets_of_environment()}:
         if len(secret) >= SHORTEST_SECRET and not is_plain(secret):
@@ -91,6 +93,7 @@ def known_secrets() -> re.Pattern[str] | None:
 
 
 def forget_secrets(**kwargs: object) -> None:
+    """Drop the cached pattern, because a setting has changed."""
     known_secrets.cache_clear()
 
 
@@ -98,11 +101,16 @@ setting_changed.connect(forget_secrets)
 
 
 def bounded(word: str) -> str:
+    """Return a pattern for the word; a short word is found only as a whole word."""
     return re.escape(word) if len(word) >= UNMISTAKABLE else rf"(?<!\w){re.escape(word)}(?!\w)"
 
 
 def is_plain(text: str) -> bool:
-    """AUTH_BACKEND = "shop.auth.Backend" and KEY_FOLDER = "/srv/shop" sound secret, are none, and are in tracebacks."""
+    """Return whether a text is a path of a file or a dotted name.
+
+    AUTH_BACKEND = "shop.auth.Backend" and KEY_FOLDER = "/srv/shop" have names that sound secret, and appear in
+    tracebacks.
+    """
     if text.startswith("/") and os.path.exists(text):
         return True
     parts = text.split(".")
@@ -110,10 +118,11 @@ def is_plain(text: str) -> bool:
 
 
 def secrets_of_settings() -> Iterator[str]:
+    """Yield the secrets in Django's settings."""
     from django.views.debug import get_default_exception_reporter_filter
 
     hidden = getattr(get_default_exception_reporter_filter(), "hidden_settings", SECRET_VARIABLE)
-    # What is behind the settings is asked: they themselves warn of each deprecated one, though nobody uses it here.
+    # Read the wrapped object: the settings themselves would warn of each deprecated one that is read here.
     names = [name for name in dir(django_settings) if name.isupper()]
     values = django_settings._wrapped  # type: ignore[misc]  # Django has no other way to them
     for name in names:
@@ -129,12 +138,13 @@ def secrets_of_settings() -> Iterator[str]:
 
 
 def secrets_of_environment() -> Iterator[str]:
+    """Yield the secrets in environment variables."""
     found = {name: value for name, value in os.environ.copy().items() if name not in NO_SECRETS}
     yield from secrets_in(found, SECRET_VARIABLE)
 
 
 def secrets_in(value: Any, names: re.Pattern[str], depth: int = DEEPEST) -> Iterator[str]:
-    """The texts under secret names, and the passwords of URLs, in nested dicts and lists."""
+    """Yield the texts under secret names, and the passwords of URLs, in nested dicts and lists."""
     if isinstance(value, str):
         for match in URL_PASSWORD.finditer(value):
             yield match[2]
@@ -151,6 +161,7 @@ def secrets_in(value: Any, names: re.Pattern[str], depth: int = DEEPEST) -> Iter
 
 
 def texts_in(value: Any, depth: int = DEEPEST) -> Iterator[str]:
+    """Yield all texts in nested dicts and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, bytes):
@@ -160,25 +171,26 @@ def texts_in(value: Any, depth: int = DEEPEST) -> Iterator[str]:
             yield from texts_in(inner, depth - 1)
 
 
-# Breaks of lines, what terminals obey, and what turns the direction of text.
+# Line breaks, control characters of terminals, and characters that change the direction of text.
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """The text in one line: names and errors come from outside, and must not look like a line of their own."""
+    """Return the text in one line: names and errors come from outside, and must not look like a separate log line."""
     return UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def indented(text: str) -> str:
-    """The lines of a traceback, none of which can be taken for the beginning of a record."""
+    """Return a traceback with each line indented, so that no line looks like the beginning of a record."""
     return "\n".join(f"  {printable(line)}" for line in text.split("\n"))
 
 
 class RedactingFilter(logging.Filter):
-    """Hides secrets in the message and the traceback of a log record, and makes the message one line, before any
-    handler formats it."""
+    """Hide secrets in the message and the traceback of a log record, and make the message one line, before it is
+    formatted."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record in place. Returns True: no record is dropped."""
         if record.exc_info and not record.exc_text:
             # Formatters take this text, and do not make one of their own.
             record.exc_text = indented(redact(logging.Formatter().formatException(record.exc_info)))

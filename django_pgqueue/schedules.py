@@ -1,4 +1,4 @@
-"""The registry of schedules that code declares. Rows of the database follow it: see maintenance/declared.py."""
+"""Register the schedules that code declares. Rows of the database follow it: see maintenance/declared.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.conf import settings as django_settings
 
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import InvalidSchedule
-from django_pgqueue.signatures import check_scheduled, where_is
+from django_pgqueue.signatures import check_scheduled, locate
 from django_pgqueue.timetable import Timetable
 
 Missed = Literal["skip", "once", "all"]
@@ -20,7 +20,8 @@ LONGEST_NAME = 150
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A schedule as code declares it; see :func:`schedule`. ``function`` is None if the handler's name is given."""
+    """Hold a schedule as code declares it; see :func:`schedule`. ``function`` is None if the handler's name is
+    given."""
 
     name: str | None
     handler: str | None
@@ -30,7 +31,11 @@ class Declared:
 
     @property
     def handler_name(self) -> str:
-        """The name under which the function is a handler. It is asked for late: decorators come in any order."""
+        """Return the name under which the function is a handler. It is looked up late, because decorators come in any
+        order.
+
+        Raises InvalidSchedule if the function is no handler, or has several names.
+        """
         if self.handler is not None:
             return self.handler
         if self.function is None:
@@ -44,6 +49,7 @@ class Declared:
 
     @property
     def row_name(self) -> str:
+        """Return the schedule's own name, or else the handler's."""
         return self.name or self.handler_name
 
 
@@ -67,20 +73,22 @@ def schedule(
     overlap: bool = True,
     enabled: bool = True,
 ) -> Callable[[handlers.F], handlers.F]:
-    """Enqueue a message for the decorated handler again and again: once per tick, however many workers run.
+    """Enqueue a message for the decorated handler at each tick, once per tick, however many workers run.
 
-    ``when``: a cron expression, by the wall clock of ``time_zone`` (default: the setting TIME_ZONE), or an interval.
-    ``name``: of the schedule, default: the handler's. ``payload``, ``headers``, ``channel``, ``queue``, ``priority``:
-    of the messages. ``missed``: what happens to ticks that nobody was there for: ``skip`` them, make up for the newest
-    ``once``, or for ``all`` up to ``missed_limit``; within ``grace`` a tick is only late, and fires. ``overlap``:
-    False, and a tick makes no message while the message of an earlier one is live.
+    ``when``: a cron expression, by the wall clock of ``time_zone`` (default: the setting TIME_ZONE), or an interval (a
+    timedelta). ``name``: the schedule's name; default: the handler's. ``handler``: the handler's name; default: the
+    decorated function's. ``payload``, ``headers``, ``channel``, ``queue``, ``priority``: those of the messages.
 
-    Code decides all of this, each time a worker starts; ``enabled`` is only what it starts with. Raises
-    InvalidSchedule.
+    ``missed``: what happens to ticks at which no worker ran: ``skip`` drops them, ``once`` fires the newest, ``all``
+    fires up to ``missed_limit`` of them. ``grace``: a timedelta; a tick that is less late than this is not missed, and
+    fires. ``overlap``: with False, a tick makes no message while the message of an earlier one is live.
+
+    The declaration overwrites the row in the database each time a worker starts, except ``enabled``, which applies only
+    when the row is created. Raises InvalidSchedule.
     """
     if callable(when):
         raise InvalidSchedule(
-            f"@schedule on {where_is(when)} does not say when", hint='Write @schedule("0 3 * * *").', field="cron"
+            f"@schedule on {locate(when)} does not say when", hint='Write @schedule("0 3 * * *").', field="cron"
         )
     timetable = table(when, time_zone)
     timetable.check()
@@ -124,6 +132,7 @@ def schedule(
 
 
 def table(when: str | timedelta, time_zone: str | None = None) -> Timetable:
+    """Return the timetable of a cron expression or an interval. Raises InvalidSchedule."""
     zone = time_zone or django_settings.TIME_ZONE or "UTC"
     match when:
         case str():
@@ -136,14 +145,15 @@ def table(when: str | timedelta, time_zone: str | None = None) -> Timetable:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """``problems``: of declarations that do not count: of a function that is no handler, or a name that is taken."""
+    """Hold the declarations by name. ``problems``: declarations that are ignored, because their function is no handler
+    or their name is taken."""
 
     found: Mapping[str, Declared]
     problems: tuple[InvalidSchedule, ...]
 
 
 def collect() -> Collected:
-    """All that is declared, by name."""
+    """Return all declarations, by name."""
     found: dict[str, Declared] = {}
     problems: list[InvalidSchedule] = []
     for item in _declared:

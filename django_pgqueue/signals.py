@@ -1,9 +1,9 @@
-"""Django signals, sent for observation; a receiver that raises is logged and changes nothing.
+"""Define Django signals, which are sent for observation; a receiver that raises is logged and changes nothing.
 
 ``message_created`` is sent by the Python enqueue, with ``message`` (NewMessage), ``id`` and ``using``: in the
 transaction of its caller, which may still be rolled back. The others are sent in the worker's process after the outcome
-was written, with ``delivery``, ``using``, ``outcome`` (what the handler answered) and ``error`` (of a failure: a dict
-with type, message and traceback, without secrets; else None); ``message_dead_lettered`` with ``reason`` too.
+was written, with ``delivery``, ``using``, ``outcome`` (the handler's answer) and ``error`` (for a failure a dict with
+type, message and traceback, without secrets; else None); ``message_dead_lettered`` also has ``reason``.
 """
 
 from django.dispatch import Signal

@@ -1,4 +1,4 @@
-"""Check at import that a function can be a handler, and not when its first message comes."""
+"""Check at import, and not at the first message, that a function can be a handler."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ UNKNOWN = inspect.Parameter.empty
 
 
 def check_name(name: Any) -> None:
+    """Raise ValueError unless this is a name that a handler may have."""
     if callable(name):
         raise ValueError(
-            f"@handler on {where_is(name)} has no name: write @handler("
+            f"@handler on {locate(name)} has no name: write @handler("
             f'"{getattr(name, "__module__", "app").partition(".")[0]}.{getattr(name, "__name__", "name")}").'
         )
     if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
@@ -32,6 +33,7 @@ def check_name(name: Any) -> None:
 
 
 def check_options(name: str, counts: Mapping[str, Any], *, queue: Any, timeout: Any) -> None:
+    """Raise ValueError for an option of a handler that has the wrong type or value."""
     for option, value in counts.items():
         if value is None:
             continue
@@ -52,21 +54,22 @@ def check_options(name: str, counts: Mapping[str, Any], *, queue: Any, timeout: 
 
 
 def check_switches(name: str, switches: Mapping[str, Any]) -> None:
-    """Raises ValueError for an option that is neither True nor False: a text like "no" would be true."""
+    """Raise ValueError for an option that is neither True nor False: a text like "no" would count as true."""
     for option, value in switches.items():
         if not isinstance(value, bool):
             raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes True or False.")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call has to be awaited: of an ``async def`` function, or of an object whose ``__call__`` is one."""
+    """Return whether a call has to be awaited: the function is ``async def``, or is an object whose ``__call__`` is."""
     return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
 def examine(name: str, function: Any, batch: int | None) -> Convert | None:
-    """Look at the function of the handler ``name``. Return what makes its payloads, None if they stay as they are.
+    """Check the function of the handler ``name``. Returns the converter of its payloads, or None if they stay as they
+    are.
 
-    Raises ValueError for a function that the worker could not call, or whose answer would say nothing.
+    Raises ValueError for a function that the worker could not call, or whose outcome would be lost.
     """
     if not callable(function) or isinstance(function, type):
         raise ValueError(f"@handler({name!r}) is on {function!r}: it belongs on a function of one delivery.")
@@ -75,23 +78,24 @@ def examine(name: str, function: Any, batch: int | None) -> Convert | None:
         return None
     first = next(iter(signature.parameters.values()))
     if first.kind is inspect.Parameter.VAR_POSITIONAL:
-        # A decorator that passes on what it gets: what it gets, the function inside says.
+        # The decorator passes its arguments on, so the annotation is that of the function inside.
         first = next(iter(inspect.signature(function).parameters.values()), first)
     return payload_of(name, function, first.annotation, batch)
 
 
 def check_scheduled(function: Any) -> None:
-    """Raises ValueError for a function that no decorator can make a handler, whatever its ``batch``."""
+    """Raise ValueError for a function that no decorator can make a handler, whatever its ``batch``."""
     if not callable(function) or isinstance(function, type):
         raise ValueError(f"@schedule is on {function!r}: it belongs on the function of a handler.")
-    signature_of(f"scheduled function {where_is(function)}", function, None)
+    signature_of(f"scheduled function {locate(function)}", function, None)
 
 
 def signature_of(what: str, function: Callable[..., Any], batch: int | None) -> inspect.Signature | None:
-    """Return the signature; None for a function in C, which has none. Raises ValueError unless one argument is enough,
-    and the answer says something.
+    """Return the signature; None for a function in C, which has none.
+
+    Raises ValueError unless the function can be called with one argument, and its outcome is not lost.
     """
-    where = where_is(function)
+    where = locate(function)
     refuse_lost_answers(what, function, where)
     try:
         signature = inspect.signature(function, follow_wrapped=False)
@@ -109,19 +113,20 @@ def signature_of(what: str, function: Callable[..., Any], batch: int | None) -> 
     return signature
 
 
-def where_is(function: Any) -> str:
-    """``shop.handlers.confirm``"""
+def locate(function: Any) -> str:
+    """Return the function's module and name: ``shop.handlers.confirm``."""
     inner = function.func if isinstance(function, partial) else function
     return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
 
 
 def refuse_lost_answers(what: str, function: Any, where: str) -> None:
+    """Raise ValueError for a generator, and for an async function inside of a decorator that does not await it."""
     if isgeneratorfunction(function) or isasyncgenfunction(function):
         raise ValueError(
             f"The {what} has a yield: calling {where} would run nothing of it. Return an outcome; to go on "
             "later with the rest, return Defer(state=…)."
         )
-    # Not any wrapper: async_to_sync and the like run what they wrap. That of a context manager cannot.
+    # Only the wrapper of a context manager is refused: others, such as async_to_sync, run the function that they wrap.
     around = getattr(function, "__globals__", {}).get("__name__")
     if around == "contextlib" and not iscoroutinefunction(function) and iscoroutinefunction(inspect.unwrap(function)):
         raise ValueError(
@@ -131,6 +136,7 @@ def refuse_lost_answers(what: str, function: Any, where: str) -> None:
 
 
 def payload_of(name: str, function: Any, annotation: Any, batch: int | None) -> Convert | None:
+    """Return the converter for the payload that the annotation names, or None. Raises ValueError."""
     if annotation is UNKNOWN:
         return None
     try:
@@ -169,7 +175,7 @@ def payload_of(name: str, function: Any, annotation: Any, batch: int | None) -> 
 
 
 def resolved(function: Any, annotation: Any) -> Any:
-    """An annotation that is text, as the type that it names. Raises NameError."""
+    """Return an annotation that is text as the type that it names. Raises NameError."""
     if not isinstance(annotation, str):
         return annotation
     inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
@@ -185,6 +191,7 @@ def resolved(function: Any, annotation: Any) -> Any:
 
 
 def closure_of(function: Any) -> dict[str, Any]:
+    """Return the names of the function's closure, for resolving annotations."""
     try:
         return dict(inspect.getclosurevars(function).nonlocals)
     except (TypeError, ValueError):
@@ -192,6 +199,7 @@ def closure_of(function: Any) -> dict[str, Any]:
 
 
 def spelled(annotation: Any) -> str:
+    """Return the annotation as source code would write it."""
     if not get_args(annotation):
         return getattr(annotation, "__name__", repr(annotation))
     inner = ", ".join(map(spelled, get_args(annotation)))

@@ -1,4 +1,4 @@
-"""When a schedule is due: pure functions of its definition and a moment. Nothing here reads a clock."""
+"""Compute when a schedule is due, by pure functions of its definition and a moment. Nothing here reads a clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """Either a cron expression, by the wall clock of ``time_zone``, or ``every`` so often. Moments come in UTC.
+    """Define ticks by a cron expression and the wall clock of ``time_zone``, or by an interval ``every``. Moments are
+    in UTC.
 
     Where clocks are put forward, a time that is skipped happens at the end of the gap; where they are put back, a time
     that happens twice counts the first time. Expressions with a star for the minute or the hour go by elapsed time.
@@ -41,7 +42,7 @@ class Timetable:
     time_zone: str = "UTC"
 
     def check(self) -> None:
-        """Raises InvalidSchedule, with ``field`` and a sentence about what is wrong."""
+        """Raise InvalidSchedule, with ``field`` and a sentence about what is wrong."""
         if (self.cron is None) == (self.every is None):
             raise InvalidSchedule("give a cron expression or an interval, one of them", field="cron")
         zone(self.time_zone)
@@ -51,7 +52,7 @@ class Timetable:
             raise InvalidSchedule("the interval is not between a second and ten years", field="every")
 
     def after(self, moment: datetime, *, tick: datetime | None = None) -> datetime:
-        """The first tick after ``moment``. ``tick``: a known one, from which intervals are counted."""
+        """Return the first tick after ``moment``. ``tick``: a known one, from which intervals are counted."""
         if self.every is not None:
             start = tick or moment.replace(microsecond=0)
             return (start + self.every * max(1, (moment - start) // self.every + 1)).astimezone(UTC)
@@ -60,11 +61,11 @@ class Timetable:
         raise InvalidSchedule(f"the cron expression {self.cron!r} never matches a date", field="cron")
 
     def passed(self, tick: datetime, moment: datetime, most: int) -> list[datetime]:
-        """The ticks from ``tick`` (which is one) to ``moment``, oldest first; of many, the ``most`` newest."""
+        """Return the ticks from ``tick`` (which is one) to ``moment``, oldest first; at most the ``most`` newest."""
         if self.every is not None:
             count = (moment - tick) // self.every + 1
             return [(tick + self.every * n).astimezone(UTC) for n in range(max(0, count - most), count)]
-        # Looked for from the end, in growing steps back: after a long outage there may be millions.
+        # Search from the end, in growing steps back: after a long outage there may be millions of ticks.
         back = timedelta(minutes=most)
         while (start := moment - back) > tick:
             found = deque(self._until(start, moment), maxlen=most)
@@ -74,7 +75,7 @@ class Timetable:
         return list(deque([tick.astimezone(UTC), *self._until(tick, moment)], maxlen=most))
 
     def upcoming(self, moment: datetime, count: int, *, tick: datetime | None = None) -> list[datetime]:
-        """The next ``count`` ticks, the known ``tick`` first if it is given."""
+        """Return the next ``count`` ticks, the known ``tick`` first if it is given."""
         if self.every is not None:
             first = tick or self.after(moment)
             times = ((first + self.every * n).astimezone(UTC) for n in range(count))
@@ -111,6 +112,7 @@ def while_there_is_time(times: Iterator[datetime]) -> Iterator[datetime]:
 
 
 def zone(name: str) -> ZoneInfo:
+    """Return the time zone of this name. Raises InvalidSchedule if there is none."""
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError) as error:

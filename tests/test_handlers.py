@@ -248,7 +248,7 @@ def test_a_function_that_is_no_handler_or_has_two_names_is_not_enqueued():
     with pytest.raises(InvalidMessage, match=r"greet' is not registered with @handler"):
         enqueue(greet)
     handler("tests.a")(handler("tests.b")(greet))
-    with pytest.raises(InvalidMessage, match=r"has 2 names: tests\.a, tests\.b.*Say the name"):
+    with pytest.raises(InvalidMessage, match=r"has 2 names: tests\.a, tests\.b.*Give the name as text"):
         greet.enqueue()
     with pytest.raises(InvalidMessage, match=r"message 1 of 1: .*has 2 names: tests\.a, tests\.b"):
         enqueue_many([NewMessage(handler=greet)])

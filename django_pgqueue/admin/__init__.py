@@ -1,4 +1,5 @@
-"""The queue in Django's admin. On an AdminSite of your own: ``site.register(Channel, ChannelAdmin)`` and so on."""
+"""Show the queue in Django's admin. For an AdminSite of your own, call ``site.register(Channel, ChannelAdmin)`` and so
+on."""
 
 from django_pgqueue.admin.archived_message import ArchivedMessageAdmin
 from django_pgqueue.admin.channel import ChannelAdmin

@@ -1,4 +1,4 @@
-"""The archive, to look at: a large table in partitions by day, read from its newest end."""
+"""Show the archive: a large table in partitions by day, read from its newest end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: dict[Any, str] = {
 
 
 class ArchivedFilter(AgeFilter):
-    """Partitions of other days are not read."""
+    """Filter by the time of archiving, so that partitions of other days are not read."""
 
     title = _("archived")
     column = "archived_at"
@@ -57,9 +57,9 @@ class ArchivedMessageAdmin(ContentAdmin):
 
     @admin.display(description=_("payload"))
     def payload_shown(self, message: ArchivedMessage) -> str:
-        """Python reads SQL's NULL, which no payload has, as it reads the JSON null."""
+        """Return the payload. An archived NULL means that none was kept; Python reads it as it reads the JSON null."""
         if type(message)._base_manager.using(message._state.db).filter(pk=message.pk, payload__isnull=True).exists():
-            return str(_("not archived: by its queue, channel, handler or call, the archive keeps outcomes only"))
+            return str(_("not archived: its queue, channel, handler or call keeps only outcomes in the archive"))
         return super().payload_shown(message)
 
     @admin.display(description=_("result"))
@@ -68,7 +68,7 @@ class ArchivedMessageAdmin(ContentAdmin):
 
     @admin.display(description=_("waited"))
     def waited(self, message: ArchivedMessage) -> str:
-        """From the time it was due until its last delivery."""
+        """Return the time from when it was due until its last delivery."""
         return self.or_dash(rendering.duration(message.leased_at - message.dequeue_at) if message.leased_at else None)
 
     @admin.display(description=_("ran"))

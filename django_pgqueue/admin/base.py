@@ -1,4 +1,4 @@
-"""What all admin pages of the queue share: they read where the queue writes, and never count or load a whole table."""
+"""Hold what all admin pages of the queue share: they read the primary, and never count or load a whole table."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MAX_BIGINT = 2**63 - 1
 
 
 def user_of(request: HttpRequest) -> User:
-    """Who is logged in: the admin lets nobody else in."""
+    """Return the user who is logged in; the admin requires one."""
     return cast("User", request.user)
 
 
 def breadcrumbs(*steps: tuple[str, StrOrPromise]) -> dict[str, Any]:
-    """Return what the template ``breadcrumbs.html`` needs.
+    """Return the context of the template ``breadcrumbs.html``.
 
     ``steps``: address and text of each page between the admin's index and this one.
     """
@@ -44,19 +44,21 @@ def breadcrumbs(*steps: tuple[str, StrOrPromise]) -> dict[str, Any]:
 
 
 class LeanChangeList(ChangeList):
-    """A list that leaves the big columns where they are."""
+    """List rows without their big columns."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> models.QuerySet[Any]:
         return super().get_queryset(request, exclude_parameters).defer(*cast(BaseAdmin, self.model_admin).big_columns)
 
 
 class BaseAdmin(AnyAdmin):
+    """Show a table of the queue."""
+
     paginator = CappedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     big_columns: tuple[str, ...] = ()
     exact_search: tuple[str, ...] = ()
-    """Text fields that a search must match exactly; a number is looked for among the ids first."""
+    """Text fields that a search must match exactly; a number is first searched among the ids."""
 
     class Media:
         css = {"all": ["django_pgqueue/admin.css"]}
@@ -75,7 +77,7 @@ class BaseAdmin(AnyAdmin):
         if not term or not self.exact_search:
             return super().get_search_results(request, queryset, search_term)
         if term.isascii() and term.isdigit() and int(term) <= MAX_BIGINT:
-            # Asked by itself: together with other columns it could not use the index.
+            # A query of its own, because together with other columns it could not use the index.
             by_id = queryset.filter(pk=int(term))
             if by_id.exists():
                 return by_id, False
@@ -85,7 +87,7 @@ class BaseAdmin(AnyAdmin):
         return queryset.filter(found), False
 
     def url(self, page: str, *args: object, **query: object) -> str | None:
-        """The address of a page of this admin site, if it is registered there."""
+        """Return the address of a page of this admin site, or None if it is not registered there."""
         try:
             address = reverse(f"admin:{self.opts.app_label}_{page}", args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
@@ -93,21 +95,28 @@ class BaseAdmin(AnyAdmin):
         return f"{address}?{urlencode({key: str(value) for key, value in query.items()})}" if query else address
 
     def link(self, text: object, page: str, *args: object, **query: object) -> str:
+        """Return the text as a link to a page, or plain if the page is not registered."""
         address = self.url(page, *args, **query)
         return format_html('<a href="{}">{}</a>', address, text) if address else str(text)
 
     def log(
         self, request: HttpRequest, objects: Iterable[models.Model], text: StrOrPromise, *, flag: int = CHANGE
     ) -> None:
+        """Write the text into the history of each object."""
         LogEntry.objects.log_actions(user_of(request).pk, list(objects), flag, str(text))
 
     def tell(self, request: HttpRequest, text: str, count: int) -> None:
+        """Show a message with a count: a success, or a warning if the count is 0."""
         self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)
 
     def apply(
         self, request: HttpRequest, objects: Iterable[models.Model], act: Callable[[Any], StrOrPromise], *, using: str
     ) -> list[models.Model]:
-        """``act`` on each, and log its text, both or neither. What the queue refuses is told. Returns what was done."""
+        """Call ``act`` on each object and log its text, in one transaction each. Returns the objects for which it
+        succeeded.
+
+        An error of the queue is shown to the user, and the next object follows.
+        """
         done = []
         for item in objects:
             try:
@@ -121,7 +130,7 @@ class BaseAdmin(AnyAdmin):
 
 
 class ReadOnlyAdmin(BaseAdmin):
-    """The functions alone write these tables."""
+    """Show a table that only the SQL functions write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

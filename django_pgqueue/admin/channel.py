@@ -1,4 +1,4 @@
-"""Channels: limits are edited, the rest is done by actions."""
+"""Show channels: limits are edited, actions do the rest."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 PURGE_BATCH = 10_000
 MOST_PURGE_BATCHES = 20
-"""Per channel and request: producers may be faster than a purge, and a request must end."""
+"""The limit per channel and request: producers may be faster than a purge, and a request must end."""
 
 
 class ChannelForm(forms.ModelForm):
-    """Says what a limit may be in the form's words; the table's constraints would say it in their own."""
+    """Check limits with errors in the form's words, before the table's constraints refuse them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("max_concurrency", "max_size", "release_burst", "weight"):
             if field := self.fields.get(name):
-                # In place of the model field's, which allows 0.
+                # Replaces the model field's validator, which allows 0.
                 field.validators = [v for v in field.validators if not isinstance(v, MinValueValidator)]
                 field.validators.append(MinValueValidator(1))
                 field.widget.attrs["min"] = 1
         if context := self.fields.get("context"):
-            # What was changed is told by the channel, not by a hidden field of the page.
+            # Changes are found by comparing with the channel, not with a hidden field of the page.
             context.show_hidden_initial = False
         if weight := self.fields.get("weight"):
             weight.validators.append(MaxValueValidator(1000))
@@ -67,7 +67,7 @@ class ChannelForm(forms.ModelForm):
         if context is None:
             return {}
         if not isinstance(context, dict):
-            raise forms.ValidationError(_('Give a JSON object, as {"tenant": "acme"}.'))
+            raise forms.ValidationError(_('Give a JSON object, such as {"tenant": "acme"}.'))
         try:
             to_json(context, "context")
         except InvalidMessage as error:
@@ -76,6 +76,8 @@ class ChannelForm(forms.ModelForm):
 
 
 class ChannelChangeList(LeanChangeList):
+    """List channels with the number of their live messages."""
+
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         channels = list(self.result_list)
@@ -94,7 +96,7 @@ class ChannelAdmin(PausableAdmin):
     search_fields = ["name"]
     sortable_by = ["name_shown", "queue"]
     actions = ["pause", "resume", "purge", "release"]
-    pause_consequence = _("Nothing more of these channels is delivered until you resume them. Enqueue goes on.")
+    pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive"]
     now = [
         "live_messages",
@@ -123,11 +125,11 @@ class ChannelAdmin(PausableAdmin):
         return ["queue", "name", "explanation", *self.now]
 
     def save_model(self, request: HttpRequest, obj: Channel, form: forms.ModelForm, change: bool) -> None:
-        # Only what was edited: somebody may have paused the channel since the form was opened.
+        # Save only the edited fields, because the channel may have been paused since the form was opened.
         obj.save(using=alias(None), update_fields=form.changed_data if change else None)
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
-        """Limits with what they were and are: at night that is what somebody wants to put back."""
+        """Return limits with their old and new values, so that an operator can put the old ones back."""
         if add:
             return super().construct_change_message(request, form, formsets, add)
         changes = [
@@ -139,11 +141,12 @@ class ChannelAdmin(PausableAdmin):
         return "; ".join(str(change) for change in changes)
 
     def limit(self, name: str, value: Any) -> str:
-        unset = _("as the queue says") if name == "archive" else _("none")
+        """Return a limit as text."""
+        unset = _("the queue's setting") if name == "archive" else _("none")
         return str(unset) if value in (None, "") else str(value)
 
     def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
-        """Never: a channel is released, drains, and is then removed by pgqueue_prune."""
+        """Return False: a channel is released, drains, and is then removed by pgqueue_prune."""
         return False
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
@@ -222,9 +225,9 @@ class ChannelAdmin(PausableAdmin):
     def resume_one(self, item: Channel, *, using: str) -> None:
         channel_resume(channel=item.name, queue=item.queue, using=using)
 
-    def acts_on(self, item: Channel) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Channel) -> dict[str, StrOrPromise]:
         release = {} if item.released_at else {"release": _("Release")}
-        return super().acts_on(item) | {"purge": _("Purge")} | release
+        return super().actions_on(item) | {"purge": _("Purge")} | release
 
     @admin.action(description=_("Purge selected channels"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
@@ -237,7 +240,7 @@ class ChannelAdmin(PausableAdmin):
                 title=_("Purge channels"),
                 consequence=_(
                     "All ready and scheduled messages of these channels go to the archive as purged, without being "
-                    "handled. What is leased now stays with its worker."
+                    "handled. Leased messages stay with their workers."
                 ),
                 button=_("Purge"),
                 rows=self.waiting(queryset),
@@ -262,10 +265,11 @@ class ChannelAdmin(PausableAdmin):
         total = sum(removed[channel.pk] for channel in done)
         self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
         if more:
-            self.message_user(request, _("There are more: purge again."), messages.WARNING)
+            self.message_user(request, _("More messages wait: purge again."), messages.WARNING)
         return None
 
     def waiting(self, channels: QuerySet[Channel]) -> list[tuple[str, str]]:
+        """Return the first channels with the messages that would be purged."""
         shown = list(channels[:SHOWN])
         counts = live_counts([channel.pk for channel in shown], using=channels.db)
         text = _("%(ready)s ready, %(scheduled)s scheduled")
@@ -284,8 +288,8 @@ class ChannelAdmin(PausableAdmin):
                 action="release",
                 title=_("Release channels"),
                 consequence=_(
-                    "These channels take no new messages: enqueue fails for them. What is there is delivered without "
-                    "their limits, then the channels are removed."
+                    "These channels take no new messages: enqueue fails for them. Messages that wait are delivered "
+                    "without their limits, then the channels are removed."
                 ),
                 button=_("Release"),
             )

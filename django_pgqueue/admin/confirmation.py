@@ -1,4 +1,4 @@
-"""The page between choosing an action and its effect. The second POST carries the same selection and ``confirmed``."""
+"""Show the page between choosing an action and its effect. Its POST carries the same selection and ``confirmed``."""
 
 from __future__ import annotations
 
@@ -21,29 +21,35 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 COUNTED = 100_000
-"""Counted on the page; no more are acted on."""
+"""The most rows that the page counts, and that the action changes."""
 
 
 class ReasonForm(forms.Form):
+    """Ask for a reason."""
+
     reason = forms.CharField(
         label=_("Reason"),
         max_length=500,
         widget=forms.TextInput(attrs={"class": "vTextField", "autofocus": True}),
-        help_text=_("Shown to everybody who wonders why nothing is delivered."),
+        help_text=_("Shown in the admin, by queueexplain and by queuedoctor."),
     )
 
 
 class PauseForm(ReasonForm):
+    """Ask for a reason, and for how long to pause."""
+
     minutes = forms.IntegerField(
         label=_("Resume after"),
         required=False,
         min_value=1,
         max_value=525_600,
-        help_text=_("Minutes; then the sweep resumes by itself. Empty: until somebody does."),
+        help_text=_("Minutes, after which the sweep ends the pause. Empty: the pause lasts until you resume."),
     )
 
 
 class OptionalReasonForm(ReasonForm):
+    """Ask for a reason that may be empty."""
+
     kept: StrOrPromise = _("Kept in the archive.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -53,11 +59,12 @@ class OptionalReasonForm(ReasonForm):
 
 
 def is_confirmed(request: HttpRequest) -> bool:
+    """Return whether the request comes from the page's button."""
     return request.method == "POST" and request.POST.get("confirmed") == "yes"
 
 
 def shown_count(request: HttpRequest) -> int | None:
-    """How many the page in between has shown; None: the request does not come from it."""
+    """Return how many rows the page has shown; None if the request does not come from it."""
     shown = request.POST.get("shown", "")
     return int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 10 else None
 
@@ -77,8 +84,11 @@ def confirm(
     most: int = COUNTED,
     hidden: Sequence[tuple[str, str]] = (),
 ) -> TemplateResponse:
-    """``consequence``: what will happen, in words. ``rows``: what it happens to, text and note. ``groups``: a table of
-    all of them by kind. ``most``: no more are counted, and acted on."""
+    """Return the page that asks for a confirmation.
+
+    ``consequence``: a sentence that says what will happen. ``rows``: the objects, as text and note. ``groups``: a table
+    of all of them by kind. ``most``: the most rows that are counted and changed.
+    """
     if rows is None:
         rows = [(str(item), "") for item in queryset[:SHOWN]]
     count = capped_count(queryset, COUNTED)

@@ -1,4 +1,4 @@
-"""What a message carries, as it is shown on the page of a live, archived or dead one."""
+"""Show the content of a live, archived or dead message."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin
-from django_pgqueue.admin.lives import Life, lives
+from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
 from django_pgqueue.sql import payload_index
 
-# What whoever enqueues has given.
+# JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
 LONGEST = 100_000
 
 
 class ContentAdmin(ReadOnlyAdmin):
+    """Show messages with their content."""
+
     list_select_related = False
     ordering = ["-id"]
     sortable_by = ["id"]
     big_columns: tuple[str, ...] = ("payload", "body", "headers", "state", "errors")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # A body may be large, on the page of one message too: the preview asks for what it shows. And JSON that Python
-        # cannot read must not take the page away.
+        # A body may be large, so the preview loads only the part that it shows. JSON that Python cannot read must not
+        # break the page, so it is loaded apart.
         return super().get_queryset(request).defer("body", *GIVEN)
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
-        # Looked at, not searched: without an index each guess in the address would read the whole table.
+        # These columns have no index: each filter in the address would read the whole table.
         return lookup.split("__")[0] not in self.big_columns and super().lookup_allowed(lookup, value, request)
 
     def get_search_results(
@@ -45,17 +47,17 @@ class ContentAdmin(ReadOnlyAdmin):
             return super().get_search_results(request, queryset, search_term)
         table, using = self.opts.db_table.removeprefix("pgqueue_"), queryset.db
         if not payload_index.is_usable(table, using):
-            text = _("Payloads are searched by an index, and there is none: manage.py queuepayloadindex %s makes it.")
+            text = _("The search of payloads needs an index: create it with manage.py queuepayloadindex %s.")
             self.message_user(request, text % table, messages.ERROR)
             return queryset.none(), False
         found = payload_search.find(table, wanted, using=using)
         if len(found) > payload_search.MOST:
-            text = _("More than %d payloads match, not all are shown. Search for a rarer value.")
+            text = _("More than %d payloads match, and not all are shown. Search for a rarer value.")
             self.message_user(request, text % payload_search.MOST, messages.WARNING)
         return queryset.filter(pk__in=found[: payload_search.MOST]), False
 
     def or_dash(self, text: str | None) -> str:
-        """On the page of one object, the admin would write None."""
+        """Return the text, or the admin's sign for an empty value in place of None."""
         return str(self.get_empty_value_display()) if text is None else text
 
     @admin.display(description=_("channel"))
@@ -64,7 +66,7 @@ class ContentAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("handler, channel"))
     def what(self, item: Any) -> str:
-        """Both in one column: names may be long, and what became of a message must not be pushed off the page."""
+        """Return handler and channel in one column: names may be long, and the outcome must stay on the screen."""
         return format_html('<span class="pgqueue-what">{}<br>{}</span>', item.handler, self.channel_of(item))
 
     def channel_of(self, item: Any) -> str:
@@ -92,8 +94,8 @@ class ContentAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("redrives"))
     def redrives(self, item: Any) -> str:
-        """All lives of a message that was redriven, the earliest first."""
-        others = lives(item.redriven_from, getattr(item, "redriven_to", None), using=item._state.db)
+        """Return all messages of a chain of redrives, the earliest first."""
+        others = redrive_history(item.redriven_from, getattr(item, "redriven_to", None), using=item._state.db)
         if not others:
             return self.get_empty_value_display()
         before = [self.life(other) for other in others if other.step < 0]
@@ -101,7 +103,8 @@ class ContentAdmin(ReadOnlyAdmin):
         this = format_html("<strong>{}</strong>", _("%d, this one") % item.pk)
         return format_html_join(" → ", "{}", ((text,) for text in (*before, this, *since)))
 
-    def life(self, life: Life) -> str:
+    def life(self, life: RedriveEntry) -> str:
+        """Return one message of the chain as a link."""
         if not life.model:
             return _("%d, gone") % life.id
         name = apps.get_model("pgqueue", life.model)._meta.verbose_name
@@ -113,8 +116,8 @@ class ContentAdmin(ReadOnlyAdmin):
 
 
 def json_shown(item: Any, column: str) -> str | None:
-    """The column's JSON; as PostgreSQL writes it where Python cannot read it, because SQL has enqueued it too deep or
-    with numbers of thousands of digits."""
+    """Return the column's JSON. JSON that Python cannot read, because it is too deep or has too long numbers, is shown
+    as PostgreSQL writes it."""
     try:
         value = getattr(item, column)
         return None if value is None and column != "payload" else rendering.pretty_json(value)

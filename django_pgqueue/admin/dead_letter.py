@@ -1,4 +1,4 @@
-"""Dead letters: why they died, and their way back."""
+"""Show dead letters: why they died, and actions to redrive or discard them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext, ngettext_lazy
 
-from django_pgqueue.admin import acting, rendering
-from django_pgqueue.admin.acting import Act, ActingAdmin, choose
+from django_pgqueue.admin import bulk_actions, rendering
+from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, choose
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN, OptionalReasonForm, confirm, is_confirmed
-from django_pgqueue.admin.edit_payload import PayloadAct, edit_payload
+from django_pgqueue.admin.edit_payload import PayloadAction, edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
     ChannelNameFilter,
@@ -31,7 +31,7 @@ from django_pgqueue.admin.filters import (
     QueueFilter,
     RedrivenFilter,
 )
-from django_pgqueue.admin.message_acts import with_reason
+from django_pgqueue.admin.message_actions import with_reason
 from django_pgqueue.admin.pace import Pace, RateForm
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.discard_dead import discard_dead
@@ -57,7 +57,7 @@ class DeadLetterHandlerFilter(HandlerFilter):
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(ActingAdmin):
+class DeadLetterAdmin(BulkActionsAdmin):
     list_display = ["id", "fate", "what", "why", "attempts_of", "died"]
     list_filter = [
         RedrivenFilter,
@@ -71,7 +71,7 @@ class DeadLetterAdmin(ActingAdmin):
     search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
     named_by = ("id", "handler", "reason")
-    big_columns = (*ActingAdmin.big_columns, "details")
+    big_columns = (*BulkActionsAdmin.big_columns, "details")
     actions = ["redrive", "edit", "discard"]
     fieldsets = [
         (None, {"fields": ["id", "queue", "channel", "handler", "reason", "details_shown", "fate"]}),
@@ -82,7 +82,7 @@ class DeadLetterAdmin(ActingAdmin):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
-        # The few words that tell letters apart, without the tracebacks around them.
+        # Loads type and message of the error only, without the traceback.
         words = {
             f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED + 1)
             for place, column in {"given": "details", "last": "errors__-1"}.items()
@@ -109,6 +109,7 @@ class DeadLetterAdmin(ActingAdmin):
         return format_html("{}{}", letter.reason, self.problem(letter) or "")
 
     def problem(self, letter: Any) -> str | None:
+        """Return type and message of the error, clipped; None without one."""
         given = [letter.given_type, letter.given_message]
         text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
         if not text:
@@ -126,13 +127,13 @@ class DeadLetterAdmin(ActingAdmin):
     def details_shown(self, letter: DeadLetter) -> str:
         return self.or_dash(rendering.details(letter.details))
 
-    def acts_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:
         if item.redriven_at:
             return {}
         return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "discard": _("Discard")}
 
     def groups(self, queryset: QuerySet[DeadLetter], most: int) -> str:
-        """By reason and handler, as the commands count them."""
+        """Return the number of dead letters by reason and handler, as the commands count them."""
         first = queryset.order_by("id").values("pk")[:most]
         counted = DeadLetter.objects.using(queryset.db).filter(pk__in=first).values_list("reason", "handler")
         found = list(counted.annotate(count=Count("pk")).order_by("-count", "reason", "handler")[: SHOWN_GROUPS + 1])
@@ -149,10 +150,10 @@ class DeadLetterAdmin(ActingAdmin):
             return self.ask_redrive(request, waiting, form)
         chosen = choose(request, waiting, "id", "queue", "channel")
         pace = Pace.asked(request, form.cleaned_data["rate"], using=waiting.db)
-        done, redriven, until = 0, 0, time.monotonic() + acting.SECONDS
-        each = len(chosen.rows) <= acting.EACH
+        done, redriven, until = 0, 0, time.monotonic() + bulk_actions.SECONDS
+        each = len(chosen.rows) <= bulk_actions.EACH
         while done < len(chosen.rows) and (not done or time.monotonic() < until):
-            rows = chosen.rows[done : done + acting.BATCH]
+            rows = chosen.rows[done : done + bulk_actions.BATCH]
             times = pace.times(done, len(rows))
             redriven += self.redrive_batch(request, rows, times, each=each, using=waiting.db)
             done += len(rows)
@@ -191,7 +192,8 @@ class DeadLetterAdmin(ActingAdmin):
     def redrive_batch(
         self, request: HttpRequest, rows: list[Row], times: list[datetime] | None, *, each: bool, using: str
     ) -> int:
-        """Redriven and logged, both or neither; where a channel refuses, the letters of the others nevertheless."""
+        """Redrive a batch and log it, in one transaction. If a channel refuses, try each channel alone. Returns how
+        many."""
         channels = sorted({row[1:] for row in rows})
         try:
             return self.redrive_rows(request, rows, times, each=each, using=using)
@@ -231,13 +233,14 @@ class DiscardDeadForm(OptionalReasonForm):
 
 
 def redriven_with(pk: int, payload: Any, using: str) -> tuple[bool, StrOrPromise]:
+    """Redrive one dead letter with another payload. Returns whether it was done, and the text for the user."""
     new_ids = redrive([pk], payload=payload, using=using)
     if not new_ids:
-        return False, _("It is redriven already, or at this moment.")
+        return False, _("The dead letter is redriven already, or another transaction redrives it at this moment.")
     return True, _("Redriven with another payload, as message %d.") % new_ids[pk]
 
 
-EDIT = PayloadAct(
+EDIT = PayloadAction(
     name="edit",
     title=_("Redrive with another payload"),
     consequence=_(
@@ -247,7 +250,7 @@ EDIT = PayloadAct(
     button=_("Redrive"),
     run=redriven_with,
 )
-DISCARD = Act(
+DISCARD = Action(
     name="discard",
     title=_("Discard dead letters"),
     consequence=_(
@@ -262,13 +265,13 @@ DISCARD = Act(
             "%d dead letter was redriven, and stays.", "%d dead letters were redriven, and stay."
         ),
         "unexported": ngettext_lazy(
-            "%d dead letter is left alone until a lake has it.", "%d dead letters are left alone until a lake has them."
+            "%d dead letter stays until a lake has it.", "%d dead letters stay until a lake has them."
         ),
         "busy": ngettext_lazy(
-            "%d dead letter is left alone: somebody redrives it, discards or prunes at this moment. Do it again.",
-            "%d dead letters are left alone: somebody redrives them, discards or prunes at this moment. Do it again.",
+            "%d dead letter is unchanged: another transaction has locked it. Repeat the action.",
+            "%d dead letters are unchanged: other transactions have locked them. Repeat the action.",
         ),
-        "not_found": ngettext_lazy("%d dead letter is not there any more.", "%d dead letters are not there any more."),
+        "not_found": ngettext_lazy("%d dead letter no longer exists.", "%d dead letters no longer exist."),
     },
     logged=with_reason("Discarded"),
     form=DiscardDeadForm,

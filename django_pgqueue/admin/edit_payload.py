@@ -1,4 +1,4 @@
-"""Another payload for one message or dead letter: a form in place of the page that only asks."""
+"""Change the payload of one message or dead letter, with a form in place of the confirmation page."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadAct:
-    """``run``: id, payload and database; returns whether it was done, and what to say."""
+class PayloadAction:
+    """Define such an action. ``run``: takes id, payload and database; returns whether it was done, and the text for the
+    user."""
 
     name: str
     title: StrOrPromise
@@ -36,7 +37,7 @@ class PayloadAct:
 
 class PrettyJSONField(forms.JSONField):
     def prepare_value(self, value: Any) -> str:
-        # What was typed and is no JSON comes back as it was typed.
+        # Input that is not JSON is shown again unchanged.
         if isinstance(value, InvalidJSONInput):
             return value
         return json.dumps(value, indent=2, ensure_ascii=False)
@@ -53,26 +54,27 @@ class PayloadForm(forms.Form):
     def clean_payload(self) -> Any:
         # An empty field is None, and so is the JSON null: only one of them was meant.
         if not self.data.get("payload", "").strip():
-            raise forms.ValidationError(_("Give JSON: null, if that is what the handler shall get."))
+            raise forms.ValidationError(_("Give JSON, or null if the handler is to get null."))
         return self.cleaned_data["payload"]
 
 
 def edit_payload(
-    model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Any], act: PayloadAct
+    model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Any], act: PayloadAction
 ) -> HttpResponse | None:
+    """Show the form, or do the action with its payload. Returns None when it is done or impossible."""
     text: StrOrPromise
     found = list(queryset.order_by("id")[:2])
     if len(found) != 1:
-        model_admin.message_user(request, _("Select one: a payload is edited alone."), messages.WARNING)
+        model_admin.message_user(request, _("Select one row: a payload is edited alone."), messages.WARNING)
         return None
     [item] = found
     try:
         initial = {"payload": item.payload}
     except type(item).DoesNotExist:
-        model_admin.message_user(request, _("It is not there any more."), messages.WARNING)
+        model_admin.message_user(request, _("The message no longer exists."), messages.WARNING)
         return None
     except (ValueError, RecursionError):
-        text = _("Python cannot read this payload: numbers that are too long, or it is too deep.")
+        text = _("Python cannot read this payload: it has too long numbers, or is nested too deep.")
         model_admin.message_user(request, text, messages.ERROR)
         return None
     form = PayloadForm(request.POST if is_confirmed(request) else None, initial=initial)
@@ -91,7 +93,7 @@ def edit_payload(
         with transaction.atomic(using=queryset.db):
             done, text = act.run(item.pk, form.cleaned_data["payload"], queryset.db)
             if done:
-                # Not what it was, and not what it is: payloads hold what the history should not.
+                # The history gets neither payload, because payloads may hold private data.
                 model_admin.log(request, [item], text)
     except PgQueueError as error:
         done, text = False, str(error)

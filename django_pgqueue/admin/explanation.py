@@ -1,4 +1,4 @@
-"""Why is it not running? The answer of pgqueue_explain_message and pgqueue_explain_channel, on the page of either."""
+"""Show why a message or channel is not running: the answer of pgqueue_explain_message and pgqueue_explain_channel."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from django.utils.html import format_html, format_html_join
 from django_pgqueue.admin import rendering
 from django_pgqueue.lifecycle.explain import Reason
 
-# What a person should look at, what is as it should be, and what is only told. The rest holds a message up on purpose.
+# Codes of problems, of good states and of information. All other codes name limits that delay a message on purpose.
 BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "unknown", "worker_silent"}
 GOOD = {"completed", "empty", "in_line"}
-TOLD = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
+INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
 
 
 def shown(reasons: Iterable[Reason]) -> str:
+    """Return the reasons as a list in HTML."""
     items = ((rendering.badge(reason.code.replace("_", " "), kind(reason.code)), reason.sentence) for reason in reasons)
     return format_html('<ul class="pgqueue-reasons">{}</ul>', format_html_join("", "<li>{} <p>{}</p></li>", items))
 
 
 def kind(code: str) -> str:
-    for name, codes in {"bad": BAD, "good": GOOD, "busy": TOLD}.items():
+    """Return the kind of badge of a code."""
+    for name, codes in {"bad": BAD, "good": GOOD, "busy": INFORMATION}.items():
         if code in codes:
             return name
     return "late"

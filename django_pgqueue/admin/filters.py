@@ -1,4 +1,4 @@
-"""List filters that stay cheap: none lists all channels or scans a table for its values."""
+"""Filter lists at low cost: no filter lists all channels or scans a table for its values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST = 20
 RECENT = 10_000
 HOURS = {"hour": 1, "day": 24, "week": 168}
 
-# From one queue to the next by the index on (queue, name), however many channels each has.
+# Steps from one queue to the next by the index on (queue, name), however many channels each has.
 QUEUES = """
 WITH RECURSIVE step AS (
     (SELECT c.queue FROM pgqueue_channel AS c ORDER BY c.queue LIMIT 1)
@@ -54,11 +54,12 @@ LIMIT %s
 
 
 class ValueFilter(admin.SimpleListFilter):
-    """Offers some values, takes any: a value in the address that is not offered is added to the list."""
+    """Offer some values and take any: a value in the address that is not offered is added to the list."""
 
     lookup = ""
 
     def offered(self) -> Iterable[str]:
+        """Return the values of the list."""
         raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
@@ -75,12 +76,12 @@ class ValueFilter(admin.SimpleListFilter):
         value = self.value()
         if not value:
             return queryset
-        # PostgreSQL has no text with NUL, so nothing has this value.
+        # PostgreSQL has no text with NUL, so no row has this value.
         return queryset.none() if "\0" in value else queryset.filter(**{self.lookup: value})
 
 
 class OneOfFilter(admin.SimpleListFilter):
-    """One of few choices is always taken; there is no "all"."""
+    """Offer few choices, one of which is always taken; there is no "all"."""
 
     default = ""
 
@@ -107,13 +108,13 @@ class QueueFilter(ValueFilter):
 
 
 class ChannelQueueFilter(QueueFilter):
-    """The queue of a message's channel."""
+    """Filter by the queue of a message's channel."""
 
     lookup = "channel__queue"
 
 
 class RecentValueFilter(ValueFilter):
-    """The values among the newest rows."""
+    """Offer the values among the newest rows."""
 
     table = ""
 
@@ -142,7 +143,7 @@ class DeadLetterReasonFilter(RecentValueFilter):
 
 
 class ActiveChannelFilter(admin.SimpleListFilter):
-    """Some channels that have work, of the chosen queue if one is chosen. Any channel's id in the address does."""
+    """Offer some channels that have work, of the chosen queue if there is one. The address takes any channel's id."""
 
     title = _("channel (some with work)")
     parameter_name = "channel"
@@ -169,7 +170,7 @@ class ActiveChannelFilter(admin.SimpleListFilter):
 
 
 class ChannelNameFilter(admin.SimpleListFilter):
-    """The channel in the address, or none: there may be too many to offer."""
+    """Filter by the channel in the address. It offers no others, because there may be too many."""
 
     title = _("channel")
     parameter_name = "channel"
@@ -189,7 +190,8 @@ class ChannelNameFilter(admin.SimpleListFilter):
 
 
 class HolderFilter(ChannelNameFilter):
-    """What a worker has; its name in the address, as its page links to it. Few are leased, and they have an index."""
+    """Filter by the worker that holds the lease; a worker's page links here. Few messages are leased, and they have an
+    index."""
 
     title = _("held by")
     parameter_name = "worker"
@@ -202,7 +204,7 @@ class HolderFilter(ChannelNameFilter):
 
 
 class AgeFilter(admin.SimpleListFilter):
-    """Rows whose time is within the last hours, or before them."""
+    """Filter rows by whether their time is within the last hours, or before them."""
 
     title = _("age")
     parameter_name = "age"

@@ -1,4 +1,4 @@
-"""How many messages wait on the channels of one page, in one query whose cost is bounded whatever the backlog is."""
+"""Count the live messages of one page's channels, in one query whose cost is bounded whatever the backlog is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from django_pgqueue.admin.paginator import CappedCount
 from django_pgqueue.sql.call import call
 
 MOST = 1_000
-"""Counted per channel, for ready and leased."""
+"""The most ready and the most leased messages that are counted per channel."""
 MOST_SCHEDULED = 10_000
-"""Looked at over all channels: there is no index by channel. If there are more, the counts are lower bounds."""
+"""The most scheduled messages that are read, over all channels, since no index has the channel. If there are more, all
+counts are lower bounds."""
 
 SQL = """
 WITH coming AS MATERIALIZED (
@@ -40,6 +41,7 @@ class LiveCounts:
 
 
 def live_counts(channel_ids: Sequence[int], *, using: str) -> dict[int, LiveCounts]:
+    """Return the live messages by channel id."""
     rows = call(using, SQL, (MOST_SCHEDULED + 1, MOST + 1, MOST + 1, list(channel_ids)))
     return {
         pk: LiveCounts(

@@ -1,4 +1,4 @@
-"""Live messages, to look at and to act on. The functions alone settle them."""
+"""Show live messages, with actions on them. Only the SQL functions change the table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import explanation, message_acts, rendering
-from django_pgqueue.admin.acting import ActingAdmin
+from django_pgqueue.admin import explanation, message_actions, rendering
+from django_pgqueue.admin.bulk_actions import BulkActionsAdmin
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     ActiveChannelFilter,
@@ -31,7 +31,7 @@ KINDS: dict[Any, str] = {Message.Status.READY: "good", Message.Status.LEASED: "b
 
 
 @admin.register(Message)
-class MessageAdmin(ActingAdmin):
+class MessageAdmin(BulkActionsAdmin):
     list_display = [
         "id",
         "state_now",
@@ -57,7 +57,7 @@ class MessageAdmin(ActingAdmin):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
-        # Not select_related: a message whose channel was deleted by hand would not be shown, when it most needs to be.
+        # With select_related, a message whose channel was deleted by hand would be missing from the list.
         return super().get_queryset(request).prefetch_related("channel")
 
     @admin.display(description=_("channel"))
@@ -96,17 +96,17 @@ class MessageAdmin(ActingAdmin):
             return rendering.badge(_("leased, to be cancelled"), "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
 
-    def acts_on(self, item: Message) -> dict[str, StrOrPromise]:
-        acts: dict[str, StrOrPromise] = {}
+    def actions_on(self, item: Message) -> dict[str, StrOrPromise]:
+        actions: dict[str, StrOrPromise] = {}
         if item.status == Message.Status.SCHEDULED:
-            acts["retry_now"] = _("Retry now")
+            actions["retry_now"] = _("Retry now")
         if item.status == Message.Status.LEASED:
-            acts["release_leases"] = _("Release the lease")
+            actions["release_leases"] = _("Release the lease")
         else:
-            acts |= {"reschedule": _("Reschedule"), "edit": _("Edit the payload")}
+            actions |= {"reschedule": _("Reschedule"), "edit": _("Edit the payload")}
         if item.cancelled_at is None:
-            acts["cancel"] = _("Cancel")
-        return acts | {"discard": _("Discard")}
+            actions["cancel"] = _("Cancel")
+        return actions | {"discard": _("Discard")}
 
     def may(self, request: HttpRequest, act: str) -> bool:
         return request.user.has_perm(f"pgqueue.{act}_message")
@@ -128,24 +128,24 @@ class MessageAdmin(ActingAdmin):
 
     @admin.action(description=_("Retry selected messages now"), permissions=["reschedule"])
     def retry_now(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_acts.RETRY_NOW)
+        return self.perform(request, queryset, message_actions.RETRY_NOW)
 
     @admin.action(description=_("Reschedule selected messages"), permissions=["reschedule"])
     def reschedule(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_acts.RESCHEDULE)
+        return self.perform(request, queryset, message_actions.RESCHEDULE)
 
     @admin.action(description=_("Edit the payload of the selected message"), permissions=["edit"])
     def edit(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return edit_payload(self, request, queryset, message_acts.EDIT)
+        return edit_payload(self, request, queryset, message_actions.EDIT)
 
     @admin.action(description=_("Cancel selected messages"), permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_acts.CANCEL)
+        return self.perform(request, queryset, message_actions.CANCEL)
 
     @admin.action(description=_("Discard selected messages"), permissions=["discard"])
     def discard(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_acts.DISCARD)
+        return self.perform(request, queryset, message_actions.DISCARD)
 
     @admin.action(description=_("Release the leases of selected messages"), permissions=["release"])
     def release_leases(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset.filter(status=Message.Status.LEASED), message_acts.RELEASE)
+        return self.perform(request, queryset.filter(status=Message.Status.LEASED), message_actions.RELEASE)

@@ -1,5 +1,7 @@
-"""A redrive that does not flood: each message gets a time of its own, so many a second. Nobody has to stay and watch:
-they are scheduled, and can be seen, put off and cancelled as any others."""
+"""Spread a redrive over time: each message is scheduled at a time of its own, at a rate per second.
+
+The messages can be seen, rescheduled and cancelled like any other scheduled messages.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ class RateForm(forms.Form):
         required=False,
         min_value=0.001,
         max_value=100_000,
-        help_text=_("Messages a second: they are scheduled one after the other. Empty: all at once."),
+        help_text=_("Messages per second; they are scheduled one after the other. Empty: all at once."),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``rate``: a second; None: all at once. ``begun_at``: when the first is due, by the clock of the database.
-    ``before``: how many were paced by the requests that this one goes on with."""
+    """Hold a pace. ``rate``: messages per second; None: all at once. ``begun_at``: when the first is due, by the clock
+    of the database. ``before``: how many messages earlier requests of the same redrive have scheduled."""
 
     rate: float | None
     begun_at: datetime
@@ -46,12 +48,13 @@ class Pace:
         return cls(rate, begun_at, int(before))
 
     def times(self, done: int, count: int) -> list[datetime] | None:
-        """For the next ones, of which there were ``done`` before in this request."""
+        """Return when the next ``count`` messages are due. ``done``: the number of messages before them in this
+        request."""
         if not self.rate:
             return None
         first = self.before + done
         return [self.begun_at + timedelta(seconds=(first + n) / self.rate) for n in range(count)]
 
     def hidden(self, done: int) -> list[tuple[str, str]]:
-        """What the next request has to know."""
+        """Return the hidden fields that the next request needs."""
         return [("begun_at", self.begun_at.isoformat()), ("before", str(self.before + done))] if self.rate else []

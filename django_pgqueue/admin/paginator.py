@@ -1,4 +1,4 @@
-"""Pages of a table that may be large: counting stops at a limit."""
+"""Split a table that may be large into pages: counting stops at a limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
 
 
 class CappedCount(int):
-    """A count that stopped at its limit: "10,000+"."""
+    """Hold a count that stopped at its limit, shown as "10,000+"."""
 
     def __str__(self) -> str:
         # With USE_THOUSAND_SEPARATOR Django groups the characters from the right, as if all were digits: only a prefix
@@ -24,7 +24,7 @@ class CappedCount(int):
 
 
 class CappedPaginator(AnyPaginator):
-    """Counts no further than ``limit``; what lies behind is for search and filters to find."""
+    """Count no further than ``limit``; search and filters find the rows beyond."""
 
     limit = 10_000
 
@@ -34,5 +34,6 @@ class CappedPaginator(AnyPaginator):
 
 
 def capped_count(queryset: Any, limit: int) -> int:
+    """Return the number of rows, or a CappedCount if it is above the limit."""
     found: int = queryset.order_by().values("pk")[: limit + 1].count()
     return CappedCount(limit) if found > limit else found

@@ -1,4 +1,4 @@
-"""The actions "pause" and "resume", the same for channels, queues and workers."""
+"""Define the actions "pause" and "resume", the same for channels, queues and workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.confirmation import PauseForm, ReasonForm, confirm, is_confirmed
-from django_pgqueue.admin.object_acts import ObjectActsAdmin
+from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.sql.call import call
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 CLOCK = "SELECT clock_timestamp()"
 
 
-class PausableAdmin(ObjectActsAdmin):
-    """For models with ``paused_at``; the permission is ``pgqueue.pause_<model>``."""
+class PausableAdmin(ObjectActionsAdmin):
+    """Show a model with ``paused_at``; the permission is ``pgqueue.pause_<model>``."""
 
     pause_consequence: Any
-    """What a pause means for them, in words."""
+    """A sentence that says what a pause does."""
 
     pause_form: type[ReasonForm] = PauseForm
 
@@ -37,7 +37,7 @@ class PausableAdmin(ObjectActsAdmin):
     def resume_one(self, item: Any, *, using: str) -> None:
         raise NotImplementedError
 
-    def acts_on(self, item: Any) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Any) -> dict[str, StrOrPromise]:
         return {"resume": _("Resume")} if item.paused_at else {"pause": _("Pause")}
 
     def has_pause_permission(self, request: HttpRequest) -> bool:

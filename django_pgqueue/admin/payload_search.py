@@ -1,4 +1,4 @@
-"""Find messages by a value in their payload, as payload.customer=42. Only where an index makes that cheap."""
+"""Find messages by a value in their payload, such as payload.customer=42, if an index makes that cheap."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST = 1_000
 
 
 def parse(term: str) -> list[str] | None:
-    """The JSON that a payload must contain, one of these; None: the term is not about payloads.
+    """Return the JSON texts, one of which a payload must contain; None if the term is not about payloads.
 
-    A value that reads as JSON may be meant so or as text: 42 finds the number and the text. In quotes it is text.
+    A value that reads as JSON may be meant as JSON or as text: 42 finds the number and the text. In quotes it is text.
     """
     found = TERM.fullmatch(term)
     if found is None:
@@ -42,7 +42,7 @@ def _readings(text: str) -> list[Any]:
 
 
 def find(table: str, wanted: list[str], *, using: str) -> list[int]:
-    """Ids of messages whose payload contains one of these; MOST and one more if there are more, in no order."""
+    """Return ids of messages whose payload contains one of these, in no order; at most MOST + 1."""
     if not wanted:
         return []
     matches = " OR ".join(["t.payload @> %s::jsonb"] * len(wanted))

@@ -1,4 +1,4 @@
-"""Queues: pause, resume, purge, drop, what they archive, and whether they tell events."""
+"""Show queues: pause, resume, purge and drop them, and set what they archive and whether they send events."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 MOST = 1_000
 BATCH = 10_000
-"""A transaction each."""
+"""The most messages of one transaction."""
 MOST_BATCHES = 20
-"""Per queue and request: producers may be faster than a purge, and a request must end."""
+"""The limit per queue and request: producers may be faster than a purge, and a request must end."""
 
 
 class DropForm(forms.Form):
     purge = forms.BooleanField(
-        label=_("Purge what waits"),
+        label=_("Purge waiting messages"),
         required=False,
-        help_text=_("It goes to the archive as purged. Otherwise a queue that holds messages is not dropped."),
+        help_text=_("They go to the archive as purged. Otherwise a queue that holds messages is not dropped."),
     )
 
 
@@ -51,7 +51,7 @@ class QueueAdmin(PausableAdmin):
     readonly_fields = ["name", "paused_at", "paused_until", "pause_reason"]
     actions = ["pause", "resume", "purge", "drop"]
     pause_consequence = _(
-        "Nothing more of these queues is delivered to any worker until you resume them. Enqueue goes on."
+        "No more messages of these queues are delivered to any worker until you resume them. Enqueue goes on."
     )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -59,10 +59,8 @@ class QueueAdmin(PausableAdmin):
         return super().changelist_view(request, extra_context)
 
     def add_missing(self) -> None:
-        """A row for each queue that has channels, but for those that were dropped.
-
-        Until something is set for a queue, only this page needs its row.
-        """
+        """Add a row for each queue that has channels and was not dropped. Only this page needs the row of a queue
+        without settings."""
         queues = Queue.objects.using(alias(None))
         known = set(queues.values_list("name", flat=True))
         found = [name for (name,) in call(alias(None), QUEUES, (MOST,))]
@@ -71,11 +69,11 @@ class QueueAdmin(PausableAdmin):
         queues.bulk_create([Queue(name=name) for name in missing], ignore_conflicts=True)
 
     def save_model(self, request: HttpRequest, obj: Queue, form: forms.ModelForm, change: bool) -> None:
-        # Only what was edited: somebody may have paused the queue since the form was opened.
+        # Save only the edited fields, because the queue may have been paused since the form was opened.
         obj.save(using=alias(None), update_fields=form.changed_data)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: a queue is there when it has a channel."""
+        """Return False: a queue exists when it has a channel."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
@@ -97,8 +95,8 @@ class QueueAdmin(PausableAdmin):
     def resume_one(self, item: Queue, *, using: str) -> None:
         queue_resume(item.name, using=using)
 
-    def acts_on(self, item: Queue) -> dict[str, StrOrPromise]:
-        return super().acts_on(item) | {"purge": _("Purge"), "drop": _("Drop")}
+    def actions_on(self, item: Queue) -> dict[str, StrOrPromise]:
+        return super().actions_on(item) | {"purge": _("Purge"), "drop": _("Drop")}
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.purge_queue")
@@ -117,7 +115,7 @@ class QueueAdmin(PausableAdmin):
                 title=_("Purge queues"),
                 consequence=_(
                     "All ready and scheduled messages of these queues go to the archive as purged, without being "
-                    "handled. What is leased now stays with its worker."
+                    "handled. Leased messages stay with their workers."
                 ),
                 button=_("Purge"),
                 rows=self.waiting(queryset),
@@ -133,7 +131,7 @@ class QueueAdmin(PausableAdmin):
                 if not self.apply(request, [queue], act, using=queryset.db) or removed[-1] < BATCH:
                     break
             else:
-                self.message_user(request, _("There are more: purge again."), messages.WARNING)
+                self.message_user(request, _("More messages wait: purge again."), messages.WARNING)
         total = sum(removed)
         self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
         return None

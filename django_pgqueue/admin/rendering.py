@@ -1,4 +1,4 @@
-"""Values as HTML. What comes from a message is somebody else's text: it goes through format_html, never around it."""
+"""Render values as HTML. Content of messages is foreign text: always pass it through format_html."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRINTABLE = set(string.printable) - set("\x0b\x0c")
 
 
 def pre(text: str) -> str:
-    """Preformatted text; the end of a very long one is left out, and that is said."""
+    """Return preformatted text; the end of a very long one is left out, with a note that says so."""
     if len(text) <= LONGEST_TEXT:
         return format_html('<pre class="pgqueue-text">{}</pre>', text)
     left_out = _("… the rest of %(length)s characters is left out.") % {"length": f"{len(text):,}"}
@@ -41,7 +41,7 @@ def pretty_json_or_none(value: Any) -> str | None:
 
 
 def body_preview(item: Model) -> str | None:
-    """Size of the body and its first bytes, as text if that is what they are. The rest is not loaded."""
+    """Return the size of the body and its first bytes, as text if they are text. The rest is not loaded."""
     rows = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
     size, start = rows.values_list(Length("body"), Substr("body", 1, PREVIEW_BYTES)).get()
     if size is None:
@@ -55,7 +55,7 @@ def body_preview(item: Model) -> str | None:
 
 
 def readable(data: bytes) -> str:
-    """UTF-8 text as it is, a character that is cut off at the end left out; anything else as a hex dump."""
+    """Return UTF-8 text without a character that is cut off at the end; anything else as a hex dump."""
     for cut in range(4):
         try:
             text = data[: len(data) - cut].decode()
@@ -74,7 +74,7 @@ def hex_line(data: bytes, offset: int) -> str:
 
 
 def problem(error: Mapping[str, Any]) -> str:
-    """An exception as ``{"type", "message", "traceback"}``."""
+    """Return an exception, given as ``{"type", "message", "traceback"}``."""
     line = ": ".join(str(error[key]) for key in ("type", "message") if error.get(key))
     traceback = error.get("traceback")
     return format_html(
@@ -87,7 +87,7 @@ def problem(error: Mapping[str, Any]) -> str:
 
 
 def details(value: Any) -> str | None:
-    """Details of a dead letter: an exception, if they are one."""
+    """Return the details of a dead letter; an exception is shown as one."""
     if value is None:
         return None
     if not isinstance(value, Mapping) or not {"type", "message"} & set(value):
@@ -97,7 +97,7 @@ def details(value: Any) -> str | None:
 
 
 def parsed(text: Any) -> datetime | None:
-    """A time that a JSON value holds; None: it is none."""
+    """Return the time that a JSON value holds, or None."""
     try:
         found = parse_datetime(str(text))
     except ValueError:
@@ -106,18 +106,18 @@ def parsed(text: Any) -> datetime | None:
 
 
 def moment(text: Any) -> str:
-    """A time that a JSON value holds, or else the value as it is."""
+    """Return the time that a JSON value holds, or else the value unchanged."""
     found = parsed(text)
     return str(text) if found is None else at(found)
 
 
 def at(found: datetime) -> str:
-    """The reader's local time, to the second."""
+    """Return a time in the reader's time zone, to the second."""
     return date_format(timezone.localtime(found), "j M Y, H:i:s")
 
 
 def duration(value: timedelta) -> str:
-    """A duration in its two largest units, with spaces that do not break: 3 d 4 h, 2 min 5 s, 250 ms."""
+    """Return a duration in its two largest units, with spaces that do not break: 3 d 4 h, 2 min 5 s, 250 ms."""
     seconds = value.total_seconds()
     if abs(seconds) < 10:
         return f"{seconds:.3g}\N{NO-BREAK SPACE}s" if abs(seconds) >= 1 else f"{seconds * 1000:.3g}\N{NO-BREAK SPACE}ms"
@@ -139,12 +139,12 @@ def number(value: object) -> str:
 
 
 def name(text: object) -> str:
-    """A name that may be long and without spaces."""
+    """Return a name that may be long and without spaces."""
     return format_html('<span class="pgqueue-name">{}</span>', text)
 
 
 def table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """A small table on the page of one object."""
+    """Return a small table for the page of one object."""
     return format_html(
         '<table class="pgqueue-table"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>',
         format_html_join("", '<th scope="col">{}</th>', ((head,) for head in heads)),
@@ -155,10 +155,12 @@ def table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 
 
 def badge(text: object, kind: str) -> str:
+    """Return a coloured label. ``kind``: good, busy, late or bad."""
     return format_html('<span class="pgqueue-badge pgqueue-{}">{}</span>', kind, text)
 
 
 def paused(reason: str, until: datetime | None = None) -> str:
+    """Return the label of a pause, with its reason."""
     clipped = reason if len(reason) <= 80 else f"{reason[:80]}…"
     text = _("paused until %s") % at(until) if until else _("paused")
     return format_html('{} <span class="quiet">{}</span>', badge(text, "late"), clipped)

@@ -1,4 +1,4 @@
-"""Schedules: made by hand here, or declared in code; when they fire, and what became of the last ticks."""
+"""Show schedules, made here or declared in code: when they fire, and the last ticks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from django_pgqueue import handlers
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.confirmation import confirm, is_confirmed
 from django_pgqueue.admin.filters import QueueFilter
-from django_pgqueue.admin.object_acts import ObjectActsAdmin
+from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.schedule_run import schedule_run
@@ -41,7 +41,7 @@ KINDS: dict[Any, str] = {
 
 
 class ScheduleForm(forms.ModelForm):
-    """Refuses what would only fail later: a handler that nobody has, a channel that does not exist."""
+    """Refuse what would fail at a tick: a handler that is not registered, a channel that does not exist."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -53,13 +53,13 @@ class ScheduleForm(forms.ModelForm):
         name: str = self.cleaned_data["handler"]
         if "handler" in self.changed_data and handlers.find(name) is None:
             known = ", ".join(handlers.names()) or _("none")
-            raise ValidationError(_("No handler is called that. There are: %s") % known)
+            raise ValidationError(_("No handler has this name. The registered handlers are: %s") % known)
         return name
 
     def clean_headers(self) -> Any:
         headers = self.cleaned_data["headers"]
         if headers is not None and not isinstance(headers, dict):
-            raise ValidationError(_('Give a JSON object, as {"tenant": "acme"}.'))
+            raise ValidationError(_('Give a JSON object, such as {"tenant": "acme"}.'))
         return headers
 
     def clean_priority(self) -> int:
@@ -110,7 +110,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ObjectActsAdmin):
+class ScheduleAdmin(ObjectActionsAdmin):
     form = ScheduleForm
     list_display = ["name_shown", "when", "next_shown", "state", "handler", "last_fired_at"]
     list_filter = [StateFilter, QueueFilter]
@@ -122,7 +122,7 @@ class ScheduleAdmin(ObjectActsAdmin):
     computed = ["state", "upcoming", "last_fired_at", "ticks", "origin", "created_at"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
-        # By the clock that decides what is due: this host's may be wrong.
+        # Use the clock of the database, which decides what is due; this host's may be wrong.
         now = ExpressionWrapper(ClockTimestamp(), output_field=DateTimeField())
         found: QuerySet[Schedule] = super().get_queryset(request).annotate(now=now)
         return found
@@ -139,7 +139,8 @@ class ScheduleAdmin(ObjectActsAdmin):
         return fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> list[str]:
-        """Code decides what it declares, each time a worker starts: an edit would not last."""
+        """Return the read-only fields. A declared schedule is overwritten each time a worker starts, so an edit would
+        not last."""
         if obj is None:
             return []
         if not obj.declared_in:
@@ -148,7 +149,7 @@ class ScheduleAdmin(ObjectActsAdmin):
         return [name for name in names if name != "enabled"]
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: forms.ModelForm, change: bool) -> None:
-        # Only what was edited: a worker may have fired it since the form was opened.
+        # Save only the edited fields, because the schedule may have fired since the form was opened.
         obj.save(using=alias(None), update_fields=form.changed_data if change else None)
 
     def has_run_permission(self, request: HttpRequest) -> bool:
@@ -191,7 +192,7 @@ class ScheduleAdmin(ObjectActsAdmin):
 
     @admin.display(description=_("next times"))
     def upcoming(self, schedule: Any) -> str:
-        """The next times as they are planned, also of one that is disabled."""
+        """Return the next planned times, also for a disabled schedule."""
         try:
             moments = schedule.timetable.upcoming(schedule.now, UPCOMING, tick=schedule.next_fire_at)
         except InvalidSchedule as error:
@@ -230,7 +231,7 @@ class ScheduleAdmin(ObjectActsAdmin):
             parts.append(tick.error)
         return format_html('<span class="quiet">{}</span>', " · ".join(str(part) for part in parts))
 
-    def acts_on(self, item: Schedule) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Schedule) -> dict[str, StrOrPromise]:
         run: dict[str, StrOrPromise] = {"run_now": _("Run now")}
         if item.removed_at:
             return run
@@ -245,7 +246,9 @@ class ScheduleAdmin(ObjectActsAdmin):
                 queryset,
                 action="run_now",
                 title=_("Run schedules now"),
-                consequence=_("Each makes a message now, also one that is disabled. Its next times stay as they are."),
+                consequence=_(
+                    "Each schedule enqueues a message now, even if it is disabled. Its next times stay as they are."
+                ),
                 button=_("Run now"),
             )
         made: list[int] = []
@@ -260,8 +263,8 @@ class ScheduleAdmin(ObjectActsAdmin):
         done = self.apply(request, queryset, act, using=queryset.db)
         self.tell(request, ngettext("%d message is enqueued.", "%d messages are enqueued.", len(made)), len(made))
         if len(made) < len(done):
-            text = _("Of %d an earlier message is still live, or the channel is full.") % (len(done) - len(made))
-            self.message_user(request, text, messages.WARNING)
+            text = _("%d enqueued nothing: an earlier message is still live, or the channel is full.")
+            self.message_user(request, text % (len(done) - len(made)), messages.WARNING)
         return None
 
     @admin.action(description=_("Enable selected schedules"), permissions=["change"])

@@ -1,4 +1,4 @@
-"""One message's story, the newest first: what became of it or who has it, each attempt that failed, how it came."""
+"""Show one message's story, the newest step first: its outcome or holder, each failed attempt, and its enqueue."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ KINDS: dict[Any, str] = {
     Message.Status.LEASED: "busy",
     Message.Status.SCHEDULED: "late",
 }
-# Version, trace id, span id, flags, and what a later version may add.
+# Version, trace id, span id, flags, and fields of later versions.
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
-TOLD = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
+SHOWN_KEYS = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
 
-Told = Message | ArchivedMessage | DeadLetter
+AnyMessage = Message | ArchivedMessage | DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``kind``: of the badge. ``notes``: what stands beside it, in one line. ``body``: HTML below it."""
+    """Hold one step. ``kind``: the badge's. ``notes``: texts beside it, in one line. ``body``: HTML below it."""
 
     title: str
     kind: str
@@ -41,7 +41,8 @@ class Step:
     body: str = ""
 
 
-def story(item: Told) -> str:
+def story(item: AnyMessage) -> str:
+    """Return the story as a list in HTML."""
     return format_html('<ol class="pgqueue-story">{}</ol>', format_html_join("", "<li>{}</li>", _shown(steps(item))))
 
 
@@ -51,7 +52,8 @@ def _shown(steps: Iterable[Step]) -> Iterator[tuple[str]]:
         yield (format_html("{} <span>{}</span>{}", rendering.badge(step.title, step.kind), notes, step.body),)
 
 
-def steps(item: Told) -> Iterator[Step]:
+def steps(item: AnyMessage) -> Iterator[Step]:
+    """Yield the steps, the newest first."""
     errors = item.errors if isinstance(item.errors, list) else []
     if not all(isinstance(error, Mapping) for error in errors):
         errors = []
@@ -64,8 +66,8 @@ def steps(item: Told) -> Iterator[Step]:
     yield came(item)
 
 
-def now(item: Told, errors: list[Mapping[str, Any]]) -> Step:
-    """What became of it, with its last attempt, unless that is among those that failed."""
+def now(item: AnyMessage, errors: list[Mapping[str, Any]]) -> Step:
+    """Return the step of the present state, with the last attempt unless that is among the failed ones."""
     last = [] if errors and errors[-1].get("attempt") == item.attempts else last_attempt(item)
     match item:
         case ArchivedMessage():
@@ -83,7 +85,8 @@ def now(item: Told, errors: list[Mapping[str, Any]]) -> Step:
     return Step(item.get_status_display(), KINDS.get(item.status, "bad"), notes)
 
 
-def last_attempt(item: Told) -> list[str]:
+def last_attempt(item: AnyMessage) -> list[str]:
+    """Return the notes of the last attempt."""
     if item.leased_at is None:
         return []
     ended_at = getattr(item, "archived_at", None) or getattr(item, "dead_at", None)
@@ -96,7 +99,8 @@ def last_attempt(item: Told) -> list[str]:
 
 
 def failed(error: Mapping[str, Any], before: datetime | None) -> Step:
-    """An attempt that pgqueue_retry wrote down. It waited since the enqueue, or since the failure before."""
+    """Return the step of an attempt that pgqueue_retry recorded. It waited since the enqueue, or since the failure
+    before."""
     at, leased_at = rendering.parsed(error.get("at")), rendering.parsed(error.get("leased_at"))
     notes = [
         rendering.moment(error["at"]) if "at" in error else "",
@@ -104,25 +108,26 @@ def failed(error: Mapping[str, Any], before: datetime | None) -> Step:
         _("waited %s") % rendering.duration(leased_at - before) if leased_at and before else "",
         _("ran %s") % rendering.duration(at - leased_at) if at and leased_at else "",
     ]
-    rest = {key: value for key, value in error.items() if key not in TOLD}
+    rest = {key: value for key, value in error.items() if key not in SHOWN_KEYS}
     body = format_html("{}{}", rendering.problem(error), rendering.pretty_json(rest) if rest else "")
     return Step(_("Attempt %s failed") % error.get("attempt", "?"), "bad", notes, body)
 
 
-def came(item: Told) -> Step:
+def came(item: AnyMessage) -> Step:
+    """Return the step of the enqueue."""
     notes = [rendering.at(item.created_at)]
     if item.redriven_from is not None:
-        notes.append(_("new life of %d") % item.redriven_from)
+        notes.append(_("redriven from %d") % item.redriven_from)
     return Step(_("enqueued"), "busy", [*notes, trace_link(item)])
 
 
-def trace_link(item: Told) -> str:
-    """Where the trace is shown that its headers name, if the setting TRACE_URL says."""
+def trace_link(item: AnyMessage) -> str:
+    """Return a link to the trace that the headers name, if the setting TRACE_URL is set."""
     if not settings.TRACE_URL:
         return ""
     try:
         headers = item.headers
-    except (ValueError, RecursionError):  # SQL has enqueued what Python cannot read
+    except (ValueError, RecursionError):  # SQL has enqueued JSON that Python cannot read
         return ""
     parent = TRACEPARENT.fullmatch(str(headers.get("traceparent"))) if isinstance(headers, dict) else None
     if parent is None:

@@ -1,4 +1,4 @@
-"""Workers, as they last described themselves. They can be paused."""
+"""Show workers, as they last described themselves. They can be paused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOTALS = {
 
 
 def lasting(value: object) -> str:
-    """Seconds of a JSON value as a duration; a dash where there are none."""
+    """Return seconds of a JSON value as a duration; a dash if there are none."""
     return str(rendering.seconds(value)) if isinstance(value, int | float) else "-"
 
 
@@ -59,7 +59,7 @@ class AliveFilter(admin.SimpleListFilter):
 
 @admin.register(Worker)
 class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
-    """A worker that was silent for longer than LEASE has lost its messages: they are delivered to others."""
+    """Show workers. One that was silent for longer than LEASE has lost its messages: they are delivered to others."""
 
     list_display = [
         "name_shown",
@@ -77,7 +77,7 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     sortable_by = ["name_shown", "started"]
     actions = ["pause", "resume"]
     pause_form = ReasonForm
-    pause_consequence = _("They take no more messages until you resume them, and end what they have.")
+    pause_consequence = _("They take no more messages until you resume them, and finish the messages that they have.")
     fields = [
         "name",
         "alive",
@@ -99,7 +99,7 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
-        # By the clock that wrote heartbeat_at: this host's may be wrong.
+        # Use the clock that wrote heartbeat_at; this host's may be wrong.
         age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=DurationField())
         found: QuerySet[Worker] = super().get_queryset(request).annotate(silent_for=age)
         return found

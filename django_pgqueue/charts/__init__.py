@@ -1,8 +1,8 @@
-"""Charts as HTML with SVG, drawn on the server: no script, no style attribute, so they work under a strict CSP.
+"""Draw charts as HTML with SVG on the server: no script, no style attribute, so they work under a strict CSP.
 
 Each function returns one ``<figure>`` (or, the sparkline and the meter, one ``<svg>``) whose colours come from the
-classes of `stylesheet()`; light and dark follow the reader's. All text is escaped here: titles and names may be
-anybody's.
+classes of `stylesheet()`; light and dark follow the reader's settings. All text is escaped here, because titles and
+names may come from outside.
 """
 
 from django_pgqueue.charts.frame import text

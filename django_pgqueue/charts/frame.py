@@ -1,4 +1,4 @@
-"""What all charts have around their marks: the figure, its legend, axes, and a tooltip for each bucket."""
+"""Draw what surrounds the marks of a chart: the figure, its legend, axes, and a tooltip for each bucket."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\
 
 
 def text(value: object, longest: int | None = None) -> str:
-    """Anybody's text, safe in HTML; what cannot be shown is replaced, a long one is cut."""
-    told = UNPRINTABLE.sub("\ufffd", str(value))
-    if longest is not None and len(told) > longest:
-        told = told[: longest - 1] + "…"
-    return escape(told)
+    """Return a foreign text as safe HTML; characters that cannot be shown are replaced, a long text is cut."""
+    shortened = UNPRINTABLE.sub("\ufffd", str(value))
+    if longest is not None and len(shortened) > longest:
+        shortened = shortened[: longest - 1] + "…"
+    return escape(shortened)
 
 
 def number(value: float) -> str:
-    """A coordinate, a tenth of a pixel exact."""
+    """Return a coordinate with one decimal place."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The plane of a chart over time: one place for each bucket."""
+    """Map buckets and values to coordinates; each bucket has one place."""
 
     times: Sequence[datetime]
     width: timedelta
@@ -45,7 +45,7 @@ class Frame:
         return (WIDTH - LEFT - RIGHT) / max(1, len(self.times))
 
     def x(self, index: float) -> float:
-        """The left end of a bucket; of its middle with index + 0.5."""
+        """Return the left end of a bucket; with index + 0.5 its middle."""
         return LEFT + index * self.place
 
     def y(self, value: float) -> float:
@@ -68,7 +68,7 @@ class Frame:
         return "".join(drawn)
 
     def tooltips(self, series: Sequence[tuple[str, Sequence[float | None]]]) -> str:
-        """A column over each bucket that tells its values when the pointer rests on it."""
+        """Return a column over each bucket, whose tooltip has its values."""
         columns = []
         for index, time in enumerate(self.times):
             lines = [f"{axis_of_time.moment(time, self.width)} UTC"]
@@ -89,12 +89,12 @@ def svg(title: str, description: str, inside: str, *, height: float = HEIGHT, wi
 
 
 def figure(title: str, note: str, legend: Sequence[tuple[str, str]], drawing: str) -> str:
-    """`legend`: class and name of each series."""
+    """Return a figure with caption and legend. `legend`: class and name of each series."""
     keys = "".join(f'<li><i class="pgq-key {style}"></i>{text(name, 60)}</li>' for style, name in legend)
-    told = f'<span class="pgq-note">{text(note)}</span>' if note else ""
+    noted = f'<span class="pgq-note">{text(note)}</span>' if note else ""
     legends = f'<ul class="pgq-legend">{keys}</ul>' if legend else ""
     return (
-        f'<figure class="pgq-chart"><figcaption><b>{text(title)}</b>{told}{legends}</figcaption>'
+        f'<figure class="pgq-chart"><figcaption><b>{text(title)}</b>{noted}{legends}</figcaption>'
         f'<div class="pgq-scroll">{drawing}</div></figure>'
     )
 

@@ -1,4 +1,4 @@
-"""The charts: lines with a band, stacks over time, horizontal bars, a sparkline, a meter."""
+"""Draw the charts: lines with a band, stacks over time, horizontal bars, a sparkline, a meter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW, LABEL, VALUE = 24, 220, 96
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values by bucket; None: there is none. `style`: a class of charts.css, else a colour by position."""
+    """Hold values by bucket; None: no value. `style`: a class of charts.css; default: a colour by position."""
 
     name: str
     values: Sequence[float | None]
@@ -24,7 +24,7 @@ class Series:
 
 
 def _styled(series: Sequence[Series]) -> list[Series]:
-    """At most eight colours: what comes after them is grey. A colour never means two things."""
+    """Give each series a colour. There are eight; further series are grey, so that no colour means two things."""
     return [
         one if one.style else Series(one.name, one.values, f"pgq-{place}" if place <= COLOURS else "pgq-rest")
         for place, one in enumerate(series, 1)
@@ -36,7 +36,7 @@ def _known(series: Sequence[Series]) -> bool:
 
 
 def _largest(series: Sequence[Series], kind: str) -> str:
-    """What somebody who does not see the chart is told."""
+    """Return the description for readers who do not see the chart."""
     tops = ((one.name, max((value for value in one.values if value is not None), default=None)) for one in series)
     return "Largest: " + ", ".join(f"{name} {shown(top, kind)}" for name, top in tops) + "."
 
@@ -54,9 +54,10 @@ def lines(
     band: tuple[int, int] | None = None,
     note: str = "",
 ) -> str:
-    """A line for each series, broken where values are missing. `band`: the two whose space between is filled.
+    """Draw a line for each series, broken where values are missing.
 
-    `times`: the beginnings of buckets of one width, none left out.
+    `times`: the beginnings of buckets of one width, none left out. `band`: the two series whose space between is
+    filled.
     """
     if not times or not _known(series):
         return empty(title, note)
@@ -78,7 +79,7 @@ def lines(
 
 
 def _runs(*columns: Sequence[float | None]) -> Iterator[list[tuple[int, tuple[float, ...]]]]:
-    """The stretches in which all columns have values: index, values."""
+    """Yield the stretches in which all columns have values, as index and values."""
     rows = enumerate(zip(*columns, strict=True))
     for there, run in groupby(rows, key=lambda row: None not in row[1]):
         if there:
@@ -110,7 +111,7 @@ def stack(
     line: Series | None = None,
     note: str = "",
 ) -> str:
-    """Bars of each bucket, one upon the other, the first at the bottom; `line` is drawn over them, not added."""
+    """Draw bars for each bucket, stacked, the first at the bottom; `line` is drawn over them, not added."""
     if not times or not _known([*series, *([line] if line else [])]):
         return empty(title, note)
     series = _styled(series)
@@ -137,34 +138,34 @@ def _bars(frame: Frame, series: Series, base: Sequence[float]) -> str:
         if value:
             left = frame.x(index) + (frame.place - width) / 2
             bottom, top = frame.y(low), frame.y(low + value)
-            # What happened once among thousands stays visible.
+            # A single event among thousands stays visible.
             top = min(top, bottom - 0.7)
             path.append(f"M{number(left)} {number(bottom)}V{number(top)}h{number(width)}V{number(bottom)}z")
     return f'<path class="pgq-area {series.style}" d="{"".join(path)}"/>' if path else ""
 
 
 def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", note: str = "") -> str:
-    """Horizontal bars in the order given, each with its name and value."""
+    """Draw horizontal bars in the given order, each with its name and value."""
     if not any(value > 0 for _, value in rows):
         return empty(title, note)
     longest = max(value for _, value in rows)
     space = WIDTH - LABEL - VALUE
     drawn = []
     for place, (name, value) in enumerate(rows):
-        y, told, cut = TOP + place * ROW, shown(value, kind), text(name, 28)
+        y, label, cut = TOP + place * ROW, shown(value, kind), text(name, 28)
         length = max(1.0, space * max(value, 0.0) / longest)
         drawn.append(
-            f"<g><title>{text(name)}: {told}</title>"
+            f"<g><title>{text(name)}: {label}</title>"
             f'<text class="pgq-name" x="{LABEL - 10}" y="{y + ROW / 2}" dy=".32em" text-anchor="end">{cut}</text>'
             f'<rect class="pgq-area pgq-1" x="{LABEL}" y="{y + 4}" width="{number(length)}" height="{ROW - 8}" rx="2"/>'
-            f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{told}</text></g>'
+            f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{label}</text></g>'
         )
-    told = "; ".join(f"{name} {shown(value, kind)}" for name, value in rows)
-    return figure(title, note, [], svg(title, told, "".join(drawn), height=TOP + len(rows) * ROW + 6))
+    description = "; ".join(f"{name} {shown(value, kind)}" for name, value in rows)
+    return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP + len(rows) * ROW + 6))
 
 
 def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count") -> str:
-    """A small line without axes, from 0 to its largest value; the last one has a dot."""
+    """Draw a small line without axes, from 0 to its largest value; the last value has a dot."""
     width, height, edge = 120.0, 28.0, 3.0
     known = [(index, value) for index, value in enumerate(values) if value is not None]
     if not known:
@@ -182,7 +183,7 @@ def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count"
 
 
 def meter(title: str, share: float, *, style: str = "pgq-1") -> str:
-    """A small bar that is filled up to a share of its length, and never beyond."""
+    """Draw a small bar that is filled up to a share of its length, and never beyond."""
     width, height = 56.0, 8.0
     filled = width * min(1.0, max(0.0, share))
     inside = f'<rect class="pgq-track" width="{number(width)}" height="{number(height)}" rx="2"/>'

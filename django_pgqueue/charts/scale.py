@@ -1,4 +1,4 @@
-"""From values to heights, ticks and short texts. Kinds of values: count, seconds, share (of 1)."""
+"""Convert values to heights, ticks and short texts. Kinds of values: count, seconds, share (of 1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Seconds in a unit, its name, up to which value it is used.
+# The seconds of a unit, its name, and the value (in seconds) up to which it is used.
 UNITS = [
     (1e-3, "ms", 1.0),
     (1.0, "s", 90.0),
@@ -16,7 +16,7 @@ UNITS = [
 ]
 MAGNITUDES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
 TICKS = 4
-# From a microsecond to decades, in the units that are shown.
+# Round times for a logarithmic axis, in seconds, from a microsecond to decades.
 ROUND_TIMES = (
     1e-6,
     1e-5,
@@ -32,18 +32,18 @@ ROUND_TIMES = (
     36e3,
     *(3456 * 10.0**n for n in range(2, 10)),
 )
-# Above this, the largest value hides the usual ones on a linear scale.
+# If the largest value is more than this many times the median, a linear scale would hide the usual ones.
 LOG_FROM = 50.0
 
 
 def shown(value: float | None, kind: str = "count") -> str:
-    """A value for a reader: 1,234 or 12.3k; 250 ms or 3.5 min; 4.2 %. Nothing is a dash."""
+    """Return a value for a reader: 1,234 or 12.3k; 250 ms or 3.5 min; 4.2 %. None is a dash."""
     if value is None or not math.isfinite(value):
         return "–"
     if kind == "share":
         percent = 100 * value
         if 99 < percent < 100:
-            # Almost all is not all.
+            # The value is not rounded up to 100 %, which would mean all.
             return f"{min(percent, 99.99):.2f} %"
         return f"{percent:.0f} %" if percent == round(percent) or percent >= 10 else f"{percent:.2g} %"
     if kind == "seconds" and value:
@@ -56,10 +56,10 @@ def shown(value: float | None, kind: str = "count") -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits that count, without zeros at the end."""
+    """Return a number with three significant digits, without zeros at the end."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    told = f"{value:.{digits}f}"
-    return told.rstrip("0").rstrip(".") if "." in told else told
+    digits_shown = f"{value:.{digits}f}"
+    return digits_shown.rstrip("0").rstrip(".") if "." in digits_shown else digits_shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Scale:
     log: bool = False
 
     def part(self, value: float) -> float:
-        """Where the value stands between the low end, 0, and the high end, 1."""
+        """Return where the value stands between the low end, 0, and the high end, 1."""
         if self.log:
             value = max(value, self.low)
             return math.log(value / self.low) / math.log(self.high / self.low)
@@ -78,7 +78,7 @@ class Scale:
 
 
 def scale_for(values: Iterable[float | None], kind: str) -> Scale:
-    """From 0 to a round number above all values. Seconds that lie far apart: from a power of ten, logarithmic."""
+    """Return a scale from 0 to a round number above all values. For seconds that lie far apart, it is logarithmic."""
     known = sorted(value for value in values if value is not None and math.isfinite(value))
     top = known[-1] if known and known[-1] > 0 else 0.0
     positive = [value for value in known if value > 0]

@@ -1,4 +1,4 @@
-"""The CSS of the charts: a static file for pages of Django, text for a page that stands alone."""
+"""Read the CSS of the charts: a static file for pages of Django, text for a page that stands alone."""
 
 from __future__ import annotations
 

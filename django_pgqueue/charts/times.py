@@ -1,4 +1,5 @@
-"""The axis of time: round ticks, and labels that name the day only where it changes. UTC, as the buckets are."""
+"""Label the axis of time: round ticks, and labels that name the day only where it changes, in UTC as the buckets
+are."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ MOST_TICKS = 9
 
 
 def moment(time: datetime, width: timedelta) -> str:
-    """A bucket's name: its day, with the time of day if it is shorter than a day."""
+    """Return a bucket's name: its day, with the time of day if it is shorter than a day."""
     return f"{time:%d %b %Y}" if width >= timedelta(days=1) else f"{time:%d %b %Y %H:%M}"
 
 
 def labels(times: Sequence[datetime]) -> list[tuple[int, str, str]]:
-    """For the ticks: index of the bucket, the time of day ('' if buckets are days), the day ('' if as before)."""
+    """Return the ticks: index of the bucket, time of day ('' if buckets are days), day ('' if it is that of the tick
+    before)."""
     if not times:
         return []
     seconds = [int(time.timestamp()) for time in times]

@@ -1,7 +1,7 @@
-"""System checks. ``msg`` is the problem, ``hint`` the fix; docs/reference/checks.md lists them all.
+"""Register the system checks. ``msg`` is the problem, ``hint`` the fix; docs/reference/checks.md lists them all.
 
-``configuration`` asks no database and runs with every command. The others ask the queue's database, so they run where
-Django asks for it: ``migrate`` and ``check --database <alias>``.
+``configuration`` uses no database and runs with every command. The others query the queue's database, so they run when
+Django requests it: ``migrate`` and ``check --database <alias>``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ DatabaseCheck = Callable[[str], list[CheckMessage]]
 
 
 def is_asked(app_configs: Sequence[Any] | None) -> bool:
-    """``manage.py check <app labels>`` is about other apps, unless ours is among them."""
+    """Return whether the check is about the queue's apps: ``manage.py check <app labels>`` may name other apps only."""
     return app_configs is None or any(config.label in FOLDERS for config in app_configs)
 
 
 @register()
 def check_configuration(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check the settings."""
     return configuration.check() if is_asked(app_configs) else []
 
 
 @register()
 def check_imports(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the handlers can be imported, and that enqueued names have handlers."""
     return [*imports.check(), *enqueued.check()] if is_asked(app_configs) else []
 
 
@@ -39,6 +41,7 @@ def check_imports(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 def check_server(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
+    """Check the server of the queue's database."""
     return ask(app_configs, databases, [server.check])
 
 
@@ -46,6 +49,7 @@ def check_server(
 def check_objects(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
+    """Check the functions, triggers and tables of a migrated database."""
     return ask(app_configs, databases, [functions.check, triggers.check, tables.check], only_migrated=True)
 
 
@@ -56,9 +60,9 @@ def ask(
     *,
     only_migrated: bool = False,
 ) -> list[CheckMessage]:
-    """The checks' answers about the queue's database, if it is among ``databases`` and can be asked.
+    """Run the checks on the queue's database, if it is among ``databases`` and answers.
 
-    Before 6.1, Django calls database checks without databases too: then nothing may be asked.
+    Before 6.1, Django calls database checks without databases too; no database may be queried then.
     """
     if not databases or not is_asked(app_configs) or configuration.blocks_database():
         return []
@@ -66,10 +70,10 @@ def ask(
     if database not in databases:
         return []
     try:
-        # What is not migrated is migrate's business: a check that fails before it would only keep it from running.
+        # A check that fails before the migrations are applied would only keep migrate from running.
         if only_migrated and not is_migrated(database):
             return []
         return [message for check in checks for message in check(database)]
     except DatabaseProblem:
-        # An unreachable server is reported by whoever needs it, with a better message.
+        # The code that needs an unreachable server reports it, with a better message.
         return []

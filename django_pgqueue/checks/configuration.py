@@ -1,4 +1,4 @@
-"""Checks of the settings; no database is asked."""
+"""Check the settings, without a database."""
 
 from __future__ import annotations
 
@@ -88,21 +88,24 @@ RULES: dict[str, Rule] = {
     "SLA": PROMISES,
     "TRACE_URL": ADDRESS,
 }
-"""What the settings take whose default does not tell."""
+"""The rules of settings whose default does not give their type."""
 
 
 def check() -> list[CheckMessage]:
+    """Return the problems of the settings, the database aliases, the time zone, the schedules and the lake."""
     if messages := check_settings():
         return messages
     return [*check_databases(), *check_time_zones(), *check_schedules(), *lake.check()]
 
 
 def blocks_database() -> bool:
-    """The settings do not name a PostgreSQL that the queue can use, so there is nothing to ask."""
+    """Return whether the settings do not name a PostgreSQL that the queue can use, so that database checks must not
+    run."""
     return bool(check_settings()) or any(message.is_serious() for message in check_databases())
 
 
 def rule_of(name: str) -> Rule | None:
+    """Return the rule of a setting: its own, or that of its default's type."""
     if name in RULES:
         return RULES[name]
     match DEFAULTS[name]:
@@ -116,6 +119,7 @@ def rule_of(name: str) -> Rule | None:
 
 
 def check_settings() -> list[CheckMessage]:
+    """Return an error for each name and value in DJANGO_PGQUEUE that is wrong."""
     given = getattr(django_settings, "DJANGO_PGQUEUE", {})
     if not isinstance(given, dict):
         return [
@@ -158,6 +162,7 @@ def check_settings() -> list[CheckMessage]:
 
 
 def check_imports(given: dict[str, Any]) -> list[CheckMessage]:
+    """Return an error for each dotted path that does not name a callable."""
     messages: list[CheckMessage] = []
     for name in ("ENQUEUE_CONTEXT", "HANDLER_MIDDLEWARE"):
         for path in filter(lambda item: isinstance(item, str), given.get(name, ())):
@@ -177,6 +182,7 @@ def check_imports(given: dict[str, Any]) -> list[CheckMessage]:
 
 
 def check_databases() -> list[CheckMessage]:
+    """Return the problems of the queue's alias: engine, driver, routers, and a database without other models."""
     database = alias(None)
     if connections[database].vendor != "postgresql":
         engine = connections[database].settings_dict["ENGINE"]
@@ -192,8 +198,8 @@ def check_databases() -> list[CheckMessage]:
     if not uses_psycopg3():
         messages.append(
             Error(
-                f"The queue's database {database!r} is used through psycopg2.",
-                hint='Install psycopg 3, which Django prefers when it is there: pip install "psycopg[binary]>=3.2.10".',
+                f"The queue's database {database!r} is used through psycopg2, and the queue needs psycopg 3.",
+                hint='Install psycopg 3, which Django prefers: pip install "psycopg[binary]>=3.2.10".',
                 id="pgqueue.E006",
             )
         )
@@ -203,9 +209,9 @@ def check_databases() -> list[CheckMessage]:
         messages.append(
             Caution(
                 f"No model but the queue's is on its database {database!r}: no enqueue is part of the transaction of "
-                "your rows, and what an atomic handler writes to another database stays when its message fails.",
-                hint="Keep the queue where the rows are that messages are about. If it is meant to be apart, enqueue "
-                "in transaction.on_commit(), make handlers idempotent, and silence this check.",
+                "your rows, and writes of an atomic handler to another database stay when its message fails.",
+                hint="Keep the queue in the database of the rows that messages are about. If it is meant to be apart, "
+                "enqueue in transaction.on_commit(), make handlers idempotent, and silence this check.",
                 id="pgqueue.W004",
             )
         )
@@ -213,7 +219,8 @@ def check_databases() -> list[CheckMessage]:
 
 
 def check_routers(database: str) -> list[CheckMessage]:
-    """One model of each installed app of the queue stands for all of its models."""
+    """Return a warning for each app of the queue that the routers send elsewhere. One model stands for all of its
+    app."""
     routed = {
         (label, name): router.db_for_write(apps.get_model(label, name))
         for label, name in ((QUEUE, "Message"), (PIPELINE, "Lake"))
@@ -222,8 +229,8 @@ def check_routers(database: str) -> list[CheckMessage]:
     return [
         Caution(
             f'DJANGO_PGQUEUE["DATABASE"] is {database!r}, but the routers send {name} to {other!r}.',
-            hint=f"Let a router return the same alias for the app {label}: else {name}.objects and migrate use the "
-            "other database.",
+            hint=f"Make a router return the same alias for the app {label}. Otherwise {name}.objects and migrate use "
+            "the other database.",
             id="pgqueue.W001",
         )
         for (label, name), other in routed.items()
@@ -232,18 +239,20 @@ def check_routers(database: str) -> list[CheckMessage]:
 
 
 def stands_alone(database: str) -> bool:
-    """There are other models, and all of them on other databases."""
+    """Return whether there are other models, and all of them are on other databases."""
     models = [model for model in apps.get_models() if model._meta.managed and model._meta.app_label not in NAMES]
     return bool(models) and database not in {router.db_for_write(model) for model in models}
 
 
 def uses_psycopg3() -> bool:
+    """Return whether Django uses psycopg 3."""
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
     return is_psycopg3
 
 
 def check_time_zones() -> list[CheckMessage]:
+    """Return an error if USE_TZ is off."""
     if django_settings.USE_TZ:
         return []
     return [
@@ -256,9 +265,10 @@ def check_time_zones() -> list[CheckMessage]:
 
 
 def check_schedules() -> list[CheckMessage]:
+    """Return an error for each declared schedule that is ignored."""
     return [
         Error(
-            f"A schedule in code is not taken over: {problem.args[0]}.",
+            f"A schedule in code is ignored: {problem.args[0]}.",
             hint=problem.hint or "Correct the arguments of @schedule.",
             id="pgqueue.E008",
         )

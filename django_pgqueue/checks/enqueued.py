@@ -1,4 +1,4 @@
-"""Looks for names that are enqueued and that no handler has. It reads sources, and imports nothing."""
+"""Find names that are enqueued and that no handler has. The check reads sources, and imports nothing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ PACKAGE = "django_pgqueue"
 CALLS = {"enqueue": "handler", "aenqueue": "handler", "NewMessage": "handler", "schedule": "handler", "handler": "name"}
 # The first argument of these is not the name.
 KEYWORD_ONLY = {"NewMessage", "schedule"}
-# Where packages of others are installed, which the project cannot mend; and where code makes up names.
+# Folders of installed packages, which the project cannot change, and folders whose code invents names.
 INSTALLED = {"site-packages", "dist-packages"}
 SKIPPED = {"migrations", "tests"}
 SHOWN = 3
 
 
 def check() -> list[CheckMessage]:
+    """Return a warning for each name that is enqueued and that no handler has."""
     if handlers.broken:
         return []  # Handlers are missing because of that, and pgqueue.E017 says so.
-    # Also those of modules that are not imported now, such as a command's.
+    # Names in sources count too, because some modules are not imported now, such as a command's.
     known = set(handlers.names())
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in sources():
@@ -38,7 +39,7 @@ def check() -> list[CheckMessage]:
                 places[name].append(f"{path}:{line}")
     return [
         Caution(
-            f"{name!r} is enqueued and no handler of the installed apps has this name: "
+            f"{name!r} is enqueued, and no handler of the installed apps has this name: "
             f"{', '.join(found[:SHOWN])}{f' and {len(found) - SHOWN} more' if len(found) > SHOWN else ''}.",
             hint="Correct the name, or enqueue by the function. If workers of another project have the handler, "
             "silence this check.",
@@ -50,7 +51,7 @@ def check() -> list[CheckMessage]:
 
 
 def sources() -> Iterator[Path]:
-    """The modules of the project's own apps, without tests and migrations, each once."""
+    """Yield the modules of the project's own apps, without tests and migrations, each once."""
     seen: set[Path] = set()
     for config in apps.get_app_configs():
         root = Path(config.path)
@@ -65,15 +66,15 @@ def sources() -> Iterator[Path]:
 
 
 def names_in(path: Path) -> Iterator[tuple[str, int, bool]]:
-    """The names that this module has as literals, their lines, and whether it registers or enqueues them."""
+    """Yield the names that this module has as literals, their lines, and whether it registers or enqueues them."""
     try:
         source = path.read_bytes()
-        # To parse takes a hundred times as long as to read.
+        # Parsing takes a hundred times as long as reading, so most files are not parsed.
         if PACKAGE.encode() not in source:
             return
         tree = ast.parse(source)
     except (OSError, ValueError, SyntaxError, RecursionError):
-        return  # Django says it when it imports the module; a check must not.
+        return  # Django reports it when it imports the module; a check must not fail on it.
     known = imported(tree)
     for node in ast.walk(tree):
         call = known.get(ast.unparse(node.func)) if isinstance(node, ast.Call) else None
@@ -85,7 +86,7 @@ def names_in(path: Path) -> Iterator[tuple[str, int, bool]]:
 
 
 def imported(tree: ast.Module) -> dict[str, str]:
-    """How this module spells the callables."""
+    """Return the callables by the names that this module gives them."""
     spelled: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:

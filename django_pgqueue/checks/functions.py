@@ -1,4 +1,4 @@
-"""Drift of the functions: what the database runs against the files of this release."""
+"""Compare the functions in the database with the files of this release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP BY p.proname
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Whose rights a function runs with, who may run it, and what it finds by a plain name."""
+    """Hold whose rights a function runs with, whether every role may run it, and its search_path."""
 
     is_definer: bool
     is_public: bool
@@ -30,11 +30,13 @@ class Rights:
     schema: str
 
     def are_those_of(self, name: str, version: int) -> bool:
+        """Return whether these are the rights of this release's function."""
         wanted = files.is_definer(name, version)
         return not self.is_public and self.is_definer == wanted and (bool(self.search_path) or not wanted)
 
 
 def check(database: str) -> list[CheckMessage]:
+    """Return an error for each function that is missing, changed, doubled or has other rights."""
     versions = files.latest_functions(migrated_apps(database))
     installed = {name: (bodies, Rights(*rights)) for name, bodies, *rights in call(database, SQL, (list(versions),))}
     messages: list[CheckMessage] = []
@@ -64,7 +66,7 @@ def check(database: str) -> list[CheckMessage]:
             case [_, _, *_]:
                 messages.append(
                     Error(
-                        f"Function {name} is there {len(bodies)} times in database {database!r}, with different "
+                        f"Function {name} exists {len(bodies)} times in database {database!r}, with different "
                         "parameters: calls of it may fail as ambiguous.",
                         hint=f"Drop the ones that are not of this release (psql: \\df {name}).",
                         id="pgqueue.E013",
@@ -74,14 +76,15 @@ def check(database: str) -> list[CheckMessage]:
 
 
 def unsealed(name: str, version: int, rights: Rights, database: str) -> CheckMessage:
+    """Return the error for a function with other rights, with the statements that repair it."""
     repair = f"REVOKE ALL ON ROUTINE {name} FROM PUBLIC"
     if files.is_definer(name, version):
         repair += f"; ALTER FUNCTION {name} SECURITY DEFINER SET search_path = {rights.schema}, pg_temp"
     else:
         repair += f"; ALTER ROUTINE {name} SECURITY INVOKER"
     return Error(
-        f"Function {name} in database {database!r} has not the rights of this release: everybody may run it, it runs "
-        "with other rights, or with the search_path of its caller.",
+        f"Function {name} in database {database!r} does not have the rights of this release: every role may run it, "
+        "or it runs with other rights, or with the search_path of its caller.",
         hint=f"As the owner: {repair}. Then grant it again: manage.py queuegrants.",
         id="pgqueue.E018",
     )

@@ -1,4 +1,4 @@
-"""Checks that the handlers can be imported."""
+"""Check that the handlers can be imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _tolerated = ContextVar("tolerated", default=False)
 
 @contextmanager
 def tolerated() -> Iterator[None]:
-    """A worker runs without the handlers of a broken module, and does not refuse to start because of it."""
+    """Report broken modules as warnings: a worker runs without their handlers, and starts in spite of them."""
     token = _tolerated.set(True)
     try:
         yield
@@ -25,11 +25,12 @@ def tolerated() -> Iterator[None]:
 
 
 def check() -> list[CheckMessage]:
+    """Return a message for each module of handlers that cannot be imported."""
     kind = Caution if _tolerated.get() else Error
     return [
         kind(
             f"{module} cannot be imported: {error}",
-            hint="Mend it. Until then its handlers are missing: workers let their messages wait.",
+            hint="Correct the module. Until then its handlers are missing, and their messages wait.",
             id="pgqueue.E017",
         )
         for module, error in handlers.broken.items()

@@ -1,4 +1,4 @@
-"""Checks of the settings for the pipeline; no database is asked, and nothing of Spark is imported."""
+"""Check the settings of the pipeline, without a database and without importing Spark."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from django_pgqueue.checks.migrated import INSTALL_PIPELINE, NAMES
 from django_pgqueue.conf import settings
 from django_pgqueue.sql.files import PIPELINE
 
-# They mean something to the pipeline alone.
+# Only the pipeline reads these settings.
 SETTINGS = ("LAKE", "KEEP_UNTIL_EXPORTED", "SLA")
 
 
 def check() -> list[CheckMessage]:
+    """Return the problems of the settings LAKE, KEEP_UNTIL_EXPORTED and SLA."""
     if messages := check_app():
         return messages
     missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]

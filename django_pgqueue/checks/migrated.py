@@ -1,4 +1,4 @@
-"""Whether the database is at the state that this release's migrations make."""
+"""Compare the database with the state that this release's migrations make."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django_pgqueue.sql.files import FOLDERS, PIPELINE, QUEUE
 
 NAMES = {QUEUE: "django_pgqueue", PIPELINE: "django_pgqueue.pipeline"}
 INSTALL_PIPELINE = f'Add "{NAMES[PIPELINE]}" to INSTALLED_APPS and run manage.py migrate.'
-# Which migrations are recorded as applied, may be hidden from this role: then the last two columns must do.
+# This role may lack the right to read the recorded migrations; the last two columns are then the only evidence.
 LOOK = """
 SELECT to_regclass('django_migrations') IS NOT NULL,
     has_table_privilege(to_regclass('django_migrations'), 'SELECT'),
@@ -27,14 +27,14 @@ SELECT to_regclass('django_migrations') IS NOT NULL,
 
 @dataclass(frozen=True, slots=True)
 class SchemaProblem:
-    """``problem``: why the queue cannot work with a database, ``action``: what mends it. Both are sentences."""
+    """Hold why the queue cannot work with a database (``problem``), and what to do (``action``). Both are sentences."""
 
     problem: str
     action: str
 
 
 def is_migrated(database: str, app: str = QUEUE) -> bool:
-    """Return whether all migrations of the app are applied, and none that only a newer release knows."""
+    """Return whether all migrations of the app are applied, and none that only a newer release has."""
     known = known_migrations(app)
     return known is not None and known == applied_migrations(database, app)
 
@@ -47,8 +47,8 @@ def migrated_apps(database: str) -> list[str]:
 def find_schema_problem(database: str) -> SchemaProblem | None:
     """Return why this release cannot work with the database, or None if it can.
 
-    A database that a newer release has migrated is none: the functions that this release calls are still there.
-    Raises the database's error when it cannot be asked.
+    It can work with a database that a newer release has migrated: the functions that this release calls are still
+    there. Raises the database's error when it does not answer.
     """
     vendor = connections[database].vendor
     if vendor != "postgresql":
@@ -81,7 +81,7 @@ def find_schema_problem(database: str) -> SchemaProblem | None:
 def find_pipeline_problem(database: str) -> SchemaProblem | None:
     """Return why the pipeline cannot work with the database, which has the queue, or None if it can.
 
-    Raises the database's error when it cannot be asked.
+    Raises the database's error when it does not answer.
     """
     if not apps.is_installed(NAMES[PIPELINE]):
         return SchemaProblem(f"The app {NAMES[PIPELINE]!r} is not installed.", INSTALL_PIPELINE)
@@ -100,12 +100,13 @@ NAMING = '--database or the setting DJANGO_PGQUEUE["DATABASE"] names it'
 
 
 def migrate(database: str) -> str:
+    """Return the sentence that says to migrate this database."""
     option = "" if database == "default" else f" --database {database}"
     return f"Run manage.py migrate{option}; if the queue is in another database, {NAMING}."
 
 
 def known_migrations(app: str = QUEUE) -> set[str] | None:
-    """The names of this release's migrations; None if the project has switched them off."""
+    """Return the names of this release's migrations; None if the project has switched them off."""
     name, _ = MigrationLoader.migrations_module(app)
     if name is None:
         return None
@@ -113,5 +114,6 @@ def known_migrations(app: str = QUEUE) -> set[str] | None:
 
 
 def applied_migrations(database: str, app: str = QUEUE) -> set[str]:
+    """Return the names of the app's migrations that are recorded in the database."""
     recorded = MigrationRecorder(connections[database]).applied_migrations()
     return {migration for label, migration in recorded if label == app}

@@ -1,4 +1,4 @@
-"""Checks of the server: its version, and settings that trade messages for speed."""
+"""Check the server: its version, and settings that trade messages for speed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ SELECT current_setting('server_version_num')::integer, current_setting('server_v
 
 
 def check(database: str) -> list[CheckMessage]:
+    """Return the problems of the server."""
     number, version, fsync, full_page_writes, synchronous_commit, autovacuum = call(database, SQL)[0]
     messages: list[CheckMessage] = []
     if number < OLDEST * 10_000:
@@ -33,7 +34,7 @@ def check(database: str) -> list[CheckMessage]:
             Caution(
                 f"The server of database {database!r} runs with fsync = off: a crash of the machine can lose "
                 "or corrupt every message and the whole cluster.",
-                hint="Set fsync = on in postgresql.conf and reload. Off is for throw-away data only.",
+                hint="Set fsync = on in postgresql.conf and reload. The value off is for throw-away data only.",
                 id="pgqueue.W010",
             )
         )

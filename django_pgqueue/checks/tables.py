@@ -1,4 +1,4 @@
-"""Checks of the tables: the archive's partitions, and storage that loses messages or is never cleaned."""
+"""Check the tables: the archive's partitions, and storage that loses messages or is never vacuumed."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ WHERE c.oid = to_regclass('pgqueue_message') AND has_schema_privilege('public', 
 
 
 def check(database: str) -> list[CheckMessage]:
+    """Return the problems of the tables."""
     return [*check_partitions(database), *check_durability(database), *check_vacuum(database), *check_schema(database)]
 
 
 def check_partitions(database: str) -> list[CheckMessage]:
+    """Return a warning if the archive has no partition for today or tomorrow."""
     prune = "Run manage.py sweepqueue, or SELECT pgqueue_prune(); running workers do it by themselves."
     messages: list[CheckMessage] = []
     for day, date in call(database, PARTITIONS):
@@ -54,10 +56,11 @@ def check_partitions(database: str) -> list[CheckMessage]:
 
 
 def check_durability(database: str) -> list[CheckMessage]:
+    """Return a warning for tables that are UNLOGGED: those of the live messages, and others that must never be."""
     found = durability.find(database)
     unlogged = [name for name, is_unlogged in found.items() if is_unlogged]
     messages: list[CheckMessage] = []
-    # Lanes and arrivals of messages that a crash spares must be spared, too.
+    # If a crash spares the messages, it must spare their lanes and arrivals, too.
     chosen = durability.LIVE if found.get(durability.MESSAGE) else ()
     if chosen:
         messages.append(
@@ -72,8 +75,9 @@ def check_durability(database: str) -> list[CheckMessage]:
     if strays := [name for name in unlogged if name not in chosen]:
         messages.append(
             Caution(
-                f"UNLOGGED in database {database!r}, and never to be: {', '.join(strays)}. A crash of the server "
-                "empties them: it loses what is settled, gives ids twice, or lets messages wait for ever.",
+                f"These tables in database {database!r} are UNLOGGED and must not be: {', '.join(strays)}. A crash of "
+                "the server empties them: it loses settled messages, gives ids twice, or leaves messages waiting for "
+                "ever.",
                 hint=strays_hint(strays, unlogged=bool(chosen)),
                 id="pgqueue.W019",
             )
@@ -82,12 +86,14 @@ def check_durability(database: str) -> list[CheckMessage]:
 
 
 def strays_hint(strays: list[str], *, unlogged: bool) -> str:
+    """Return what to do about tables that must not be UNLOGGED."""
     if {*durability.LIVE, durability.IDS}.intersection(strays):
         return f"manage.py queuedurability --{'unlogged' if unlogged else 'logged'} --yes; then check again."
     return f"ALTER TABLE {strays[0]} SET LOGGED; and so on for each."
 
 
 def check_vacuum(database: str) -> list[CheckMessage]:
+    """Return a warning for tables without autovacuum."""
     neglected = [name for (name,) in call(database, NEGLECTED)]
     if not neglected:
         return []
@@ -102,10 +108,11 @@ def check_vacuum(database: str) -> list[CheckMessage]:
 
 
 def check_schema(database: str) -> list[CheckMessage]:
+    """Return a warning if every role may create objects in the queue's schema."""
     return [
         Caution(
-            f"Everybody may create objects in the schema {schema} of database {database!r}, where the functions of the "
-            "queue look for tables, functions and operators: whoever can connect can run code as their owner.",
+            f"Every role may create objects in the schema {schema} of database {database!r}, where the functions of "
+            "the queue look for tables, functions and operators: a role that can connect can run code as their owner.",
             hint=f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC (as new clusters do since PostgreSQL 15).",
             id="pgqueue.W018",
         )

@@ -1,4 +1,4 @@
-"""Drift of the triggers. ``pgtrigger ls`` compares a comment only: not what runs, nor whether it is enabled."""
+"""Compare the triggers in the database with the models. ``pgtrigger ls`` compares only a comment, not what runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ RUNNING = {"O", "A"}  # 'R': on replicas only, 'D': disabled
 
 
 def expected() -> dict[tuple[str, str], tuple[str, str, str]]:
-    """(trigger, table) → (URI for pgtrigger's commands, function that it runs, pgtrigger's hash), by the models."""
+    """Return the URI for pgtrigger's commands, the function and pgtrigger's hash of each trigger, by trigger and
+    table."""
     found = {}
     for model in apps.get_app_config("pgqueue").get_models():
         for trigger in getattr(model._meta, "triggers", []):
@@ -32,6 +33,7 @@ def expected() -> dict[tuple[str, str], tuple[str, str, str]]:
 
 
 def check(database: str) -> list[CheckMessage]:
+    """Return an error for each trigger that is missing, changed or disabled."""
     wanted = expected()
     rows = call(database, SQL, ([name for name, _ in wanted],))
     installed = {(name, table): rest for name, table, *rest in rows}
@@ -49,11 +51,12 @@ def check(database: str) -> list[CheckMessage]:
                 )
             )
             continue
-        # A trigger that was made by hand has no hash, one of another release another.
+        # A trigger that was made by hand has no hash; one of another release has another hash.
         if actual != function or actual_hash != wanted_hash:
             messages.append(
                 Error(
-                    f"Trigger {name} of table {table} in database {database!r} is not ours; it runs {actual}.",
+                    f"Trigger {name} of table {table} in database {database!r} is not that of this release; it runs "
+                    f"{actual}.",
                     hint=f"Install the release's version: manage.py pgtrigger install {uri}{option}",
                     id="pgqueue.E015",
                 )

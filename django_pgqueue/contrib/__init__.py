@@ -1,1 +1,1 @@
-"""Optional parts. Nothing of the package imports them: settings name them."""
+"""Hold optional parts. Nothing of the package imports them: settings name them."""

@@ -1,4 +1,4 @@
-"""Log records as JSON, one a line, with the keys of docs/reference/logging.md."""
+"""Write log records as JSON, one a line, with the keys of docs/reference/logging.md."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import logging
 from datetime import UTC, datetime
 
-# What each record has; the rest came as ``extra``.
+# The attributes of every record; all others came as ``extra``.
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
-    """For ``LOGGING``. Tracebacks are those that were redacted already."""
+    """Format records as JSON, for the setting ``LOGGING``. Tracebacks are redacted before."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {

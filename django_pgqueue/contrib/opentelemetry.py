@@ -1,8 +1,9 @@
-"""Spans and metrics by OpenTelemetry's conventions for messaging, with opentelemetry-api alone (the extra).
+"""Emit spans and metrics by OpenTelemetry's conventions for messaging, with opentelemetry-api alone (the extra).
 
-``capture`` for ENQUEUE_CONTEXT: a producer span, whose context goes along in the headers. ``process`` for
-HANDLER_MIDDLEWARE: a consumer span around the handler, below the producer's; with a batch, linked to each of them.
-No payload and no text of an exception goes into a span: what a handler says may be secret.
+``capture`` for ENQUEUE_CONTEXT: a producer span, whose context is carried in the headers. ``process`` for
+HANDLER_MIDDLEWARE: a consumer span around the handler, below the producer's; for a batch, linked to each of them.
+
+No payload and no text of an exception goes into a span, because a handler's texts may be secret.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ consumed = meter.create_counter(
 
 
 def capture() -> dict[str, str]:
-    """The headers of a producer span, by the configured propagators: ``traceparent``, ``tracestate``, ``baggage``."""
+    """Return the headers of a producer span, by the configured propagators: ``traceparent``, ``tracestate``,
+    ``baggage``."""
     headers: dict[str, str] = {}
     kind = {"messaging.operation.name": "enqueue", "messaging.operation.type": "send"}
     with tracer.start_as_current_span("enqueue", kind=SpanKind.PRODUCER, attributes=SYSTEM | kind):
@@ -41,12 +43,12 @@ def capture() -> dict[str, str]:
 
 @contextmanager
 def process(given: Delivery | Sequence[Delivery]) -> Iterator[None]:
-    """A consumer span around one call of a handler, and its duration."""
+    """Record a consumer span around one call of a handler, and its duration."""
     deliveries = [given] if isinstance(given, Delivery) else list(given)
     sources = [propagate.extract(texts(delivery)) for delivery in deliveries]
     attributes = attributes_of(deliveries)
     links = [] if len(sources) == 1 else [link for source in sources if (link := link_to(source))]
-    # The only source is made current: its baggage is for the handler, too.
+    # A single source becomes the current context, so that the handler gets its baggage.
     token = context.attach(sources[0]) if len(sources) == 1 else None
     started_at = time.perf_counter()
     measured = {key: attributes[key] for key in ("messaging.system", "messaging.destination.name", "pgqueue.handler")}
@@ -71,21 +73,24 @@ def process(given: Delivery | Sequence[Delivery]) -> Iterator[None]:
             context.detach(token)
 
 
-# Messages of many traces may be handled in one call, which is given all of them.
+# One call may handle messages of many traces, so batches are not split by trace.
 process.reads = ()  # type: ignore[attr-defined]  # mypy knows no attributes of functions
 process.whole = True  # type: ignore[attr-defined]  # mypy knows no attributes of functions
 
 
 def texts(delivery: Delivery) -> dict[str, str]:
+    """Return the headers that are texts."""
     return {key: value for key, value in delivery.headers.items() if isinstance(value, str)}
 
 
 def link_to(source: context.Context) -> Link | None:
+    """Return a link to the span of this context, or None."""
     found = trace.get_current_span(source).get_span_context()
     return Link(found) if found.is_valid else None
 
 
 def attributes_of(deliveries: Sequence[Delivery]) -> dict[str, Any]:
+    """Return the attributes of the span."""
     first = deliveries[0]
     attributes = SYSTEM | {
         "messaging.operation.name": "process",

@@ -1,4 +1,4 @@
-"""Sentry's view of queues: publish and process spans in one trace, and the errors of handlers (extra ``sentry``).
+"""Report to Sentry: publish and process spans in one trace, and the errors of handlers (extra ``sentry``).
 
 ``capture`` for ENQUEUE_CONTEXT, ``process`` for HANDLER_MIDDLEWARE. The project calls ``sentry_sdk.init`` itself.
 """
@@ -16,12 +16,12 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.outcomes import Outcome
 
 ORIGIN = "auto.queue.pgqueue"
-# Sentry's names, and those in the headers of a message: baggage there is OpenTelemetry's.
+# Sentry's names, and those in the headers of a message, where "baggage" belongs to OpenTelemetry.
 CARRIED = {"sentry-trace": "sentry-trace", "baggage": "sentry-baggage"}
 
 
 def capture() -> dict[str, str]:
-    """The headers that lead from the message back to where it was enqueued."""
+    """Return the headers that link the message with its enqueue."""
     with sentry_sdk.start_span(op=OP.QUEUE_PUBLISH, name="enqueue", origin=ORIGIN) as span:
         span.set_data("messaging.system", "pgqueue")
         found = {"sentry-trace": sentry_sdk.get_traceparent(), "baggage": sentry_sdk.get_baggage()}
@@ -30,7 +30,7 @@ def capture() -> dict[str, str]:
 
 @contextmanager
 def process(given: Delivery | Sequence[Delivery]) -> Iterator[None]:
-    """A transaction around one call of a handler. What it raises is captured, but for outcomes."""
+    """Record a transaction around one call of a handler. Its exceptions are captured, except outcomes."""
     deliveries = [given] if isinstance(given, Delivery) else list(given)
     first = deliveries[0]
     headers = first.headers if len(deliveries) == 1 else {}
@@ -54,7 +54,7 @@ def process(given: Delivery | Sequence[Delivery]) -> Iterator[None]:
             except Exception as error:
                 sentry_sdk.capture_exception(error)
                 raise
-    # Behind the transaction: what is raised in it counts as its error.
+    # Raised after the transaction, which would count the outcome as an error.
     if outcome is not None:
         raise outcome
 
@@ -68,7 +68,7 @@ def data_of(deliveries: Sequence[Delivery]) -> dict[str, str | int | float]:
     data: dict[str, str | int | float] = {"messaging.system": "pgqueue", "messaging.destination.name": first.queue}
     if len(deliveries) > 1:
         return data | {"messaging.batch.message_count": len(deliveries)}
-    # By two clocks: of the database, which says when the message was due, and of this host.
+    # The clock of the database gives when the message was due, this host's the present; they may differ.
     latency = max(0.0, (datetime.now(UTC) - first.dequeue_at).total_seconds())
     return data | {
         "messaging.message.id": str(first.id),

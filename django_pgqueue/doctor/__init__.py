@@ -1,7 +1,7 @@
-"""Examines a queue: one module an examination, each a function from a database alias and limits to findings.
+"""Examine a queue. Each module is an examination: a function from a database alias and limits to findings.
 
-An examination only reads. Its cost does not grow with the archive or the backlog: it asks the server's statistics, or
-looks at a bounded number of rows.
+An examination only reads. Its cost does not grow with the archive or the backlog: it reads the server's statistics, or
+a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from django_pgqueue.doctor import (
 )
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import looking, primary
+from django_pgqueue.sql.call import bounded_read, primary
 
 __all__ = ["EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examine"]
 
@@ -43,26 +43,28 @@ EXAMINATIONS: dict[str, Examination] = {
     )
 }  # fmt: skip
 SERVER = frozenset({"horizon", "vacuum"})
-"""Examinations of the server, which need none of the queue's tables."""
+"""The examinations of the server, which need none of the queue's tables."""
 LONGEST = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``findings``: the worst first."""
+    """Hold the findings, the worst first."""
 
     findings: list[Finding]
 
     @property
     def severity(self) -> Severity:
+        """Return the severity of the worst finding."""
         return max((finding.severity for finding in self.findings), default=Severity.NOTE)
 
 
 def examine(*, using: str | None = None, limits: Limits | None = None, only: Iterable[str] | None = None) -> Report:
-    """Run all examinations, or ``only`` those. One that fails is a finding itself.
+    """Run all examinations, or ``only`` those, and return a report. An examination that fails becomes a finding.
 
-    A database that is not migrated is the only finding, since everything else would follow from it. Raises the
-    database's error when it cannot be asked at all.
+    ``using``: database alias; default: the queue's. ``limits``: from where on something is reported. If the database is
+    not migrated, that is the only finding, because everything else would follow from it. Raises the database's error
+    when it does not answer.
     """
     database = alias(using)
     names = list(EXAMINATIONS) if only is None else list(only)
@@ -74,8 +76,9 @@ def examine(*, using: str | None = None, limits: Limits | None = None, only: Ite
 
 
 def run(name: str, using: str, limits: Limits) -> list[Finding]:
+    """Run one examination in a bounded read. Returns its findings, or the finding that it failed."""
     try:
-        with looking(using, seconds=LONGEST):
+        with bounded_read(using, seconds=LONGEST):
             return list(EXAMINATIONS[name](using, limits))
     except DatabaseError as error:
         return [
@@ -83,8 +86,8 @@ def run(name: str, using: str, limits: Limits) -> list[Finding]:
                 "not_examined",
                 Severity.WARNING,
                 f"The examination {name!r} failed: {primary(error)}.",
-                "If a right is missing: manage.py queuegrants reader --role NAME --check. If it waited: look at "
-                f"pg_locks, and try again with --only {name}.",
+                "If a right is missing, run manage.py queuegrants reader --role NAME --check. If it waited for a lock, "
+                f"look at pg_locks, and try again with --only {name}.",
                 {"examination": name},
             )
         ]

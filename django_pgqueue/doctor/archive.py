@@ -1,4 +1,5 @@
-"""Whether the archive has partitions for the days to come. Today's and tomorrow's are system checks (see drift)."""
+"""Examine whether the archive has partitions for the coming days. System checks cover today and tomorrow (see
+drift)."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ ORDER BY d.day
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
-    # The last day is made by the first prune after midnight: that one may be late.
+    # The first prune after midnight makes the partition of the last day, and may be late.
+    """Report days without a partition."""
     days = [day for (day,) in call(using, MISSING, (settings.PARTITIONS_AHEAD - 1,))]
     if days:
         yield Finding(
             "partitions_behind",
             Severity.WARNING,
             f"The archive has no partition for {len(days)} of the next {settings.PARTITIONS_AHEAD} days, the first "
-            f"{days[0]}: nobody prunes, or a long transaction is in its way.",
-            "Is a worker running? manage.py sweepqueue makes them, or SELECT pgqueue_prune().",
+            f"{days[0]}: no worker prunes, or a long transaction blocks the prune.",
+            "Start a worker, or run manage.py sweepqueue or SELECT pgqueue_prune(): each makes the partitions.",
             {"missing": days},
         )

@@ -1,6 +1,7 @@
-"""Clocks: this host's against the server's, and the server's against what it has said before.
+"""Compare the clock of this host with the database's, and the database's with its own earlier readings.
 
-Leases, delays and rates go by the server's alone. A wrong clock of a host shows in its logs and in what handlers write.
+Leases, delays and rates go by the database's clock alone. A wrong clock of a host shows in its logs and in rows that
+handlers write.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ AHEAD = "SELECT max(f.ticked_at) - clock_timestamp() FROM pgqueue_floor AS f"
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report clocks that differ or went back."""
     before = time.time()
     [(there,)] = call(using, NOW)
     after = time.time()
-    # The answer was made somewhere between the two; only what is certain counts.
+    # The server read its clock between the two moments, so only the certain part of the difference counts.
     difference = timedelta(seconds=max(before - there, there - after, 0.0))
     if difference > limits.clock:
         is_ahead = before > there
@@ -36,7 +38,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             "clock_went_back",
             Severity.WARNING,
-            f"The clock of the database has gone back by at least {words(ahead)}: leases last so much longer.",
+            f"The clock of the database has gone back by at least {words(ahead)}: leases last longer by that time.",
             "Synchronise it with NTP, so that it is slewed and does not jump.",
             {"seconds": ahead.total_seconds()},
         )

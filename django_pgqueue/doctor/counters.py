@@ -1,4 +1,4 @@
-"""What the queue keeps beside its messages, against the messages themselves. ``mend`` repairs all of it."""
+"""Compare counts, floors and places in the line with the messages. ``mend`` repairs all of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ JOIN pgqueue_channel AS c ON c.id = l.channel_id
 WHERE c.max_concurrency IS NOT NULL AND EXISTS (
     SELECT FROM pgqueue_message AS m WHERE m.channel_id = l.channel_id AND m.status = 2 AND m.leased_at < l.lease_floor)
 """
-# What was leased before the limit was set, or while transactions that do not know it may be open, does not count.
+# A lease does not count if it began before the limit was set, or while an open transaction may not have seen the limit.
 CROWDED = """
 SELECT c.queue::text, c.name::text, c.max_concurrency, r.running
 FROM (
@@ -61,10 +61,11 @@ FROM pgqueue_misplaced(%s) AS p
 WHERE p.oldest_at < clock_timestamp() - interval '10 seconds'
 ORDER BY p.oldest_at
 """
-MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_mend()."
+MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_mend(), to repair it."
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report counts, floors and places that disagree with the messages."""
     wrong = [row for row in call(using, SIZES, {"most": limits.most}) if row[2] != row[3]]
     if wrong:
         yield wrong_counts(wrong)
@@ -80,15 +81,17 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def places(rows: list[tuple[Any, ...]]) -> list[str]:
+    """Return the channels of the rows as ``queue/channel``."""
     return [f"{queue}/{channel}" for queue, channel, *_ in rows]
 
 
 def wrong_counts(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report channels whose count of live messages is wrong."""
     _, channel, counted, live = rows[0]
     return Finding(
         "count_wrong",
         Severity.WARNING,
-        f"The count of live messages is wrong on {listed(places(rows))} (max_size): {name(channel)} is said to have "
+        f"The count of live messages is wrong on {listed(places(rows))} (max_size): {name(channel)} is counted as "
         f"{counted} and has {live}. It is full too early or too late.",
         MEND,
         {
@@ -102,6 +105,7 @@ def wrong_counts(rows: list[tuple[Any, ...]]) -> Finding:
 
 
 def lost_leases(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report channels whose lease floor leaves leases out of the count."""
     return Finding(
         "lease_floor_wrong",
         Severity.CRITICAL,
@@ -112,39 +116,44 @@ def lost_leases(rows: list[tuple[Any, ...]]) -> Finding:
 
 
 def over_limit(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report channels with more leases than max_concurrency."""
     texts = [f"{queue}/{channel} ({running} of {most})" for queue, channel, most, running in rows]
     return Finding(
         "over_limit",
         Severity.CRITICAL,
         f"More messages are leased than max_concurrency allows: {listed(texts)}.",
-        f"It goes by when they end. Look for rows that were changed by hand; then {MEND}",
+        f"The excess is over when they end. Look for rows that were changed by hand; then run {MEND}",
         {"channels": len(rows), "shown": shown(rows)},
     )
 
 
 def out_of_line(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report channels with ready messages that no line leads to."""
     return Finding(
         "out_of_line",
         Severity.CRITICAL,
-        f"Nothing leads to the ready messages of {listed(places(rows))}: they are in no line, and would wait for ever.",
+        f"The ready messages of {listed(places(rows))} are in no line: no dequeue finds them, and they wait for ever.",
         MEND,
         {"channels": len(rows), "shown": shown(rows), "seconds": longest(rows)},
     )
 
 
 def parked_for_nothing(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report channels that are parked although their limit is not reached."""
     return Finding(
         "parked",
         Severity.WARNING,
-        f"A limit that is not reached holds up {listed(places(rows))}. The next prune mends it, within PRUNE_INTERVAL.",
+        f"A limit that is not reached blocks {listed(places(rows))}. The next prune repairs it, within PRUNE_INTERVAL.",
         MEND,
         {"channels": len(rows), "shown": shown(rows), "seconds": longest(rows)},
     )
 
 
 def shown(rows: list[tuple[Any, ...]]) -> list[dict[str, str]]:
+    """Return the first channels as JSON values."""
     return [{"queue": queue, "channel": channel} for queue, channel, *_ in rows[:SHOWN]]
 
 
 def longest(rows: list[tuple[Any, ...]]) -> float:
+    """Return the longest time, in seconds."""
     return max((age for *_, age in rows), default=timedelta(0)).total_seconds()

@@ -1,4 +1,4 @@
-"""What the system checks of the database find: server, functions, triggers, tables, and migrations that are missing."""
+"""Report the findings of the database's system checks: server, functions, triggers, tables and missing migrations."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from django_pgqueue.checks.migrated import NAMES, find_pipeline_problem, is_migr
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.sql.files import PIPELINE
 
-# Warnings at the start of a project, where nobody enqueues yet. Here they stop the queue.
+# As system checks they are warnings, because a new project does not enqueue yet. In use they stop the queue.
 CRITICAL = {"pgqueue.W014"}
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
-    yield from told(server.check(using))
+    """Report the system checks' messages as findings."""
+    yield from as_findings(server.check(using))
     if not is_migrated(using):
         yield Finding(
             "not_migrated",
             Severity.CRITICAL,
             f"The database {using!r} has migrations of the queue that this release does not know: a newer release has "
             "migrated it.",
-            "Upgrade this package where it is older.",
+            "Upgrade this package on the hosts that have an older release.",
         )
         return
     for check in (functions.check, triggers.check, tables.check):
-        yield from told(check(using))
+        yield from as_findings(check(using))
     # A router may keep the pipeline out of this database.
     if apps.is_installed(NAMES[PIPELINE]) and router.allow_migrate(using, PIPELINE):
         problem = find_pipeline_problem(using)
@@ -37,9 +38,10 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
             yield Finding("not_migrated", Severity.WARNING, problem.problem, problem.action)
 
 
-def told(messages: Iterable[CheckMessage]) -> Iterator[Finding]:
+def as_findings(messages: Iterable[CheckMessage]) -> Iterator[Finding]:
+    """Return the messages that the project has not silenced, as findings."""
     for message in messages:
-        # What the project has silenced, it has accepted.
+        # A silenced message is one that the project has accepted.
         if not message.is_silenced():
             is_critical = message.level >= ERROR or message.id in CRITICAL
             severity = Severity.CRITICAL if is_critical else Severity.WARNING

@@ -1,4 +1,4 @@
-"""What an examination finds, and what counts as much."""
+"""Define findings, their severity, and the limits from where on something is reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_pgqueue.redaction import printable, redact
 
 
 class Severity(IntEnum):
-    """The number is the exit status of ``queuedoctor``, as monitors understand it."""
+    """Rank findings. The number is the exit status of ``queuedoctor``, as monitors understand it."""
 
     NOTE = 0
     WARNING = 1
@@ -19,13 +19,17 @@ class Severity(IntEnum):
 
     @property
     def word(self) -> str:
+        """Return the severity in lower case."""
         return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``code``: a stable name of the problem. ``facts``: what programs need, as JSON; times are ISO 8601, durations
-    seconds. Queries, payloads and addresses are never among them."""
+    """Hold one problem and what to do about it.
+
+    ``code``: a stable name of the problem. ``facts``: values for programs, as JSON; times are ISO 8601, durations
+    seconds. They never contain queries, payloads or addresses.
+    """
 
     code: str
     severity: Severity
@@ -36,19 +40,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From where on something is told.
+    """Set from where on something is reported.
 
-    old_transaction      a transaction this old is a warning, ``very_old_transaction``: critical
+    old_transaction      a transaction this old is a warning; from ``very_old_transaction`` on it is critical
     old_xids             transactions that a slot or a standby may be behind
     slot_bytes           write-ahead log that an inactive slot may keep
     dead_rows            in one table; ten times as many are critical
-    bloat_bytes          tables and indexes that are smaller are not looked at
+    bloat_bytes          tables and indexes that are smaller are not examined
     freeze_age           age of the oldest row in transactions, at most 2,000,000,000; twice as old is critical
     notify_usage         share of the NOTIFY queue; five times as much is critical
     waiting              None: the setting WAITING_WARNING
-    unattended           since when an expired lease, a schedule or a tick is late
+    unattended           after this time an expired lease, a schedule or a tick is late
     clock                difference of two clocks
-    most                 messages, channels or rows that one examination looks at
+    most                 messages, channels or rows that one examination reads
     """
 
     old_transaction: timedelta = timedelta(minutes=5)
@@ -66,22 +70,22 @@ class Limits:
 
 
 SHOWN = 10
-"""So many names are told; how many there are is told besides."""
+"""The most names in a text or in facts; the total is given beside them."""
 
 
 def name(text: str | None) -> str:
-    """A name that clients choose, as a text that cannot look like anything else and holds no secret."""
+    """Return a name that clients choose as one line of text without secrets."""
     return printable(redact(text or "?"))
 
 
 def listed(names: list[str]) -> str:
-    """``a, b and 3 more``"""
+    """Return the names as ``a, b and 3 more``."""
     shown = ", ".join(map(name, names[:SHOWN]))
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
 def words(age: timedelta) -> str:
-    """``5 s``, ``3 min``, ``2 h 5 min``, ``4 d 2 h``"""
+    """Return a duration as ``5 s``, ``3 min``, ``2 h 5 min`` or ``4 d 2 h``."""
     seconds = int(age.total_seconds())
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
     if minutes < 1:
@@ -94,7 +98,7 @@ def words(age: timedelta) -> str:
 
 
 def size(count: int) -> str:
-    """``12 MB``; binary multiples."""
+    """Return a number of bytes as ``12 MB``; binary multiples."""
     for unit in ("bytes", "kB", "MB"):
         if count < 10_240:
             return f"{count} {unit}"

@@ -1,4 +1,4 @@
-"""Messages whose handler no worker has, or no installed app where no worker is there."""
+"""Find messages whose handler no worker has; for a queue without workers, those that no installed app has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name, words
 from django_pgqueue.sql.call import call
 
-# Workers of a release that does not say which handlers it has may have any.
+# A worker of an older release does not report its handlers; it may have any.
 UNKNOWN = """
 WITH live AS (
     SELECT w.queues, w.handlers FROM pgqueue_worker AS w WHERE w.heartbeat_at >= clock_timestamp() - %s::interval
@@ -39,6 +39,7 @@ Row = tuple[str, str, int, timedelta, bool]
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report messages whose handlers are missing."""
     served: defaultdict[str, list[Row]] = defaultdict(list)
     unserved: defaultdict[str, list[Row]] = defaultdict(list)
     for row in call(using, UNKNOWN, (settings.LEASE, limits.most)):
@@ -51,17 +52,19 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def unknown(queue: str, rows: list[Row]) -> Finding:
+    """Report messages whose handler none of the queue's workers has."""
     return Finding(
         "unknown_handler",
         Severity.WARNING,
         problem(queue, rows, "none of its workers has"),
-        "Is the release of the workers older than that of the enqueuers, or a name wrong? Each becomes a dead letter "
-        f"(rejected) {words(settings.UNKNOWN_HANDLER_GRACE)} after a worker first took it. Deploy, then redrive those.",
+        "Deploy the release that has the handlers, or correct a wrong name. Each message becomes a dead letter "
+        f"(rejected) {words(settings.UNKNOWN_HANDLER_GRACE)} after a worker first took it; redrive those afterwards.",
         facts(queue, rows),
     )
 
 
 def missing(queue: str, rows: list[Row]) -> Finding:
+    """Report messages of an unserved queue whose handler no installed app has."""
     return Finding(
         "handler_missing",
         Severity.WARNING,
@@ -72,6 +75,7 @@ def missing(queue: str, rows: list[Row]) -> Finding:
 
 
 def problem(queue: str, rows: list[Row], which: str) -> str:
+    """Return the sentence of a finding."""
     messages, oldest = sum(row[2] for row in rows), max(row[3] for row in rows)
     return (
         f"{messages} message(s) of the queue {name(queue)} are for handlers that {which}, the oldest for "
@@ -80,6 +84,7 @@ def problem(queue: str, rows: list[Row], which: str) -> str:
 
 
 def facts(queue: str, rows: list[Row]) -> dict[str, Any]:
+    """Return the facts of a finding."""
     return {
         "queue": queue,
         "messages": sum(row[2] for row in rows),

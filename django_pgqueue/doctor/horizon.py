@@ -1,6 +1,6 @@
-"""Who keeps dead rows from being cleaned up: old transactions, prepared ones, replication slots, standbys.
+"""Find what keeps dead rows from being cleaned up: old transactions, prepared ones, replication slots, standbys.
 
-Never the query of a session: it may hold anything.
+A finding never contains the query of a session, because it may hold secrets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from django_pgqueue.doctor.finding import Finding, Limits, Severity, name, size, words
 from django_pgqueue.sql.call import call
 
-# VACUUM holds nobody up, though it has a snapshot.
+# VACUUM has a snapshot, but does not keep dead rows.
 SESSIONS = """
 SELECT a.pid, a.usename::text, a.application_name, a.state, a.xact_start, clock_timestamp() - a.xact_start,
     greatest(age(a.backend_xmin), age(a.backend_xid))
@@ -46,11 +46,12 @@ ORDER BY age(a.backend_xmin) DESC
 LIMIT %s
 """
 COST = "rows that died since then cannot be cleaned up"
-# Of a session of others, whoever may not see it gets no times: those are only counted.
+# A role without the right to see other roles' sessions gets no times of them: those sessions are only counted.
 Session = tuple[int, str, str, str, datetime, timedelta, int]
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report sessions, prepared transactions, slots and standbys that keep dead rows."""
     hidden = 0
     for session in call(using, SESSIONS, (limits.old_transaction, limits.most)):
         if session[4] is None:
@@ -71,10 +72,12 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def severity(age: timedelta, limits: Limits) -> Severity:
+    """Return the severity of a transaction of this age."""
     return Severity.CRITICAL if age > limits.very_old_transaction else Severity.WARNING
 
 
 def old_transaction(session: Session, limits: Limits) -> Finding:
+    """Report a session with an old transaction."""
     pid, user, application, state, since, age, xids = session
     facts = {
         "pid": pid, "user": user, "application_name": name(application), "state": state, "since": since.isoformat(),
@@ -85,28 +88,30 @@ def old_transaction(session: Session, limits: Limits) -> Finding:
         severity(age, limits),
         f"Session {pid} of {name(user)} (application {name(application)}, {state}) has a transaction open since "
         f"{since:%Y-%m-%d %H:%M:%S %Z}, for {words(age)}: {COST}.",
-        f"If nobody needs it, end it: SELECT pg_terminate_backend({pid}). Dumps and exports end by themselves.",
+        f"If it is not needed, end it: SELECT pg_terminate_backend({pid}). Dumps and exports end by themselves.",
         facts,
     )
 
 
 def unseen(count: int) -> Finding:
+    """Report how many sessions this role may not see."""
     return Finding(
         "sessions_hidden",
         Severity.NOTE,
-        f"{count} session(s) of other roles have a transaction open; since when, this role may not see.",
+        f"{count} session(s) of other roles have a transaction open; this role may not see since when.",
         "GRANT pg_read_all_stats TO the role that runs the doctor.",
         {"sessions": count},
     )
 
 
 def prepared(gid: str, owner: str, since: datetime, age: timedelta, xids: int, *, limits: Limits) -> Finding:
+    """Report an old prepared transaction."""
     return Finding(
         "prepared_transaction",
         severity(age, limits),
         f"The prepared transaction {name(gid)!r} of {name(owner)} waits since {since:%Y-%m-%d %H:%M:%S %Z}, for "
         f"{words(age)}: {COST}, and it keeps its locks, also over a restart.",
-        "Ask its transaction manager. If that is gone: COMMIT PREPARED or ROLLBACK PREPARED, with the name.",
+        "Let its transaction manager end it. If that is gone, run COMMIT PREPARED or ROLLBACK PREPARED with the name.",
         {
             "gid": name(gid), "user": owner, "since": since.isoformat(), "seconds": age.total_seconds(),
             "transactions": xids,
@@ -115,31 +120,34 @@ def prepared(gid: str, owner: str, since: datetime, age: timedelta, xids: int, *
 
 
 def slot_behind(slot: str, xids: int, *, active: bool) -> Finding:
-    state = "is used" if active else "is used by nobody"
+    """Report a replication slot that keeps dead rows."""
+    state = "is active" if active else "is inactive"
     return Finding(
         "slot_behind",
         Severity.WARNING,
         f"The replication slot {slot!r} {state} and is {xids} transactions behind: {COST}.",
-        f"End the long query on its standby; if nobody needs the slot: SELECT pg_drop_replication_slot('{slot}').",
+        f"End the long query on its standby; if the slot is not needed: SELECT pg_drop_replication_slot('{slot}').",
         {"slot": slot, "active": active, "transactions": xids},
     )
 
 
 def slot_left(slot: str, kept: int) -> Finding:
+    """Report an inactive replication slot that keeps write-ahead log."""
     return Finding(
         "slot_left",
         Severity.WARNING,
-        f"The replication slot {slot!r} is used by nobody and keeps {size(kept)} of write-ahead log: disks fill up.",
-        f"Start its consumer again; if nobody needs the slot: SELECT pg_drop_replication_slot('{slot}').",
+        f"The replication slot {slot!r} is inactive and keeps {size(kept)} of write-ahead log: disks fill up.",
+        f"Start its consumer again; if the slot is not needed: SELECT pg_drop_replication_slot('{slot}').",
         {"slot": slot, "bytes": kept},
     )
 
 
 def standby(pid: int, user: str, application: str, xids: int) -> Finding:
+    """Report a standby that keeps dead rows."""
     return Finding(
         "standby_behind",
         Severity.WARNING,
-        f"The standby {name(application)} (session {pid} of {name(user)}) asks to keep what died in the last {xids} "
+        f"The standby {name(application)} (session {pid} of {name(user)}) keeps rows that died in the last {xids} "
         "transactions: a query runs there, and hot_standby_feedback is on.",
         "End the query on the standby, or set max_standby_streaming_delay and hot_standby_feedback there.",
         {"pid": pid, "user": user, "application_name": name(application), "transactions": xids},

@@ -1,4 +1,4 @@
-"""Whether somebody keeps house: workers that are alive, leases that are swept, ticks, schedules."""
+"""Examine whether maintenance runs: live workers, swept leases, ticks, schedules."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ WHERE s.enabled AND s.removed_at IS NULL AND s.last_error <> ''
 ORDER BY s.name
 LIMIT %s
 """
-SWEEP = "Is a worker running? Without one, run manage.py sweepqueue by cron."
+SWEEP = "Start a worker, which runs maintenance; in a project without workers, run manage.py sweepqueue by cron."
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report workers, leases, ticks and schedules that maintenance has left behind."""
     for row in call(using, WORKERS, (settings.LEASE, limits.most)):
         yield silent(*row)
     if names := [row[0] for row in call(using, PAUSED, (limits.most,))]:
@@ -58,12 +59,13 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta) -> Finding:
+    """Report a worker without a recent heartbeat."""
     return Finding(
         "worker_silent",
         Severity.WARNING,
-        f"The worker {name(worker)} (process {pid} on {name(hostname)}) was heard of last {words(age)} ago: it died, "
-        "or cannot reach the database. Others have its messages.",
-        "Look at its host. Its row goes by itself after a day.",
+        f"The worker {name(worker)} (process {pid} on {name(hostname)}) sent its last heartbeat {words(age)} ago: it "
+        "died, or cannot reach the database. Its messages go to other workers.",
+        "Look at its host and its log. Its row is deleted after a day.",
         {
             "worker": worker, "hostname": hostname, "pid": pid, "since": since.isoformat(),
             "seconds": age.total_seconds(),
@@ -72,6 +74,7 @@ def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta
 
 
 def paused(names: list[str]) -> Finding:
+    """Report workers that are paused."""
     return Finding(
         "worker_paused",
         Severity.NOTE,
@@ -82,40 +85,44 @@ def paused(names: list[str]) -> Finding:
 
 
 def unswept(age: timedelta) -> Finding:
+    """Report that an expired lease was not swept."""
     return Finding(
         "lease_expired",
         Severity.CRITICAL,
-        f"A lease has expired {words(age)} ago and was not swept: messages of dead workers do not come back.",
+        f"A lease expired {words(age)} ago and was not swept: messages of dead workers are not delivered again.",
         SWEEP,
         {"seconds": age.total_seconds()},
     )
 
 
 def unticked(age: timedelta) -> Finding:
+    """Report that maintenance has not run."""
     return Finding(
         "no_tick",
         Severity.WARNING,
-        f"Nobody has kept house for {words(age)}: scheduled messages are late, and dequeues get slower.",
+        f"No worker has run maintenance for {words(age)}: scheduled messages are late, and dequeues get slower.",
         SWEEP,
         {"seconds": age.total_seconds()},
     )
 
 
 def late_schedules(names: list[str], age: timedelta) -> Finding:
+    """Report schedules that should have fired."""
     return Finding(
         "schedule_late",
         Severity.WARNING,
         f"{len(names)} schedule(s) should have fired, the first {words(age)} ago: {listed(names)}.",
-        "Workers fire them. Is one running, and what does its log say (schedule_failed)?",
+        "Workers fire them: start one, or look in its log for the event schedule_failed.",
         {"schedules": len(names), "shown": names[:SHOWN], "seconds": age.total_seconds()},
     )
 
 
 def failing_schedules(names: list[str]) -> Finding:
+    """Report schedules that failed at their last tick."""
     return Finding(
         "schedule_failing",
         Severity.WARNING,
-        f"{len(names)} schedule(s) could not fire when they were due last: {listed(names)}.",
+        f"{len(names)} schedule(s) failed at their last tick: {listed(names)}.",
         "The column last_error says why, in the admin or in pgqueue_schedule.",
         {"schedules": len(names), "shown": names[:SHOWN]},
     )

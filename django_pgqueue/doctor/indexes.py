@@ -1,4 +1,4 @@
-"""Indexes that are missing, or that PostgreSQL does not use: their build failed, or is not at its end."""
+"""Find indexes that are missing, or that PostgreSQL does not use because their build failed or is not finished."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from django_pgqueue.sql.call import call
 from django_pgqueue.sql.files import PIPELINE, QUEUE
 from django_pgqueue.sql.pipeline import has_pipeline
 
-# What is built CONCURRENTLY is invalid until it is done, and so is what is dropped that way. Who may not see the
-# progress of others sees the process and its locks: who builds holds the table, who rebuilds or drops the index itself.
+# An index that is built or dropped CONCURRENTLY is invalid until that is done. A role without the right to see the
+# progress of other sessions still sees their locks: a build locks the table, a rebuild or a drop the index itself.
 SQL = """
 SELECT i.relname::text, t.relname::text, x.indisvalid AND x.indisready AND x.indislive,
     CASE
@@ -49,14 +49,15 @@ UNIQUE = re.compile(r"^ALTER TABLE (\w+)\s+ADD CONSTRAINT (\w+) UNIQUE .*?;$", r
 
 
 class Wanted(NamedTuple):
-    """``statement``: what makes it."""
+    """Hold the table of an index, and the statement that makes it."""
 
     table: str
     statement: str
 
 
 def expected(using: str) -> dict[str, Wanted]:
-    """The indexes of this release by their names: those of the models and of the SQL files, and the primary keys."""
+    """Return the indexes of this release by their names: those of the models and of the SQL files, and the primary
+    keys."""
     editor = connections[using].schema_editor()
     found: dict[str, Wanted] = {}
     labels = [QUEUE, PIPELINE] if has_pipeline(using) else [QUEUE]
@@ -79,6 +80,7 @@ def expected(using: str) -> dict[str, Wanted]:
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report indexes that are missing, invalid or being built."""
     wanted = expected(using)
     there = {index: (table, is_valid, work) for index, table, is_valid, work in call(using, SQL)}
     for index, (table, statement) in sorted(wanted.items()):
@@ -98,36 +100,40 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def concurrently(statement: str) -> str:
+    """Return the statement with CONCURRENTLY."""
     return statement if " CONCURRENTLY " in statement else statement.replace(" INDEX ", " INDEX CONCURRENTLY ", 1)
 
 
 def in_progress(index: str, table: str, work: str) -> Finding:
+    """Report an index that is being built or dropped."""
     return Finding(
         "index_in_progress",
         Severity.NOTE,
-        f"The index {index} of {table} is being {work} right now: no statement uses it.",
-        "Leave it alone. It waits for transactions that are older: --only horizon shows them.",
+        f"The index {index} of {table} is being {work} now: no statement uses it.",
+        "Wait until it is done. It waits for older transactions: queuedoctor --only horizon shows them.",
         {"index": index, "table": table, "work": work},
     )
 
 
 def invalid(index: str, table: str, *, is_ours: bool) -> Finding:
+    """Report an index whose build failed."""
     statement = f"{'REINDEX' if is_ours else 'DROP'} INDEX CONCURRENTLY {index}"
     action = f"As the owner and outside of a transaction: {statement}"
     facts = {"index": index, "table": table, "statement": statement}
     if of_payloads := payloads(index):
         again = f"manage.py queuepayloadindex {of_payloads}"
-        action, facts = f"{again} makes it anew, {again} --drop removes it.", {"index": index, "table": table}
+        action, facts = f"{again} rebuilds it, {again} --drop removes it.", {"index": index, "table": table}
     return Finding(
         "index_invalid",
         Severity.CRITICAL if is_ours else Severity.WARNING,
-        f"The index {index} of {table} is invalid: its build failed. Writes pay for it, and no statement uses it.",
+        f"The index {index} of {table} is invalid: its build failed. It makes writes slower, and no statement uses it.",
         action,
         facts,
     )
 
 
 def payloads(index: str) -> str | None:
-    """Whose payloads it is for, if ``queuepayloadindex`` has made it; of the archive also that of a partition."""
+    """Return the table for which ``queuepayloadindex`` has made this index, or None. An index of a partition counts,
+    too."""
     match = re.fullmatch(rf"pgqueue_({'|'.join(payload_index.TABLES)})(?:_\d+)?_payload", index)
     return match[1] if match else None

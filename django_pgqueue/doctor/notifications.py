@@ -1,4 +1,4 @@
-"""How full the server's queue of notifications is. When it is full, every NOTIFY fails, and so does its enqueue."""
+"""Examine how full the server's queue of notifications is. When it is full, NOTIFY fails, and so does enqueue."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django_pgqueue.sql.call import call
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report a queue of notifications that fills up."""
     [(usage,)] = call(using, "SELECT pg_notification_queue_usage()")
     if usage > limits.notify_usage:
         yield Finding(

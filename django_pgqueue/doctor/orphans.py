@@ -1,4 +1,4 @@
-"""Messages of a channel whose row does not exist: nothing delivers them."""
+"""Find messages of channels whose rows do not exist: no worker gets them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity
 from django_pgqueue.sql.call import call
 
-# The oldest messages: one that is never delivered becomes one of them.
+# Reads the oldest messages: a message that is never delivered becomes one of them.
 ORPHANS = """
 SELECT m.channel_id, count(*)
 FROM (SELECT o.channel_id FROM pgqueue_message AS o ORDER BY o.id LIMIT %s) AS m
@@ -18,6 +18,7 @@ ORDER BY m.channel_id
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report messages without a channel."""
     rows: list[tuple[int, int]] = call(using, ORPHANS, (limits.most,))
     if not rows:
         return
@@ -28,7 +29,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         Severity.CRITICAL,
         f"At least {messages} message(s) belong to channels whose rows do not exist, so no worker gets them. "
         f"Ids of the channels: {ids}.",
-        "The rows were deleted past the queue: channel_release is the way to remove a channel. INSERT each row into "
+        "The rows were deleted by hand; channel_release is the way to remove a channel. INSERT each row into "
         "pgqueue_channel again, with this id, its queue and its name, then run queuedoctor --fix; or DELETE the "
         "messages from pgqueue_message.",
         {"messages": messages, "channels": len(rows), "shown": [channel for channel, _ in rows[:SHOWN]]},

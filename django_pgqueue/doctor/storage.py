@@ -1,4 +1,4 @@
-"""Dead rows, empty space and old rows in the queue's tables: by the server's statistics, nothing is read."""
+"""Find dead rows, empty space and old rows in the queue's tables, from the server's statistics alone."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ BUSY = """
 SELECT count(*), current_setting('autovacuum_max_workers')::integer
 FROM pg_stat_activity AS a WHERE a.backend_type = 'autovacuum worker'
 """
-# An entry of an index, generously: half-full pages, and keys of some width.
+# Bytes of an index entry, with room for half-full pages and wide keys.
 ENTRY = 100
-# What is only twice as large as it must be is normal for a table that churns.
+# A table with many updates is normally twice as large as it must be.
 TOO_LARGE = 4
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report tables and indexes with dead rows, empty space or old rows."""
     busy, workers = call(using, BUSY)[0]
     for table, live, dead, occupied, age, vacuumed_at, needed in call(using, TABLES):
         if dead > limits.dead_rows:
@@ -59,8 +60,11 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def dead_rows(table: str, live: int, dead: int, vacuumed_at: datetime | None, *, busy: bool, limits: Limits) -> Finding:
+    """Report a table with many dead rows."""
     when = f"vacuumed last at {vacuumed_at:%Y-%m-%d %H:%M:%S %Z}" if vacuumed_at else "never vacuumed"
-    action = "First look for an old transaction, slot or standby; else VACUUM it, and look at its autovacuum settings."
+    action = (
+        "Look for an old transaction, slot or standby. If there is none, VACUUM it and check its autovacuum settings."
+    )
     if busy:
         action = f"All autovacuum workers are busy: raise autovacuum_max_workers, or VACUUM {table} yourself."
     return Finding(
@@ -73,23 +77,25 @@ def dead_rows(table: str, live: int, dead: int, vacuumed_at: datetime | None, *,
 
 
 def bloated(kind: str, name: str, occupied: int, needed: int) -> Finding:
+    """Report a table or an index that occupies much more than it needs."""
     action = f"REINDEX INDEX CONCURRENTLY {name}"
     if kind == "table":
-        action = f"The space is used again. If the disk is needed: VACUUM FULL {name}, which locks everybody out."
+        action = f"The table reuses the space. To return it to the disk, VACUUM FULL {name}, which locks the table."
     return Finding(
         f"{kind}_bloat",
         Severity.NOTE,
-        f"The {kind} {name} occupies {size(occupied)}, and about {size(needed)} would do.",
+        f"The {kind} {name} occupies {size(occupied)}, and needs about {size(needed)}.",
         action,
         {kind: name, "bytes": occupied, "needed_bytes": needed},
     )
 
 
 def old_rows(table: str, age: int, limits: Limits) -> Finding:
+    """Report a table whose rows are not frozen in time."""
     return Finding(
         "freeze_late",
         Severity.CRITICAL if age > 2 * limits.freeze_age else Severity.WARNING,
-        f"{table} has rows of {age:,} transactions ago that are not frozen; at 2 billion PostgreSQL takes no writes.",
-        f"Find what keeps autovacuum from it (old transactions, slots), then VACUUM (FREEZE) {table}.",
+        f"{table} has rows of {age:,} transactions ago that are not frozen; at 2 billion PostgreSQL refuses writes.",
+        f"Find what blocks autovacuum (old transactions, slots), then VACUUM (FREEZE) {table}.",
         {"table": table, "transactions": age},
     )

@@ -1,4 +1,4 @@
-"""Autovacuum as the queue needs it: the storage settings of its tables, and how often the server looks."""
+"""Examine autovacuum: the storage settings of the queue's tables, and how often the server looks at them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_ONCE = re.compile(r"CREATE TABLE (\w+) \((?:(?!;).)*?\n\) WITH \((.*?)\);", r
 
 
 def expected() -> dict[str, dict[str, str]]:
-    """The storage options of each table, as the SQL files set them."""
+    """Return the storage options of each table, as the SQL files set them."""
     found: dict[str, dict[str, str]] = {}
     for path in files.paths("tables"):
         text = path.read_text(encoding="utf-8")
@@ -33,6 +33,7 @@ def expected() -> dict[str, dict[str, str]]:
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report settings of autovacuum that differ from those that the queue needs."""
     wanted = expected()
     for table, options in call(using, OPTIONS, (list(wanted),)):
         there = dict(option.split("=", 1) for option in options)
@@ -44,19 +45,20 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             "vacuum_naps",
             Severity.NOTE,
-            f"autovacuum_naptime is {seconds:.0f} s: so long dead rows of the line are in the way of each dequeue.",
+            f"autovacuum_naptime is {seconds:.0f} s: dead rows of the line slow each dequeue down for that time.",
             "Set autovacuum_naptime to 1 min or less, and reload.",
             {"seconds": seconds},
         )
 
 
 def other_settings(table: str, differing: dict[str, str], there: dict[str, str]) -> Finding:
+    """Report a table with other storage settings."""
     changed = ", ".join(f"{key} is {there.get(key, 'not set')}, not {value}" for key, value in differing.items())
     settings = ", ".join(f"{key} = {value}" for key, value in differing.items())
     return Finding(
         "vacuum_settings",
         Severity.NOTE,
         f"The storage settings of {table} are not those of this release: {changed}.",
-        f"Unless somebody wants that: ALTER TABLE {table} SET ({settings})",
+        f"Unless this is intended: ALTER TABLE {table} SET ({settings})",
         {"table": table, "expected": differing, "found": {key: there.get(key) for key in differing}},
     )

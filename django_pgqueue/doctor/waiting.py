@@ -1,4 +1,4 @@
-"""Channels that wait for long, and queues that nobody serves."""
+"""Find channels that wait for long, and queues that no worker serves."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ ORDER BY w.oldest_at
 
 
 class Waiting(NamedTuple):
+    """Hold a channel that waits."""
+
     queue: str
     channel: str
     age: timedelta
@@ -33,6 +35,7 @@ class Waiting(NamedTuple):
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
+    """Report queues without workers, and channels that wait for long."""
     unserved = {row.queue for row in health(most=limits.most, using=using) if is_unserved(row)}
     yield from map(no_worker, sorted(unserved))
     longest = settings.WAITING_WARNING if limits.waiting is None else limits.waiting
@@ -47,46 +50,52 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def is_unserved(row: QueueHealth) -> bool:
+    """Return whether messages of the queue are ready and no worker takes them."""
     return row.ready > 0 and row.leased == 0 and row.workers == 0 and not row.paused
 
 
 def no_worker(queue: str) -> Finding:
+    """Report a queue that no worker serves."""
     return Finding(
         "no_worker",
         Severity.CRITICAL,
-        f"The queue {name(queue)} has ready messages, no worker serves it, and nobody has taken any.",
-        f"Start one: manage.py runqueueworker --queue {name(queue)}.",
+        f"The queue {name(queue)} has ready messages, and no worker serves it.",
+        f"Start a worker: manage.py runqueueworker --queue {name(queue)}.",
         {"queue": queue},
     )
 
 
 def waiting(queue: str, rows: list[Waiting]) -> Finding:
+    """Report channels of a queue that wait for long."""
     return Finding(
         "waiting",
         Severity.WARNING,
         f"{count(rows)} channel(s) of the queue {name(queue)} wait for long, the longest for {words(rows[0].age)}: "
         f"{listed([row.channel for row in rows])}.",
-        "Are there enough workers, and is a limit too low? See production.md, When something is wrong.",
+        "Start more workers, or raise a limit that is too low. See production.md, When something is wrong.",
         facts(queue, rows),
     )
 
 
 def paused(queue: str, rows: list[Waiting]) -> Finding:
+    """Report paused channels of a queue that have messages."""
     return Finding(
         "paused",
         Severity.NOTE,
         f"{count(rows)} channel(s) of the queue {name(queue)} have messages and are paused: "
         f"{listed([row.channel for row in rows])}.",
-        "channel_resume or queue_resume, when the reason is gone.",
+        "Call channel_resume or queue_resume when the reason is gone.",
         facts(queue, rows),
     )
 
 
 def count(rows: list[Waiting]) -> str:
+    """Return the number of channels, as text."""
     return str(len(rows)) if rows[0].complete else f"at least {len(rows)}"
 
 
 def facts(queue: str, rows: list[Waiting]) -> dict[str, Any]:
+    """Return the facts of a finding."""
     return {
         "queue": queue,
         "channels": len(rows),

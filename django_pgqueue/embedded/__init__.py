@@ -1,4 +1,4 @@
-"""A private PostgreSQL server for development, the demo and tests. Imports no Django and nothing else of this package.
+"""Run a private PostgreSQL server for development, the demo and tests, without Django and other parts of this package.
 
 DATABASES = databases(BASE_DIR / ".pgqueue")          # settings.py: DATABASE_URL, or else the embedded server
 

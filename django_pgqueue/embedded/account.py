@@ -1,4 +1,5 @@
-"""The account that the server runs as: our own, or for root an unprivileged one (PostgreSQL refuses to run as root)."""
+"""Choose the account that the server runs as: the present one, or for root an unprivileged one, because PostgreSQL
+refuses to run as root."""
 
 from __future__ import annotations
 
@@ -17,18 +18,21 @@ UNPRIVILEGED = ("postgres", "nobody")
 
 @dataclass(frozen=True, slots=True)
 class Account:
+    """Describe an account of the system."""
+
     name: str
     uid: int
     gid: int
 
     @property
     def is_ours(self) -> bool:
+        """Return whether it is the account of this process."""
         return self.uid == os.geteuid()
 
     def run(self, command: Sequence[str | Path], *, script: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs a program of PostgreSQL as this account and returns its output; does not raise on a failure."""
+        """Run a program of PostgreSQL as this account and return its output. It does not raise on a failure."""
         identity: dict[str, Any] = {} if self.is_ours else {"user": self.uid, "group": self.gid, "extra_groups": []}
-        # Without a script the program must not wait for, or take, what is typed at our terminal.
+        # Without a script the program must not read from this process's terminal.
         source: dict[str, Any] = {"stdin": subprocess.DEVNULL} if script is None else {"input": script}
         done: subprocess.CompletedProcess[str] = subprocess.run(
             [str(part) for part in command],
@@ -45,9 +49,11 @@ class Account:
         return done
 
     def can_enter(self, folder: Path) -> bool:
+        """Return whether the account may enter the folder."""
         return self.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder]).returncode == 0
 
     def can_execute(self, program: Path) -> bool:
+        """Return whether the account may run the program."""
         try:
             return self.run([program, "--version"]).returncode == 0
         except OSError:
@@ -55,7 +61,10 @@ class Account:
 
 
 def account_for(folder: Path, data: Path, requested: str | None = None) -> Account:
-    """Whoever owns the data already; otherwise ourselves, or for root the folder's owner, `postgres` or `nobody`."""
+    """Return the account for a server: the owner of existing data, or else this process's own.
+
+    For root it is ``requested``, the folder's owner, `postgres` or `nobody`. Raises EmbeddedError if there is none.
+    """
     if os.geteuid() != 0:
         return _own_account(data)
     if data.exists():

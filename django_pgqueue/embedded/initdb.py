@@ -1,4 +1,4 @@
-"""Making a data directory: UTF-8, the socket's owner is trusted, nobody gets in over the network."""
+"""Make a data directory in UTF-8: the owner of the socket is trusted, and connections over the network are rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVELOPMENT = {
 
 
 def make_data(data: Path, account: Account, binaries: Binaries, settings: Mapping[str, str]) -> None:
-    """Complete or not at all: the directory gets its name when all is in it."""
+    """Make the data directory, completely or not at all: it gets its name when all is in it. Raises EmbeddedError."""
     partial = partial_of(data)
     shutil.rmtree(partial, ignore_errors=True)
     for locale in ("C.UTF-8", "C"):  # not every system has the first

@@ -1,4 +1,4 @@
-"""Which server runs on a data directory: read from postmaster.pid, and not believed without looking at the process."""
+"""Find the server that runs on a data directory: postmaster.pid names it, and the process itself is checked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
+    """Describe a server by its postmaster.pid."""
+
     pid: int
     data: Path
     socket_dir: Path
@@ -20,7 +22,7 @@ class Postmaster:
     ready: bool
 
     def alive(self) -> bool:
-        """Whether the process with this number is a server on this data directory (numbers are used again)."""
+        """Return whether the process with this number is a server on this data directory; numbers are used again."""
         if (PROC / "self").exists():
             return _works_in(PROC / str(self.pid), self.data)
         command = subprocess.run(
@@ -29,7 +31,8 @@ class Postmaster:
         return str(self.data) in command.stdout
 
     def started_as(self, cluster_name: str) -> bool:
-        """Whether its command line carries our mark; one that somebody started with pg_ctl does not."""
+        """Return whether its command line has this cluster's mark; a server that was started with pg_ctl by hand has
+        none."""
         try:
             return f'"cluster_name={cluster_name}"' in (self.data / "postmaster.opts").read_text()
         except FileNotFoundError:
@@ -37,7 +40,7 @@ class Postmaster:
 
 
 def read(data: Path) -> Postmaster | None:
-    """The live server on a data directory."""
+    """Return the live server on a data directory, or None."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
         pid = int(lines[0])
@@ -48,14 +51,15 @@ def read(data: Path) -> Postmaster | None:
     return found if found.alive() else None
 
 
-def clear_leftovers(data: Path, socket_dir: Path, port: int, *, patience: float = 15.0) -> None:
-    """Removes what a killed server left behind, once the last of its processes is gone.
+def clear_leftovers(data: Path, socket_dir: Path, port: int, *, timeout_seconds: float = 15.0) -> None:
+    """Remove the files of a killed server, once the last of its processes is gone.
 
-    PostgreSQL does this itself unless the number in postmaster.pid is taken by an unrelated process or by a zombie.
+    ``timeout_seconds``: how long to wait for its processes. PostgreSQL removes the files itself unless an unrelated
+    process or a zombie has the number in postmaster.pid.
     """
     if not (data / "postmaster.pid").exists() or not (PROC / "self").exists():
         return
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_seconds
     while any(_works_in(process, data) for process in PROC.glob("[0-9]*")):
         if time.monotonic() > deadline:
             return  # PostgreSQL refuses to start, and says which process it is

@@ -1,4 +1,4 @@
-"""For settings.py: the server in DATABASE_URL, or else the embedded one."""
+"""Make the setting DATABASES: the server in DATABASE_URL, or else the embedded one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMAND = "embeddedpg"  # the command that manages the server must not find it s
 def databases(
     folder: str | Path, *, name: str = "pgqueue", binaries: str = "auto", start: bool | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The setting DATABASES: the server in the variable DATABASE_URL, or else the embedded one, started unless it runs.
+    """Return the setting DATABASES: the server in the variable DATABASE_URL, or else the embedded one, after its start.
 
     folder     where the embedded server keeps its data; the variable PGQUEUE_EMBEDDED_DIR overrides it
     name       the database, created when missing
@@ -53,7 +53,10 @@ def databases(
 
 
 def parse_url(url: str) -> dict[str, Any]:
-    """One entry of DATABASES from a URL in libpq's form; unknown parameters (sslmode, …) go to OPTIONS."""
+    """Return one entry of DATABASES from a URL in libpq's form; unknown parameters (sslmode, …) go to OPTIONS.
+
+    Raises EmbeddedError for a URL that is not one of PostgreSQL, or that names no database.
+    """
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         # The value is not shown: it may hold a password.
@@ -77,7 +80,7 @@ def parse_url(url: str) -> dict[str, Any]:
 
 
 def _hosts_and_ports(addresses: str) -> tuple[str, str]:
-    """libpq takes several: `one:5432,two:5433` → ("one,two", "5432,5433")."""
+    """Return hosts and ports; libpq takes several: `one:5432,two:5433` → ("one,two", "5432,5433")."""
     hosts, ports = [], []
     for address in addresses.split(","):
         bracket = address.rfind("]")

@@ -1,4 +1,4 @@
-"""A cluster that is gone afterwards, for tests."""
+"""Run a cluster that is removed afterwards, for tests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def temporary_cluster(
     user: str | None = None,
     start: bool = True,
 ) -> Iterator[Cluster]:
-    """A cluster in a folder of its own in the temporary folder; stopped and removed at the end.
+    """Run a cluster in a new temporary folder; stop and remove it at the end.
 
-    Without fsync: a crash of the machine loses it. With `start=False` only its `url` is known; call its `start()`.
+    ``binaries``, ``settings``, ``user``: as for :class:`Cluster`. ``start``: with False only its `url` is known; call
+    its `start()`. It runs without fsync, so a crash of the machine loses it.
     """
     _remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -56,7 +57,7 @@ def temporary_cluster(
 
 
 def _hold(folder: Path) -> int:
-    """Locks the file `owner` for as long as this process lives."""
+    """Lock the file `owner` until this process ends."""
     unnamed = folder / "owner.partial"
     descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -65,7 +66,7 @@ def _hold(folder: Path) -> int:
 
 
 def _remove_abandoned() -> None:
-    """Removes the clusters of killed processes. A held lock, unlike a process number, cannot be mistaken."""
+    """Remove the clusters of killed processes. A held lock, unlike a process number, cannot be mistaken."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             if folder.lstat().st_uid != os.geteuid():

@@ -1,1 +1,1 @@
-"""Moves the waiting jobs of another queue, whose tables are in the same database, into messages."""
+"""Move the waiting jobs of another queue, whose tables are in the same database, into messages."""

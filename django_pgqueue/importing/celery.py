@@ -1,4 +1,4 @@
-"""What each task and each schedule of a Celery app becomes here, in words and code. Celery itself is not imported."""
+"""Describe the handler or schedule for each task and schedule of a Celery app, without importing Celery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PERIODS = {"s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """``becomes``: a decorator, or None if there is nothing like it here. ``notes``: what a person must look at."""
+    """Describe one task or schedule. ``becomes``: a decorator, or None if nothing here corresponds to it. ``notes``:
+    what a person must check."""
 
     name: str
     becomes: str | None
@@ -21,38 +22,39 @@ class Port:
 
 
 def tasks(app: Any) -> Iterator[Port]:
-    """The project's own tasks, by name."""
+    """Yield the project's own tasks, by name."""
     for name in sorted(app.tasks):
         if not name.startswith("celery."):
             yield port_task(app.tasks[name], queue_of(app, app.tasks[name]))
 
 
 def queue_of(app: Any, task: Any) -> str | None:
-    """The queue that the task is sent to, if it is not the app's default one."""
+    """Return the queue that the task is sent to, or None for the app's default one."""
     queue = getattr(task, "queue", None) or app.amqp.router.route({}, task.name, task_type=task).get("queue")
     name = getattr(queue, "name", queue)
     return None if name == app.conf.task_default_queue else name
 
 
 def port_task(task: Any, queue: str | None) -> Port:
+    """Return the description of one task."""
     options = {"queue": f'"{queue}"'} if queue else {}
     notes: list[str] = []
     options |= retries(task, notes)
     if seconds := task.soft_time_limit or task.time_limit:
         options["timeout"] = seconds_of(seconds)
-        notes.append("At its timeout HandlerTimeout is raised in it. To be killed it needs process=True.")
+        notes.append("At its timeout HandlerTimeout is raised in it. With process=True it is killed.")
     if task.rate_limit is not None:
-        notes.append(f"rate_limit={task.rate_limit!r}, in each worker. Here: {channel_rate(task.rate_limit)}")
+        notes.append(f"rate_limit={task.rate_limit!r} holds in each worker. Here: {channel_rate(task.rate_limit)}")
     if task.expires is not None:
-        notes.append(f"expires={task.expires!r}: nothing expires here. Let the handler look at delivery.created_at.")
+        notes.append(f"expires={task.expires!r}: nothing expires here. Check delivery.created_at in the handler.")
     if not task.ignore_result:
-        notes.append("If somebody reads its result: Complete(result) keeps it in the archive; nobody can wait for it.")
+        notes.append("If its result is read: Complete(result) keeps it in the archive; no caller can wait for it.")
     arguments = "".join(f", {option}={value}" for option, value in options.items())
     return Port(task.name, f'@handler("{task.name}"{arguments})', tuple(notes))
 
 
 def retries(task: Any, notes: list[str]) -> dict[str, str]:
-    """max_attempts and backoff; Celery counts what comes after the first run."""
+    """Return max_attempts and backoff; Celery's count leaves the first run out."""
     automatic = tuple(getattr(task, "autoretry_for", ()))
     if not automatic and not takes_self(task):
         return {"max_attempts": "1"}
@@ -81,12 +83,12 @@ def retries(task: Any, notes: list[str]) -> dict[str, str]:
 
 
 def takes_self(task: Any) -> bool:
-    """Whether it was made with bind=True: then its function is bound to it."""
+    """Return whether the task was made with bind=True: its function is then bound to it."""
     return getattr(task.run, "__self__", None) is task
 
 
 def channel_rate(rate: str | float) -> str:
-    """A rate of Celery, as the limit of a channel: '10/m', 5."""
+    """Return a rate of Celery ('10/m', 5) as the limit of a channel."""
     count, _, period = str(rate).partition("/")
     interval = timedelta(seconds=PERIODS.get(period or "s", 1)) / float(count) if float(count) else None
     if interval is None:
@@ -95,12 +97,12 @@ def channel_rate(rate: str | float) -> str:
 
 
 def schedules(app: Any, rows: Iterable[Any] = ()) -> Iterator[Port]:
-    """Of ``beat_schedule``, and ``rows`` of django-celery-beat."""
+    """Yield the schedules of ``beat_schedule``, and ``rows`` of django-celery-beat."""
     for name, entry in sorted((app.conf.beat_schedule or {}).items()):
         values = {"args": entry.get("args", ()), "kwargs": entry.get("kwargs", {})}
         yield port_schedule(name, entry["task"], entry["schedule"], values, zone=app.timezone)
     for row in rows:
-        # What a solar row has as its schedule needs a library that calculates the sun.
+        # The schedule of a solar row would need a library that computes the sun's position.
         when = row.solar or row.schedule
         values = {"args": row.args, "kwargs": row.kwargs}
         zone = row.crontab and row.crontab.timezone
@@ -110,24 +112,25 @@ def schedules(app: Any, rows: Iterable[Any] = ()) -> Iterator[Port]:
 def port_schedule(
     name: str, task: str, when: Any, values: Mapping[str, Any], *, zone: Any = None, enabled: bool = True
 ) -> Port:
+    """Return the description of one schedule."""
     notes = [
         f"{key}={value!r}: put it into payload=."
         for key, value in values.items()
         if value and value not in ("[]", "{}")
     ]
-    told = timetable(when)
-    if told is None:
+    argument = timetable(when)
+    if argument is None:
         once = hasattr(when, "clocked_time")
         instead = "enqueue it once, with dequeue_at=." if once else "there is no such schedule here."
         return Port(name, None, (f"{when} of {task}: {instead}", *notes))
-    if told.startswith('"') and zone:
-        told += f', time_zone="{zone}"'
+    if argument.startswith('"') and zone:
+        argument += f', time_zone="{zone}"'
     state = "" if enabled else ", enabled=False"
-    return Port(name, f'@schedule({told}, name="{name}"{state})  # on the handler "{task}"', tuple(notes))
+    return Port(name, f'@schedule({argument}, name="{name}"{state})  # on the handler "{task}"', tuple(notes))
 
 
 def timetable(when: Any) -> str | None:
-    """A crontab or an interval as the first argument of @schedule; None for others, such as solar ones."""
+    """Return a crontab or an interval as the first argument of @schedule; None for others, such as solar ones."""
     if all(hasattr(when, f"_orig_{field}") for field in CRON_FIELDS):
         return '"' + " ".join(str(getattr(when, f"_orig_{field}")).replace(" ", "") for field in CRON_FIELDS) + '"'
     if isinstance(when, int | float):

@@ -1,4 +1,4 @@
-"""The move: a batch of jobs leaves the old table and becomes messages in one transaction, so each is there once."""
+"""Move jobs: a batch leaves the old table and becomes messages in one transaction, so that each exists once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_pgqueue.lifecycle.enqueue import enqueue_many
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
-# A transaction each: short locks, and what is done stays done.
+# Each batch is a transaction: locks are short, and finished batches stay done.
 BATCH = 500
 KNOWN_CHANNELS = """
 SELECT c.queue, c.name
@@ -28,8 +28,9 @@ JOIN unnest(%s::text[], %s::text[]) AS wanted (queue, name) ON c.queue = wanted.
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What goes where. ``handlers``, ``queues``: new names by old ones; others stay. ``channel``: of jobs without a
-    lock. ``unknown``: also jobs that no handler of the project is for. ``stuck``: also those that a dead worker had."""
+    """Say how jobs become messages. ``handlers``, ``queues``: new names by old ones; others stay. ``channel``: for jobs
+    without a lock. ``unknown``: also move jobs for which the project has no handler. ``stuck``: also move jobs of dead
+    workers."""
 
     handlers: Mapping[str, str] = field(default_factory=dict)
     queues: Mapping[str, str] = field(default_factory=dict)
@@ -38,15 +39,17 @@ class Plan:
     stuck: bool = False
 
     def handler(self, name: str) -> str:
+        """Return the new name of a handler."""
         return self.handlers.get(name, name)
 
     def takes(self, name: str) -> bool:
+        """Return whether jobs of this name are moved."""
         return self.unknown or handlers.find(self.handler(name)) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """``duplicates``: jobs whose dedupe key a live message has already; they are settled, too."""
+    """Count moved jobs. ``duplicates``: jobs whose dedupe key a live message has already; they are settled, too."""
 
     created: int = 0
     duplicates: int = 0
@@ -56,7 +59,7 @@ class Moved:
 
 
 def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: str) -> Moved | None:
-    """Moves up to BATCH jobs; None if there was none. Raises what ``enqueue`` raises; then the batch stays."""
+    """Move up to BATCH jobs; None if there was none. Raises what ``enqueue`` raises; the batch then stays."""
     with transaction.atomic(using=using):
         jobs = source.lock(list(names), BATCH, using, stuck=plan.stuck)
         if not jobs:
@@ -67,7 +70,7 @@ def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: 
         answers = enqueue_many(messages, using=using)
         if any(answer.outcome == "dropped" for answer in answers):
             raise ChannelFull(
-                "a channel is full and drops what does not fit; nothing of this batch was moved",
+                "a channel is full and drops messages that do not fit; nothing of this batch was moved",
                 hint="Lift its max_size, then import again.",
             )
         source.close(jobs, using)
@@ -76,8 +79,8 @@ def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: 
 
 
 def make_channels(messages: list[NewMessage], locks: Collection[tuple[Any, ...]], using: str) -> None:
-    """The channels that are not there yet. One that stands for a lock runs one message at a time."""
-    # Each says its queue.
+    """Create the channels that do not exist. A channel that stands for a lock runs one message at a time."""
+    # Each message names its queue.
     wanted = sorted({(message.queue or "default", message.channel) for message in messages})
     known = set(call(using, KNOWN_CHANNELS, ([queue for queue, _ in wanted], [name for _, name in wanted])))
     for queue, name in wanted:
@@ -87,5 +90,5 @@ def make_channels(messages: list[NewMessage], locks: Collection[tuple[Any, ...]]
 
 
 def left(jobs: list[Waiting], plan: Plan) -> int:
-    """How many waiting jobs stay where they are, because no handler is for them."""
+    """Return how many waiting jobs stay, because the project has no handler for them."""
     return sum(job.waiting for job in jobs if not plan.takes(job.name))

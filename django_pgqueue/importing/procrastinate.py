@@ -1,4 +1,4 @@
-"""Procrastinate, from 3.0: jobs that are moved are cancelled there. Its locks become channels."""
+"""Import from Procrastinate, from 3.0: moved jobs are cancelled there. Its locks become channels."""
 
 from django_pgqueue.importing.source import ImportSource
 

@@ -1,4 +1,4 @@
-"""What a table of another queue must say of itself, and of its jobs."""
+"""Describe the table of another queue, and its jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOWEST, HIGHEST = -32767, 32767
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as its table has it. ``lock``: a text; of the jobs with the same one only one runs at a time."""
+    """Hold a job as its table has it. ``lock``: a text; of the jobs with the same one, one runs at a time."""
 
     id: str
     name: str
@@ -30,7 +30,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many jobs of a name in a queue wait, and how many run or have died while they ran."""
+    """Count the jobs of a name in a queue: those that wait, and those that run or whose worker died."""
 
     name: str
     queue: str
@@ -40,11 +40,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """The statements of one queue.
+    """Hold the statements for one queue.
 
-    ``count`` takes nothing and gives name, queue, waiting, running. ``take`` takes the states, the names and a number;
-    it locks as many jobs and gives the columns of :class:`Job`, payload and due_at as text. ``settle`` takes ids: the
-    old queue must not run these any more.
+    ``count`` takes nothing and returns name, queue, waiting, running. ``take`` takes the states, the names and a
+    number; it locks as many jobs and returns the columns of :class:`Job`, payload and due_at as text. ``settle`` takes
+    ids, so that the old queue no longer runs these jobs.
     """
 
     name: str
@@ -57,16 +57,18 @@ class ImportSource:
     settle: str
 
     def is_there(self, using: str) -> bool:
+        """Return whether the table exists."""
         there: bool = call(using, "SELECT to_regclass(%s) IS NOT NULL", (self.table,))[0][0]
         return there
 
     def look(self, using: str) -> list[Waiting]:
+        """Return the counts of jobs."""
         return [Waiting(*row) for row in call(using, self.count)]
 
     def lock(self, names: Sequence[str], limit: int, using: str, *, stuck: bool) -> list[Job]:
-        """Locks up to ``limit`` waiting jobs, in the order in which they would run; ``stuck``: running ones too.
+        """Lock up to ``limit`` waiting jobs, in the order in which they would run; with ``stuck``, running ones too.
 
-        What another transaction has locked is left out: a worker takes it just now, or another import.
+        Jobs that another transaction has locked are left out: a worker or another import takes them at this moment.
         """
         states = [self.waiting, self.running] if stuck else [self.waiting]
         rows = call(using, self.take, (states, list(names), limit))
@@ -78,10 +80,11 @@ class ImportSource:
         ]
 
     def close(self, jobs: Sequence[Job], using: str) -> None:
+        """Settle the jobs in the old table."""
         call(using, self.settle, ([job.id for job in jobs],))
 
     def message(self, job: Job, handlers: Mapping[str, str], queues: Mapping[str, str], channel: str) -> NewMessage:
-        """``handlers``, ``queues``: new names by old ones; others stay."""
+        """Return the message for a job. ``handlers``, ``queues``: new names by old ones; others stay."""
         return NewMessage(
             handler=handlers.get(job.name, job.name),
             payload=job.payload,

@@ -1,6 +1,6 @@
-"""django-tasks-db, from 0.12: rows that are moved are deleted there, as it knows no cancelled ones.
+"""Import from django-tasks-db, from 0.12: moved rows are deleted there, because it has no cancelled state.
 
-The payload is that of the backend for ``django.tasks``, so that it runs the message.
+The payload is that of the backend for ``django.tasks``, so that the backend runs the message.
 """
 
 from django_pgqueue.importing.source import ImportSource

@@ -1,2 +1,2 @@
-"""The verbs. One file, one function: it binds arguments, calls pgqueue_<verb> and returns values. The rules are in
-PostgreSQL."""
+"""Hold the verbs of the queue. Each file has one function: it binds arguments, calls pgqueue_<verb> and returns values.
+The rules are in PostgreSQL."""

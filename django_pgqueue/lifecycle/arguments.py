@@ -1,4 +1,4 @@
-"""Checks of arguments before anything is sent: the error names the argument that has the wrong type."""
+"""Check arguments before anything is sent: an error names the argument that has the wrong type."""
 
 from __future__ import annotations
 
@@ -77,15 +77,17 @@ def text(value: Any, what: str) -> str:
 
 
 def optional_text(value: Any, what: str) -> str | None:
+    """Return the text, or None. Raises InvalidMessage as :func:`text` does."""
     return None if value is None else text(value, what)
 
 
 def id_of(value: Any) -> int:
+    """Return the id. Raises InvalidMessage unless it is a 64-bit integer."""
     return whole(value, "an id", least=-(2**63), most=2**63 - 1)
 
 
 def ids_of(ids: Any) -> list[int]:
-    """Return the ids as a list: of one, or of several. Raises InvalidMessage for what is no id."""
+    """Return one id or several as a list. Raises InvalidMessage for anything that is not an integer."""
     if isinstance(ids, str | bytes) or not isinstance(ids, int | Iterable):
         raise InvalidMessage(f"ids are not integers but {type(ids).__name__}", hint="Give one id, or a list.")
     listed = [ids] if isinstance(ids, int) else list(ids)

@@ -1,4 +1,4 @@
-"""From Python values to parameters of the SQL functions, and back."""
+"""Convert Python values to parameters of the SQL functions, and rows to deliveries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DELIVERY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A message that cannot become a delivery. ``token``: of its lease, if it has one."""
+    """Name a message that cannot become a delivery. ``token``: the token of its lease, if it has one."""
 
     id: int
     token: UUID | None
@@ -32,7 +32,7 @@ class Unreadable:
 
 
 def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
-    """Return the deliveries as a list: of one, or of several. Raises InvalidMessage for what has no id or no token."""
+    """Return one delivery or several as a list. Raises InvalidMessage for a value that has no id or no token."""
     if isinstance(deliveries, str | bytes) or not isinstance(deliveries, Delivery | Iterable):
         raise InvalidMessage(
             f"a delivery is expected, not {type(deliveries).__name__}",
@@ -49,27 +49,33 @@ def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
 
 
 def mapping(headers: Any) -> dict[str, Any]:
+    """Return the headers as a dict. Raises ValueError if they are JSON of another kind."""
     if not isinstance(headers, dict | None):
         raise ValueError(f"the headers are no object but {type(headers).__name__}")
     return headers or {}
 
 
 def leases(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
-    """Ids and tokens, as all settling functions take them: arrays as text, which psycopg need not look through."""
+    """Return ids and tokens as all settling functions take them: as text of two arrays, which psycopg sends
+    unchanged."""
     ids = ",".join([str(delivery.id) for delivery in deliveries])
     tokens = ",".join([delivery.token.hex if delivery.token else "NULL" for delivery in deliveries])
     return f"{{{ids}}}", f"{{{tokens}}}"
 
 
 def from_text(moment: str | None) -> datetime | None:
+    """Return the text of a timestamp as an aware datetime, or None."""
     return None if moment is None else datetime.fromisoformat(moment)
 
 
 def to_deliveries(
     queue: str, rows: Iterable[tuple[Any, ...]], worker: str | None = None
 ) -> tuple[list[Delivery], list[Unreadable]]:
-    """Rows of DELIVERY_COLUMNS as deliveries, and those that Python cannot read: SQL enqueues JSON that is deeper, has
-    longer numbers or times longer ago than Python knows. Never an exception: the others are leased too."""
+    """Return rows of DELIVERY_COLUMNS as deliveries, and apart from them the rows that Python cannot read.
+
+    SQL can enqueue JSON that is nested deeper, numbers that are longer, and times that are earlier than Python
+    supports. Such a row raises nothing, because the other messages are leased too.
+    """
     readable, unreadable = [], []
     for row in rows:
         try:
@@ -84,7 +90,7 @@ def to_deliveries(
 
 
 def to_delivery(queue: str, row: tuple[Any, ...], worker: str | None = None) -> Delivery:
-    """A row of DELIVERY_COLUMNS as a Delivery."""
+    """Return a row of DELIVERY_COLUMNS as a Delivery."""
     return Delivery(
         id=row[0],
         queue=queue,

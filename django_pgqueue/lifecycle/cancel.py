@@ -1,4 +1,4 @@
-"""cancel: nobody wants these messages any more."""
+"""cancel: archive messages whose work is no longer wanted."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ def cancel(
 ) -> dict[int, Literal["cancelled", "requested", "settled", "not_found"]]:
     """Cancel messages by their ids. Returns what became of each.
 
-    ``cancelled``: it waited and is in the archive now. ``requested``: it is leased; its worker hears of it with the
-    next heartbeat, and it will not be delivered again. ``settled``: the archive or the dead letters had it.
-    ``not_found``: nobody knows it. ``reason`` is kept in the archive. Raises MessageNotFound for a single id that
-    nobody knows.
+    ``ids``: one id or several. ``reason``: text that is kept in the archive. ``using``: database alias; default: the
+    queue's.
+
+    Returns an outcome for each id. ``cancelled``: the message was waiting and is in the archive now. ``requested``: it
+    is leased; its worker learns of the request with the next heartbeat, and the message is not delivered again.
+    ``settled``: it is in the archive or a dead letter already. ``not_found``: no such message exists.
+
+    Raises MessageNotFound if a single id is given and no such message exists.
     """
     asked = ids_of(ids)
     return dict(ask(alias(using), SQL, (asked, text(reason, "reason")))) if asked else {}

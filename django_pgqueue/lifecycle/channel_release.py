@@ -1,4 +1,4 @@
-"""channel_release: let a channel run dry and go."""
+"""channel_release: drain a channel, then remove it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ SQL = "SELECT outcome, refusal FROM pgqueue_channel_release(%s::text, %s::text)"
 
 
 def channel_release(*, channel: str, queue: str = "default", using: str | None = None) -> None:
-    """Release a channel: it takes no new messages, what is there drains without limits, then the channel is removed.
+    """Release a channel: it refuses new messages, delivers those that it has without limits, and is then removed.
 
-    An empty channel is removed when the release has committed, unless another open transaction may still bring a
-    message; then a sweep removes it. Raises ChannelNotFound.
+    ``channel``, ``queue``: the channel's name, and the queue that it belongs to. ``using``: database alias; default:
+    the queue's. An empty channel is removed when the release has committed, unless another open transaction may still
+    bring a message; then a sweep removes it.
+
+    Raises ChannelNotFound.
     """
     database = alias(using)
     ask(database, SQL, (text(queue, "queue"), text(channel, "channel")))

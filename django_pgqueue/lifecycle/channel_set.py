@@ -40,23 +40,24 @@ def channel_set(
     archive: Archive | Keep | None = KEEP,
     using: str | None = None,
 ) -> int:
-    """Create the channel if it is not there, or set the limits that are given.
+    """Create a channel, or change the limits that are given of an existing one.
 
-    A released channel of that name that has drained makes room for a new one, with nothing but what this call gives:
-    no limits, context or pause of the old one. While it drains, ChannelReleased is raised.
+    A limit that is not given stays as it is; None lifts it. Each limit holds from the next dequeue on, for all workers
+    together. If a released channel of that name has drained, it is replaced by a new one without the old limits,
+    context and pause. While it drains, ChannelReleased is raised.
 
-    A limit that is not given stays as it is; None lifts it. Each holds from the next dequeue on, for all workers
-    together.
+    ``channel``, ``queue``: the channel's name, and the queue that it belongs to. ``max_concurrency``: messages that may
+    be leased at the same time. ``max_size``: live messages that the channel may hold. ``full_policy``: what happens to
+    a message that does not fit: ``error`` refuses it, ``drop`` leaves it out, ``drop_oldest`` drops those that have
+    waited the longest instead, ``replace`` drops all that wait.
 
-    ``max_concurrency``: messages that may be leased at the same time. ``max_size``: live messages that the channel may
-    hold; ``full_policy``: ``error`` refuses those that do not fit, ``drop`` leaves them out, ``drop_oldest`` drops
-    those that have waited the longest instead, ``replace`` all that wait. ``rate``: deliveries in a time, as ``"10/m"``
-    or ``"5/s burst 20"``; it sets both ``release_interval``, the shortest time from one delivery to the next, and
-    ``release_burst``, the deliveries at once after a quiet time (default 1). ``weight``: messages of one turn in the
-    line of its queue, 1 to 1,000.
+    ``rate``: deliveries in a time, such as ``"10/m"`` or ``"5/s burst 20"``; it sets both ``release_interval``, the
+    shortest time from one delivery to the next (a timedelta), and ``release_burst``, the deliveries at once after a
+    quiet time (default 1). ``weight``: messages of one turn in the line of its queue, 1 to 1,000.
 
-    ``archive``: what the archive keeps of its messages: ``full``, ``outcome`` (no payload, no result) or ``none``;
-    None: as the queue says, see :func:`django_pgqueue.queue_set`. A dead letter is always kept whole.
+    ``archive``: what the archive keeps of its messages: ``full``, ``outcome`` (no payload, no result) or ``none``; with
+    None the setting of the queue applies, see :func:`django_pgqueue.queue_set`. A dead letter is always kept whole.
+    ``using``: database alias; default: the queue's.
 
     Returns the id of the channel. Raises ChannelReleased, InvalidMessage.
     """
@@ -80,7 +81,7 @@ def channel_set(
 
 
 def plain(limit: str, value: Any) -> Any:
-    """The value of a limit as JSON. Raises InvalidMessage for one of another type."""
+    """Return the value of a limit as JSON. Raises InvalidMessage for a value of another type."""
     kind = KINDS[limit]
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         hint = "Use datetime.timedelta(seconds=…), or rate." if kind is timedelta else f"Give {WORDS[kind]}."

@@ -25,15 +25,18 @@ def complete(
     archive: Archive | None = None,
     using: str | None = None,
 ) -> set[int]:
-    """Move the messages to the archive, with their ``results`` (JSON, one a message). Returns the ids.
+    """Move leased messages to the archive as completed. Returns their ids.
 
-    In ``atomic()`` together with the handler's own writes, the effects are exactly once. Raises LeaseLost (nothing
-    is changed). With ``skip_lost``, lost ones are left out, but what this very lease has completed before is done, and
-    counts, as far as it is archived: so a call whose connection broke can be repeated. ``cancelled``: archive them as
-    cancelled, not completed.
+    ``deliveries``: one delivery or several. ``results``: one JSON value a message. ``skip_lost``: leave lost leases out
+    instead of raising; a message that this very lease has completed before counts as completed while the archive has
+    it, so a call whose connection broke can be repeated. ``cancelled``: archive the messages as cancelled, not as
+    completed.
 
     ``archive``: what the archive keeps of them, whatever their channel or queue says: ``full``, ``outcome`` (no
-    payload, no result) or ``none``.
+    payload, no result) or ``none``. ``using``: database alias; default: the queue's. In ``atomic()`` together with the
+    handler's own writes, the effects happen exactly once.
+
+    Raises LeaseLost, and then changes nothing; InvalidMessage if there is not one result for each message.
     """
     settled = listed(deliveries)
     if not settled:

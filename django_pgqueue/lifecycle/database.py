@@ -1,4 +1,4 @@
-"""Which database a call goes to."""
+"""Choose the database of a call."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ from django_pgqueue.conf import settings
 
 
 def alias(using: str | None) -> str:
-    """``using``, or the setting DATABASE, or what the routers say for writing a message."""
+    """Return ``using``, or else the setting DATABASE, or else the database that the routers give for writing a
+    message."""
     return using or settings.DATABASE or router.db_for_write(apps.get_model("pgqueue", "Message"))

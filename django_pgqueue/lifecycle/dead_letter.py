@@ -1,4 +1,4 @@
-"""dead_letter: settle leased messages as refused."""
+"""dead_letter: move leased messages to the dead letters."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ def dead_letter(
     skip_lost: bool = False,
     using: str | None = None,
 ) -> set[int]:
-    """Move the messages to the dead letters. ``reason``: a short word to group by; ``details``: JSON. Returns the ids.
+    """Move leased messages to the dead letters. Returns their ids.
 
-    Raises LeaseLost (nothing is changed). With ``skip_lost``, lost ones are left out, but not what this very lease has
-    settled before.
+    ``deliveries``: one delivery or several. ``reason``: a short word to group by, up to 200 characters. ``details``:
+    JSON that is kept with each dead letter. ``skip_lost``: leave lost leases out instead of raising; a message that
+    this very lease has settled before is returned. ``using``: database alias; default: the queue's.
+
+    Raises LeaseLost, and then changes nothing; InvalidMessage for a reason that is empty or too long.
     """
     settled = listed(deliveries)
     if not settled:
@@ -45,7 +48,7 @@ def dead_letter(
 
 
 def refuse(unreadable: list[Unreadable], using: str) -> None:
-    """What cannot be read now cannot be read later: no attempt is spent on it."""
+    """Move unreadable messages to the dead letters. A later attempt could not read them either, so none is spent."""
     ids, tokens = leases(unreadable)
     details = [to_json({"type": "Unreadable", "message": item.problem}, "details") for item in unreadable]
     call(using, SQL, (ids, tokens, [UNREADABLE] * len(unreadable), details, True))

@@ -33,11 +33,12 @@ def defer(
 ) -> dict[int, Literal["deferred", "cancelled", "completed", "dead_lettered", "retried"]]:
     """Give leased messages back on purpose, to be delivered again later.
 
-    ``until``: an aware datetime, or ``delay``: a timedelta; without either, the message is ready at once, behind those
-    that wait. ``state``: JSON that is saved for the next delivery; default: the saved state stays. ``count_attempt``:
-    by default a deferral is progress and does not use up an attempt; with True it does, so ``delivery.attempt`` grows,
-    and a message whose attempts are used up becomes a dead letter with reason ``deferred``. ``skip_lost``: leave lost
-    leases out instead of raising; what this very lease has settled before is returned with what became of it then.
+    ``deliveries``: one delivery or several. ``until``: an aware datetime, or ``delay``: a timedelta; without either,
+    the message is ready at once, behind those that wait. ``state``: JSON that is saved for the next delivery; default:
+    the saved state stays. ``count_attempt``: by default a deferral is progress and does not use up an attempt; with
+    True it does, so ``delivery.attempt`` grows, and a message whose attempts are used up becomes a dead letter with
+    reason ``deferred``. ``skip_lost``: leave lost leases out instead of raising; a message that this very lease has
+    settled before is returned with its outcome of that time. ``using``: database alias; default: the queue's.
 
     Returns the outcome of each id: ``deferred``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
     Raises LeaseLost and InvalidMessage.

@@ -1,4 +1,4 @@
-"""defer_unknown: give back messages whose handler their worker does not know."""
+"""defer_unknown: give back messages whose handler is not registered in this worker."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ def defer_unknown(
     skip_lost: bool = False,
     using: str | None = None,
 ) -> dict[int, Literal["deferred", "dead_lettered", "cancelled", "completed", "retried"]]:
-    """Deliver again soon, so that a worker that knows the handler gets the message; the attempt does not count.
+    """Give back messages whose handler is not registered here, so that a worker that has it gets them soon.
 
-    The setting UNKNOWN_HANDLER_GRACE says how long after the first time a message is dead-lettered as ``rejected``.
-    ``errors``: what went wrong, one dict a message with a ``type``; the first one is kept with the message. Returns
-    what became of each message. Raises LeaseLost; with ``skip_lost``, lost ones are left out, as in
-    :func:`django_pgqueue.defer`.
+    The attempt does not count. When the setting UNKNOWN_HANDLER_GRACE has passed since the first time, a message
+    becomes a dead letter with the reason ``rejected``.
+
+    ``deliveries``: one delivery or several. ``errors``: what went wrong, one dict a message with a ``type``; the first
+    one is kept with the message. ``skip_lost``: leave lost leases out instead of raising, as in
+    :func:`django_pgqueue.defer`. ``using``: database alias; default: the queue's.
+
+    Returns the outcome of each id. Raises LeaseLost.
     """
     returned = listed(deliveries)
     if not returned:

@@ -29,13 +29,17 @@ def dequeue(
     worker: str | None = None,
     using: str | None = None,
 ) -> list[Delivery]:
-    """Lease up to ``limit`` messages of a queue for ``lease`` (setting LEASE), channels in turn. The attempt is
-    counted now.
+    """Lease messages of a queue, in turn from its channels. Each lease counts as an attempt.
 
-    ``wait``: with nothing there, look again for up to so many seconds (long poll). Call it outside of ``atomic()``:
-    the lease exists
-    for others when the transaction commits. A message that Python cannot read becomes a dead letter (``unreadable``).
-    Raises InvalidMessage.
+    ``limit``: the most messages to lease, 1 to 10,000. ``lease``: how long the lease lasts (a timedelta); default: the
+    setting LEASE. ``wait``: seconds for which the call looks again while nothing is ready (long poll); default: it
+    returns at once. ``worker``: the name that is shown as the holder of the lease. ``using``: database alias; default:
+    the queue's.
+
+    Call it outside of ``atomic()``: other sessions see the lease only when the transaction commits. A message that
+    Python cannot read becomes a dead letter (``unreadable``).
+
+    Returns the deliveries, perhaps none. Raises InvalidMessage.
     """
     text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), optional_text(worker, "worker")
     if isinstance(wait, bool) or not isinstance(wait, int | float):

@@ -1,4 +1,4 @@
-"""dequeue_matching: lease messages of one handler, or with something in their payload."""
+"""dequeue_matching: lease messages of one handler, or with certain values in their payload."""
 
 from __future__ import annotations
 
@@ -33,12 +33,16 @@ def dequeue_matching(
     worker: str | None = None,
     using: str | None = None,
 ) -> list[Delivery]:
-    """Lease up to ``limit`` ready messages with this ``handler`` (a name, or the decorated function), with a payload
-    that contains ``payload`` (as PostgreSQL's ``@>``), or both, for ``lease`` (setting LEASE). The limits of channels
-    hold.
+    """Lease ready messages of one handler, or with certain values in their payload. The limits of channels hold.
 
-    ``look``: at most so many messages are looked at, 1 to 100,000; with the index of payloads only those that match
-    count. Call it outside of ``atomic()``, as :func:`dequeue`. Raises InvalidMessage, also without both.
+    ``limit``: the most messages to lease, 1 to 10,000. ``handler``: a name, or the decorated function. ``payload``:
+    JSON that the message's payload contains, by the rules of PostgreSQL's ``@>``. With both, both must match. ``look``:
+    the most messages that are examined, 1 to 100,000; with the index of payloads only those that match count.
+    ``lease``: how long the lease lasts (a timedelta); default: the setting LEASE. ``worker``: the name that is shown as
+    the holder of the lease. ``using``: database alias; default: the queue's.
+
+    Call it outside of ``atomic()``, as :func:`dequeue`. Returns the deliveries, perhaps none. Raises InvalidMessage,
+    also if neither ``handler`` nor ``payload`` is given.
     """
     name = handlers.name_of(handler) if callable(handler) else handler
     text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), whole(look, "look", least=1, most=100_000)

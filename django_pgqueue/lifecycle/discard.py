@@ -1,4 +1,4 @@
-"""discard: get messages out of the way, to the dead letters."""
+"""discard: move live messages to the dead letters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ SQL = "SELECT id, outcome FROM pgqueue_discard(%s::bigint[], %s::text)"
 def discard(
     ids: int | Iterable[int], *, reason: str = "", using: str | None = None
 ) -> dict[int, Literal["discarded", "busy", "settled", "not_found"]]:
-    """Make live messages dead letters with the reason ``discarded``: redrive brings them back. Returns what became of
-    each.
+    """Move live messages to the dead letters with the reason ``discarded``; a redrive brings them back.
 
-    Leased ones, too: whatever their holder says later is refused. ``busy``: somebody takes or settles it at this
-    moment. ``reason`` is kept in the details of the dead letter.
+    ``ids``: one id or several. Leased messages are moved too: their holder can no longer settle them. ``reason``: text
+    that is kept in the details of the dead letter. ``using``: database alias; default: the queue's.
+
+    Returns an outcome for each id. ``discarded``: it is a dead letter now. ``busy``: another transaction takes or
+    settles it at this moment. ``settled``: it is in the archive or a dead letter already. ``not_found``: no such
+    message exists.
     """
     asked = ids_of(ids)
     return dict(call(alias(using), SQL, (asked, text(reason, "reason")))) if asked else {}

@@ -1,4 +1,4 @@
-"""discard_dead: delete dead letters that nobody wants."""
+"""discard_dead: delete dead letters for good."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ def discard_dead(
 ) -> dict[int, Literal["discarded", "redriven", "unexported", "busy", "not_found"]]:
     """Delete dead letters for good: no redrive brings them back. Returns what became of each.
 
-    ``redriven``: it has a new life, and stays. ``unexported``: a lake lacks it, and KEEP_UNTIL_EXPORTED is set.
-    ``busy``: somebody redrives it, discards or prunes at this moment.
+    ``ids``: one id or several. ``using``: database alias; default: the queue's.
+
+    Returns an outcome for each id. ``discarded``: it is deleted. ``redriven``: it was redriven as a new message, and
+    stays. ``unexported``: a lake lacks it, and KEEP_UNTIL_EXPORTED is set. ``busy``: another transaction redrives,
+    discards or prunes it at this moment. ``not_found``: no such dead letter exists.
     """
     asked = ids_of(ids)
     return dict(call(alias(using), SQL, (asked, settings.KEEP_UNTIL_EXPORTED))) if asked else {}

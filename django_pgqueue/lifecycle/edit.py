@@ -1,4 +1,4 @@
-"""edit: another payload for a message that waits."""
+"""edit: replace the payload of a message that waits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ def edit(
     *,
     using: str | None = None,
 ) -> Became:
-    """Replace the payload (JSON) of a ready or scheduled message; its place in the line and its attempts stay. Returns
-    what became of it. Of a dead letter: ``redrive([id], payload=…)``. Raises InvalidMessage.
+    """Replace the payload of a ready or scheduled message. Returns what became of it.
+
+    ``id``: the message. ``payload``: JSON. The message keeps its place in the line and its attempts. ``using``:
+    database alias; default: the queue's. For a dead letter, use ``redrive([id], payload=…)``.
+
+    Returns ``edited``; or ``leased``: a worker has it; ``busy``: another transaction takes or settles it at this
+    moment; ``settled``: it is in the archive or a dead letter; ``not_found``: no such message exists. Raises
+    InvalidMessage.
     """
     became: Became = ask(alias(using), SQL, (id_of(id), to_json(payload, "payload") or "null"))[0][0]
     return became

@@ -1,4 +1,5 @@
-"""enqueue: a message is there if and only if the caller's transaction commits. No ``on_commit`` is needed."""
+"""enqueue: insert messages in the caller's transaction. A message exists if and only if the transaction commits; no
+``on_commit`` is needed."""
 
 from __future__ import annotations
 
@@ -61,18 +62,22 @@ def enqueue(
     on_refused: OnRefused = "raise",
     using: str | None = None,
 ) -> Enqueued:
-    """Enqueue one message in the caller's transaction.
+    """Enqueue one message in the caller's transaction. Returns its id and outcome.
 
     ``handler``: the name that a worker looks up, or the decorated function. ``payload``: JSON. ``body``: raw bytes
-    beside it. ``channel``: the tenant's lane in ``queue`` (default: the handler's queue). ``priority``: higher first
-    within the channel. ``dequeue_at`` (aware) or ``delay``: not delivered before, by the database clock.
-    ``max_attempts``, ``backoff`` (Exponential, Constant, or a timedelta, the base of an exponential one): retry policy;
-    default: the handler's, then the settings'. ``dedupe_key``: while a message of the channel with this key is live,
-    its id is returned instead (outcome ``duplicate``). ``on_refused``: "return" answers with the outcome of a refusal
-    and its reason instead of raising.
+    beside it. ``headers``: JSON object for middleware, such as a trace. ``channel``: the tenant's part of ``queue``
+    (default: the handler's queue). ``priority``: a message with a higher one is delivered first within the channel.
+
+    ``dequeue_at``: an aware datetime, or ``delay``: a timedelta; the message is not delivered before, by the clock of
+    the database. ``max_attempts``, ``backoff`` (Exponential, Constant, or a timedelta, the base of an exponential one):
+    the retry policy; default: the handler's, or else that of the settings. ``dedupe_key``: while a message of the
+    channel with this key is live, its id is returned instead (outcome ``duplicate``).
+
+    ``on_refused``: "raise" raises a refusal; "return" returns its outcome and its reason. ``using``: database alias;
+    default: the queue's.
 
     Raises ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy (after at most the setting ENQUEUE_WAIT),
-    InvalidMessage. Nothing was written then, and the caller's transaction stays usable.
+    InvalidMessage. Nothing is written then, and the caller's transaction stays usable.
     """
     returned(on_refused)
     name = handlers.name_of(handler)
@@ -98,12 +103,14 @@ def enqueue(
 def enqueue_many(
     messages: Iterable[NewMessage], *, on_refused: OnRefused = "raise", using: str | None = None
 ) -> list[Enqueued]:
-    """Enqueue many messages in one statement. Answers come in the order of the messages; see :func:`enqueue`.
+    """Enqueue many messages in one statement. Returns the answers in the order of the messages; see :func:`enqueue`.
 
     ``messages``: a list, or another iterable, of NewMessage. The handler of each is a name or a decorated function.
+    ``on_refused``: "raise" enqueues all or none, and the exception names the message that is refused and the reason;
+    "return" enqueues those that are not refused, and returns the outcome and the reason of each of the others.
+    ``using``: database alias; default: the queue's.
 
-    ``on_refused``: "raise" enqueues all or none, and the exception says which message is refused and why; "return"
-    enqueues those that are not refused, and returns the outcome and the reason of each of the others.
+    Raises what :func:`enqueue` raises.
     """
     if isinstance(messages, NewMessage):
         raise InvalidMessage("messages is one NewMessage, not several", hint="Give a list of them, or use enqueue().")
@@ -141,8 +148,8 @@ def enqueue_many(
 
 
 def arrays(bound: list[tuple[Any, ...]]) -> list[list[Any] | None]:
-    """Return one array a column. A column without values is sent as NULL: it costs nothing, and dedupe keys or delays
-    make the function look closer."""
+    """Return one array a column. A column without values is sent as NULL, because dedupe keys and delays cost the
+    function extra work."""
     columns = [
         list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
     ]
@@ -178,7 +185,7 @@ aenqueue = sync_to_async(enqueue)
 
 
 def announce(messages: list[NewMessage], enqueued: list[Enqueued], using: str) -> None:
-    """Send message_created for those that are new, in the transaction that has not committed yet."""
+    """Send message_created for each new message, in the transaction that has not committed yet."""
     for message, answer in zip(messages, enqueued, strict=True):
         if answer.created:
             message_created.send_robust(sender=NewMessage, message=message, id=answer.id, using=using)
@@ -190,7 +197,7 @@ def by_name(message: NewMessage) -> NewMessage:
 
 
 def bind(message: NewMessage) -> tuple[Any, ...]:
-    """The parameters of one message, in the order of the SQL function."""
+    """Return the parameters of one message, in the order of the SQL function. Raises InvalidMessage."""
     name = text(message.handler, "handler")
     known = handlers.find(name)
     if message.queue == "":
@@ -220,10 +227,11 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
 
 
 def retry_policy(handler: str, max_attempts: int | None = None, backoff: Policy | None = None) -> tuple[Any, ...]:
-    """max_attempts, backoff, backoff_factor and backoff_longest of a message: what is given, or else its handler's."""
+    """Return max_attempts, backoff, backoff_factor and backoff_longest of a message: the given ones, or else its
+    handler's."""
     if known := handlers.find(handler):
         max_attempts = known.max_attempts if max_attempts is None else max_attempts
-        # A function of the handler is asked by the worker, when there is an error to show it.
+        # A back-off function takes the exception, so the worker calls it after the failure.
         backoff = known.backoff if backoff is None and not callable(known.backoff) else backoff
     if backoff is not None and not isinstance(backoff, timedelta | Constant | Exponential):
         raise InvalidMessage(

@@ -1,4 +1,4 @@
-"""What enqueue adds to the headers of each message: the setting ENQUEUE_CONTEXT."""
+"""Add the context of the setting ENQUEUE_CONTEXT to the headers of new messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_pgqueue.exceptions import InvalidMessage
 
 
 def in_context(messages: list[NewMessage]) -> list[NewMessage]:
-    """The messages with the context in their headers; their own headers win."""
+    """Return the messages with the context in their headers; a message's own headers win."""
     context = enqueue_context()
     if not context:
         return messages
@@ -27,9 +27,9 @@ def in_context(messages: list[NewMessage]) -> list[NewMessage]:
 
 
 def enqueue_context() -> dict[str, Any] | None:
-    """What the callables of ENQUEUE_CONTEXT return, together; later ones win. None if there are none.
+    """Return the merged answers of the callables of ENQUEUE_CONTEXT, where later ones win. None if there are none.
 
-    What one of them raises, enqueue raises. Raises InvalidMessage for an answer that is neither a mapping nor None.
+    Raises InvalidMessage for an answer that is neither a mapping nor None, and any exception that a callable raises.
     """
     if not settings.ENQUEUE_CONTEXT:
         return None

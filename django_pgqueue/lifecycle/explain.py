@@ -1,4 +1,4 @@
-"""explain: why is it not running? Of a message or a channel; and what became of a message."""
+"""explain: say why a message or a channel is not running, or what became of a message."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CHANNEL = "SELECT code, sentence, facts, refusal FROM pgqueue_explain_channel(%s
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``code``: a word to go by. ``sentence``: for people, in English. ``facts``: what it says, as JSON values; times
-    are texts in ISO 8601."""
+    """Give one reason. ``code``: a fixed word for programs. ``sentence``: the reason in English. ``facts``: the values
+    in the sentence, as JSON; times are texts in ISO 8601."""
 
     code: str
     sentence: str
@@ -26,17 +26,22 @@ class Reason:
 
 
 def explain_message(id: int, *, using: str | None = None) -> list[Reason]:  # noqa: A002  (as everywhere else)
-    """Why the message is not running, or what became of it, the most decisive reason first.
+    """Return why a message is not running, or what became of it, the most decisive reason first.
 
-    One that nobody knows has the code ``unknown``. A worker that was silent for longer than the setting LEASE is taken
-    for dead.
+    ``id``: the message. ``using``: database alias; default: the queue's. A message that does not exist has the code
+    ``unknown``. A worker that was silent for longer than the setting LEASE counts as dead.
     """
     return _reasons(call(alias(using), MESSAGE, (id_of(id), settings.LEASE)))
 
 
 def explain_channel(*, channel: str, queue: str = "default", using: str | None = None) -> list[Reason]:
-    """Why the messages of the channel are not running: what holds them up, then its place in the line. Raises
-    ChannelNotFound."""
+    """Return why the messages of a channel are not running: what blocks them, then the channel's place in the line.
+
+    ``channel``, ``queue``: the channel's name, and the queue that it belongs to. ``using``: database alias; default:
+    the queue's.
+
+    Raises ChannelNotFound.
+    """
     return _reasons(ask(alias(using), CHANNEL, (text(queue, "queue"), text(channel, "channel"), settings.LEASE)))
 
 

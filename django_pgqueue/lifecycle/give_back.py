@@ -1,4 +1,4 @@
-"""give_back: return what was not started, as if it had never been taken."""
+"""give_back: return messages that were leased and not started."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ SQL = "SELECT id FROM pgqueue_defer(%s::bigint[], %s::uuid[], p_skip_lost => tru
 
 
 def give_back(deliveries: Delivery | Iterable[Leased], *, using: str | None = None) -> set[int]:
-    """Deliver again at once, to whoever comes, in the old place of each; the attempt does not count. Returns the ids.
+    """Return leased messages that were not started to their old places. Returns their ids.
 
-    Lost ones are left out; one that somebody wants cancelled goes to the archive.
+    They are ready at once, for any worker, and the attempt does not count. ``deliveries``: one delivery or several.
+    Lost leases are left out; a message with a requested cancellation goes to the archive. ``using``: database alias;
+    default: the queue's.
     """
     returned = listed(deliveries)
     return {row[0] for row in call(alias(using), SQL, leases(returned))} if returned else set()

@@ -1,4 +1,4 @@
-"""health: how each queue is, at a cost that does not grow with the backlog."""
+"""health: report the state of each queue, at a cost that does not grow with the backlog."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ FROM pgqueue_health(%s::text, %s::integer, %s::interval)
 
 @dataclass(frozen=True, slots=True)
 class QueueHealth:
-    """Messages of a queue by state; age of the oldest ready one since it became due, and its channel; workers that
-    serve it. Not ``complete``: there are more than were looked at, and the numbers say *at least*. ``unknown_handler``:
-    scheduled messages that wait for a worker that knows their handler."""
+    """Report one queue: its messages by state, its oldest ready message, and its workers.
+
+    ``oldest_age``: how long ago the oldest ready message became due; ``oldest_channel``: its channel. ``workers``: the
+    live ones that serve the queue. ``complete``: False if there are more messages than were counted; the numbers are
+    then lower bounds. ``unknown_handler``: scheduled messages that wait for a worker that has their handler.
+    """
 
     queue: str
     ready: int
@@ -37,13 +40,17 @@ class QueueHealth:
     unknown_handler: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """The fields, with ``oldest_seconds`` in place of ``oldest_age``."""
+        """Return the fields as a dict, with ``oldest_seconds`` in place of ``oldest_age``."""
         fields = asdict(self)
         age = fields.pop("oldest_age")
         return {**fields, "oldest_seconds": None if age is None else age.total_seconds()}
 
 
 def health(queue: str | None = None, *, most: int = MOST, using: str | None = None) -> list[QueueHealth]:
-    """Health of all queues, or of one. ``most``: so many messages of a state are counted in a queue, and so many
-    channels looked at. Workers that were silent for longer than LEASE do not count."""
+    """Return the health of all queues, or of one.
+
+    ``queue``: its name; default: all. ``most``: in each queue, the most messages of one state that are counted, and the
+    most channels that are examined. ``using``: database alias; default: the queue's. Workers that were silent for
+    longer than the setting LEASE do not count.
+    """
     return [QueueHealth(*row) for row in call(alias(using), SQL, (queue, most, settings.LEASE))]

@@ -1,4 +1,4 @@
-"""heartbeat: give leases another end."""
+"""heartbeat: change when leases expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""make_partitions: today's partition of the archive and those of the days ahead, and nothing else of prune."""
+"""make_partitions: create the archive's partitions of today and of the days ahead, without the rest of prune."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from django_pgqueue.sql.call import call
 
 
 def make_partitions(*, using: str | None = None) -> int:
-    """Make what is missing, by the setting PARTITIONS_AHEAD. For the owner of the tables. Returns how many
-    are new."""
+    """Create the partitions of the archive that are missing. Returns how many were created.
+
+    The setting PARTITIONS_AHEAD gives the number of days ahead. Only the owner of the tables may call it. ``using``:
+    database alias; default: the queue's.
+    """
     made = call(alias(using), "SELECT pgqueue_make_partitions(%s::integer)", (settings.PARTITIONS_AHEAD,))[0][0]
     return int(made)

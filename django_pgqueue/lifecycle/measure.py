@@ -1,4 +1,4 @@
-"""measure: the figures of the dashboard, kept up to date."""
+"""measure: update the figures of the dashboard."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SQL = "SELECT settled, dead, counted FROM pgqueue_measure(%s::interval)"
 
 @dataclass(frozen=True, slots=True)
 class MeasureCounts:
-    """Messages that were settled since the last measurement, those of them that died, and whether the backlog was
-    counted."""
+    """Count the messages that were settled since the last measurement, and those of them that died. ``counted``:
+    whether the backlog was counted."""
 
     settled: int
     dead: int
@@ -24,7 +24,11 @@ class MeasureCounts:
 
 
 def measure(every: timedelta | None = None, *, using: str | None = None) -> MeasureCounts:
-    """Measure, unless somebody has within ``every`` (default: the setting MEASURE_INTERVAL); zero: in any case. Safe to
-    run from many places at once. In a transaction that has written, what is settled waits for the next time."""
+    """Update the figures of the dashboard, unless another call did so within ``every``.
+
+    ``every``: a timedelta; default: the setting MEASURE_INTERVAL; zero measures in any case. ``using``: database alias;
+    default: the queue's. Many processes may call it at once. In a transaction that has already written, the settled
+    messages are left to the next measurement.
+    """
     every = settings.MEASURE_INTERVAL if every is None else duration(every, "every")
     return MeasureCounts(*call(alias(using), SQL, (every,))[0])

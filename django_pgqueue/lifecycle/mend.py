@@ -1,4 +1,4 @@
-"""mend: counts, floors and places in the line that disagree with the messages."""
+"""mend: repair counts, floors and places in the line that disagree with the messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_pgqueue.sql.call import call
 
 @dataclass(frozen=True, slots=True)
 class MendCounts:
-    """Counts of live messages, floors of leases, and places in the line that were wrong."""
+    """Count the repairs: counts of live messages, floors of leases, and places in the line that were wrong."""
 
     counts: int
     lease_floors: int
@@ -18,6 +18,10 @@ class MendCounts:
 
 
 def mend(most: int = 10_000, *, using: str | None = None) -> MendCounts:
-    """Mend up to ``most`` channels of each kind. Safe while the queue works, and from many places at once."""
+    """Repair up to ``most`` channels of each kind. Returns how many were wrong.
+
+    ``using``: database alias; default: the queue's. It is safe while the queue works, and many processes may call it at
+    once.
+    """
     sql = "SELECT counts, lease_floors, places FROM pgqueue_mend(%s::integer)"
     return MendCounts(*call(alias(using), sql, (most,))[0])

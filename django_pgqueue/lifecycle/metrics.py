@@ -1,4 +1,4 @@
-"""metrics: length by state, ages and totals of each channel."""
+"""metrics: report the length by state, the ages and the totals of each channel."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
 
 @dataclass(frozen=True, slots=True)
 class ChannelMetrics:
-    """Messages of a channel by state; ages of its ready messages; ``total``: messages ever enqueued (None if not
-    asked for)."""
+    """Report one channel: its messages by state, and the ages of its oldest and newest ready messages. ``total``:
+    messages ever enqueued; None if it was not asked for."""
 
     queue: str
     channel: str
@@ -34,8 +34,11 @@ class ChannelMetrics:
 def metrics(
     queue: str | None = None, *, channel: str | None = None, totals: bool = True, using: str | None = None
 ) -> list[ChannelMetrics]:
-    """Metrics of all channels, or of one queue or channel. ``totals`` counts the archive: leave it out in frequent
-    monitors."""
+    """Return the metrics of all channels, or of one queue or channel.
+
+    ``queue``, ``channel``: their names; default: all. ``totals``: count the messages that were ever enqueued, which
+    reads the archive: leave it out in frequent monitors. ``using``: database alias; default: the queue's.
+    """
     return [
         ChannelMetrics(*row)
         for row in call(alias(using), SQL, (optional_text(queue, "queue"), optional_text(channel, "channel"), totals))

@@ -1,4 +1,4 @@
-"""peek: look at what comes next, without a lease."""
+"""peek: return the messages that come next, without a lease."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ FROM pgqueue_peek(%s::text, %s::text, %s::integer)
 def peek(
     queue: str = "default", limit: int = 1, *, channel: str | None = None, using: str | None = None
 ) -> list[Delivery]:
-    """Up to ``limit`` ready messages of a channel, or of the line of a queue; without token, since nothing is
-    leased."""
+    """Return ready messages of a channel, or of the line of a queue, without leasing them.
+
+    ``limit``: the most messages to return. ``channel``: its name; default: all channels, in the order of the line.
+    ``using``: database alias; default: the queue's. The deliveries have no token.
+    """
     return to_deliveries(
         queue,
         call(

@@ -15,9 +15,14 @@ SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_pop(%s::text, %s::integer, p_arch
 def pop(
     queue: str = "default", limit: int = 1, *, archive: Archive | None = None, using: str | None = None
 ) -> list[Delivery]:
-    """Take up to ``limit`` messages, archived at once: whoever crashes afterwards has lost them. One that
-    Python cannot read is left out, and logged. ``archive``: as of :func:`django_pgqueue.complete`. Raises
-    InvalidMessage."""
+    """Take messages and archive them at once: they are delivered at most once.
+
+    If the caller crashes afterwards, the messages are lost. ``limit``: the most messages to take, 1 to 10,000.
+    ``archive``: what the archive keeps of them, as in :func:`django_pgqueue.complete`. ``using``: database alias;
+    default: the queue's.
+
+    Returns the deliveries. A message that Python cannot read is left out, and logged. Raises InvalidMessage.
+    """
     return to_deliveries(
         queue, call(alias(using), SQL, (text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), archive))
     )[0]

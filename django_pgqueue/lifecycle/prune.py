@@ -1,4 +1,4 @@
-"""prune: partitions ahead, retention, and channels that were released."""
+"""prune: create partitions ahead, and drop what retention does not keep and channels that were released."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ FROM pgqueue_prune(%s::interval, %s::interval, %s::integer, %s::boolean)
 
 @dataclass(frozen=True, slots=True)
 class PruneCounts:
-    """``partitions_kept``: past retention, but a lake does not have them, or somebody uses them just now."""
+    """Count what a prune changed. ``partitions_kept``: partitions past retention that stay, because a lake lacks them
+    or another transaction uses them."""
 
     partitions_made: int
     partitions_dropped: int
@@ -26,8 +27,11 @@ class PruneCounts:
 
 
 def prune(*, using: str | None = None) -> PruneCounts:
-    """Keep house by the settings ARCHIVE_RETENTION, DEAD_LETTER_RETENTION, PARTITIONS_AHEAD and KEEP_UNTIL_EXPORTED.
-    Safe to run from many places at once."""
+    """Create partitions ahead and drop old ones, delete old dead letters, and remove released channels.
+
+    It follows the settings ARCHIVE_RETENTION, DEAD_LETTER_RETENTION, PARTITIONS_AHEAD and KEEP_UNTIL_EXPORTED.
+    ``using``: database alias; default: the queue's. Many processes may call it at once.
+    """
     given = (
         settings.ARCHIVE_RETENTION,
         settings.DEAD_LETTER_RETENTION,

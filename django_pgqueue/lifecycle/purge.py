@@ -1,4 +1,4 @@
-"""purge: remove what waits on a channel."""
+"""purge: archive the messages that wait on a channel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ SQL = "SELECT messages, refusal FROM pgqueue_purge(%s::text, %s::text, %s::integ
 
 
 def purge(*, channel: str, queue: str = "default", limit: int = 10_000, using: str | None = None) -> int:
-    """Move up to ``limit`` ready and scheduled messages to the archive as ``purged``. Returns how many: call again
-    until 0.
+    """Move ready and scheduled messages of a channel to the archive as ``purged``. Returns how many: call again until
+    0.
+
+    ``channel``, ``queue``: the channel's name, and the queue that it belongs to. ``limit``: the most messages of one
+    call. ``using``: database alias; default: the queue's.
 
     Raises ChannelNotFound.
     """

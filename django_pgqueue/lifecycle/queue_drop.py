@@ -16,7 +16,7 @@ FROM pgqueue_queue_drop(%s::text, %s::boolean, %s::integer)
 
 @dataclass(frozen=True, slots=True)
 class QueueDropped:
-    """What one call of :func:`queue_drop` did. ``done``: the queue is gone; otherwise there is more to do.
+    """Report one call of :func:`queue_drop`. ``done``: the queue is gone; if it is False, call again.
 
     ``messages``: purged; ``channels``: released; ``schedules``: deleted; see also ``blocked``.
     """
@@ -28,18 +28,20 @@ class QueueDropped:
 
     @property
     def blocked(self) -> bool:
-        """Whether the call changed nothing because other transactions hold locks on what is left: wait before the next
-        one."""
+        """Return whether the call changed nothing because other transactions hold locks: wait before the next call."""
         return not (self.done or self.messages or self.channels or self.schedules)
 
 
 def queue_drop(*, queue: str, purge: bool = False, limit: int = 10_000, using: str | None = None) -> QueueDropped:
-    """Remove a queue with its channels and schedules, up to ``limit`` messages and channels a call: call again until
-    ``done``, and wait a second before the next call if the answer is ``blocked``.
+    """Remove a queue with its channels and schedules: call again until ``done``.
 
-    The queue is paused and its channels are released first, so that nothing comes or is delivered any more. With
-    ``purge`` what waits goes to the archive as ``purged``. The archive and the dead letters stay. The sweep removes the
-    rows of the channels, when no open transaction can still bring a message.
+    ``queue``: its name. ``purge``: move the messages that wait to the archive as ``purged``. ``limit``: the most
+    messages and channels of one call. ``using``: database alias; default: the queue's. If the answer is ``blocked``,
+    wait a second before the next call.
+
+    The queue is paused and its channels are released first, so that nothing is enqueued or delivered any more. The
+    archive and the dead letters stay. The sweep removes the rows of the channels when no open transaction can still
+    bring a message.
 
     Raises QueueNotEmpty while workers hold leases, or while messages wait and ``purge`` is false; ChannelNotFound for a
     queue without channels.

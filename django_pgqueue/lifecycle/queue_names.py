@@ -1,4 +1,4 @@
-"""queue_names: which queues there are."""
+"""queue_names: list the queues."""
 
 from __future__ import annotations
 

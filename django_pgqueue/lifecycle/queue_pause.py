@@ -14,9 +14,12 @@ SQL = "SELECT outcome, refusal FROM pgqueue_queue_pause(%s::text, %s::text, %s::
 def queue_pause(
     queue: str = "default", *, reason: str = "", until: datetime | None = None, using: str | None = None
 ) -> None:
-    """Deliver nothing more of the queue, whatever the channel; enqueue goes on. ``reason`` is shown to whoever looks.
-    At ``until`` (aware) the sweep resumes it; without it somebody has to.
+    """Stop the deliveries of all channels of a queue. Enqueue goes on, and messages that run now are not interrupted.
 
-    Raises ChannelNotFound for a queue without channels; InvalidMessage for a time that has passed.
+    ``queue``: its name. ``reason``: shown in the admin, by explain and by the doctor. ``until``: an aware datetime at
+    which the sweep resumes the queue; without it the pause lasts until :func:`queue_resume`. ``using``: database alias;
+    default: the queue's.
+
+    Raises ChannelNotFound for a queue without channels; InvalidMessage for a time in the past.
     """
     ask(alias(using), SQL, (text(queue, "queue"), text(reason, "reason"), aware(until, "until")))

@@ -1,4 +1,4 @@
-"""queue_purge: remove what waits on all channels of a queue."""
+"""queue_purge: archive the messages that wait on all channels of a queue."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ SQL = "SELECT messages, refusal FROM pgqueue_queue_purge(%s::text, %s::integer)"
 
 
 def queue_purge(*, queue: str, limit: int = 10_000, using: str | None = None) -> int:
-    """Move up to ``limit`` ready and scheduled messages of the queue, whatever the channel, to the archive as
-    ``purged``. Returns how many: call again until 0. What is leased stays with its worker.
+    """Move ready and scheduled messages of all channels to the archive as ``purged``. Returns how many: call again
+    until 0.
+
+    ``queue``: its name. ``limit``: the most messages of one call. ``using``: database alias; default: the queue's.
+    Leased messages stay with their workers.
 
     Raises ChannelNotFound for a queue without channels.
     """

@@ -8,5 +8,5 @@ from django_pgqueue.sql.call import ask
 
 
 def queue_resume(queue: str = "default", *, using: str | None = None) -> None:
-    """End the pause of a queue, and wake the workers that sleep. Raises ChannelNotFound for one without channels."""
+    """End the pause of a queue, and wake its sleeping workers. Raises ChannelNotFound for a queue without channels."""
     ask(alias(using), "SELECT outcome, refusal FROM pgqueue_queue_resume(%s::text)", (text(queue, "queue"),))

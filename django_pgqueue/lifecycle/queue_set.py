@@ -1,4 +1,4 @@
-"""queue_set: what holds for a whole queue."""
+"""queue_set: change the settings of a whole queue."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ SQL = "SELECT outcome, refusal FROM pgqueue_queue_set(%s::text, %s::jsonb)"
 def queue_set(
     queue: str = "default", *, archive: Archive | Keep = KEEP, events: bool | Keep = KEEP, using: str | None = None
 ) -> None:
-    """Set what holds for the whole queue; what is not given stays as it is.
+    """Change the settings of a whole queue; a setting that is not given stays as it is.
 
-    ``archive``: what the archive keeps of its messages, unless their channel or the call says otherwise: ``full``,
-    ``outcome`` (no payload, no result) or ``none``. It holds for what is settled from now on. A dead letter is always
-    kept whole. ``events``: whether the queue tells :mod:`its events <django_pgqueue.events>`.
+    ``queue``: its name. ``archive``: what the archive keeps of its messages, unless their channel or the call says
+    otherwise: ``full``, ``outcome`` (no payload, no result) or ``none``. It applies to messages that are settled from
+    now on. A dead letter is always kept whole. ``events``: whether the queue sends :mod:`its events
+    <django_pgqueue.events>`. ``using``: database alias; default: the queue's.
 
-    Raises ChannelNotFound for a queue without channels; InvalidMessage for a value that cannot be.
+    Raises ChannelNotFound for a queue without channels; InvalidMessage for a value that is not allowed.
     """
     given = {"archive": archive, "events": events}
     if events is not KEEP and events is not None:

@@ -1,4 +1,4 @@
-"""redrive: give dead letters a new life."""
+"""redrive: enqueue dead letters again as new messages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ def redrive(
     times: Iterable[datetime | None] | None = None,
     using: str | None = None,
 ) -> dict[int, int]:
-    """Enqueue the dead letters again, with all attempts, once, all or none. Returns the new id of each; what was
-    redriven before is left out.
+    """Enqueue dead letters again as new messages, all or none. Returns the new id of each.
 
-    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one; ``payloads``: one for
-    each id, KEEP for those that stay. ``times``: when each is due (aware), None: at once. Raises ChannelNotFound,
-    ChannelFull, ChannelReleased, InvalidMessage.
+    Each has all its attempts again. A dead letter that was redriven before is left out. ``ids``: the dead letters.
+    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one, for all. ``payloads``:
+    JSON for each id, KEEP for those that stay. ``times``: when each is due (an aware datetime); None: at once.
+    ``using``: database alias; default: the queue's.
+
+    Raises ChannelNotFound, ChannelFull, ChannelReleased, InvalidMessage.
     """
     texts = None if payloads is None else [_text(each) for each in payloads]
     due = None if times is None else [aware(at, "times") for at in times]

@@ -1,4 +1,4 @@
-"""reschedule: another time for messages that wait."""
+"""reschedule: give messages that wait another time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ SQL = "SELECT id, outcome, refusal FROM pgqueue_reschedule(%s::bigint[], %s::tim
 def reschedule(
     ids: int | Iterable[int], *, at: datetime | None = None, using: str | None = None
 ) -> dict[int, Literal["rescheduled", "ready", "leased", "busy", "settled", "not_found"]]:
-    """Let ready and scheduled messages be due ``at`` (aware); at once without it. Returns what became of each.
+    """Change when ready and scheduled messages are due. Returns what became of each.
 
-    ``ready``: it was already, and keeps its place. ``leased``: its worker has it. ``busy``: somebody takes or settles
-    it at this moment. ``settled``: the archive or the dead letters have it. Attempts stay. Raises InvalidMessage.
+    ``ids``: one id or several. ``at``: an aware datetime; default: at once. The attempts stay. ``using``: database
+    alias; default: the queue's.
+
+    Returns an outcome for each id: ``rescheduled``, or ``ready``: it was ready already, and keeps its place.
+    ``leased``: a worker has it. ``busy``: another transaction takes or settles it at this moment. ``settled``: it is in
+    the archive or a dead letter. ``not_found``: no such message exists. Raises InvalidMessage.
     """
     asked = ids_of(ids)
     return dict(ask(alias(using), SQL, (asked, aware(at, "at")))) if asked else {}

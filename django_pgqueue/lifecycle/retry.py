@@ -33,11 +33,12 @@ def retry(
 ) -> dict[int, Literal["retried", "dead_lettered", "cancelled", "completed"]]:
     """Put failed messages back under their retry policy, or into the dead letters when their attempts are used up.
 
-    ``errors``: what went wrong, one dict a message; it is kept with the message. ``delays``: one timedelta a message
-    until its next delivery; None: the message's back-off. ``states``: what to save for the next delivery, one JSON
-    value a message, KEEP for those that keep theirs; default: all keep theirs. ``reason``: the reason of the dead
-    letter. ``skip_lost``: leave lost leases out instead of raising; what this very lease has settled before is
-    returned with what became of it then.
+    ``deliveries``: one delivery or several. ``errors``: what went wrong, one dict a message; it is kept with the
+    message. ``delays``: one timedelta a message until its next delivery; None: the message's back-off. ``states``: what
+    to save for the next delivery, one JSON value a message, KEEP for those that keep theirs; default: all keep theirs.
+    ``reason``: the reason of the dead letter. ``skip_lost``: leave lost leases out instead of raising; a message that
+    this very lease has settled before is returned with its outcome of that time. ``using``: database alias; default:
+    the queue's.
 
     Returns the outcome of each id: ``retried``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
     Raises LeaseLost, and InvalidMessage for arguments that do not pair up.

@@ -1,4 +1,4 @@
-"""schedule_fire: the ticks of a schedule that is due, once."""
+"""schedule_fire: enqueue the due ticks of a schedule, each once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SELECT tick_at, message_id, outcome, error FROM pgqueue_schedule_fire(
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """``message_id``: None if ``outcome`` is not ``created`` or ``duplicate``. ``error``: why it was ``refused``."""
+    """Report one tick. ``message_id``: None unless ``outcome`` is ``created`` or ``duplicate``. ``error``: why it was
+    ``refused``."""
 
     tick_at: datetime
     message_id: int | None
@@ -39,8 +40,11 @@ def schedule_fire(
 ) -> list[Fired]:
     """Enqueue a message for each of the ticks, and set when the next is due.
 
-    Returns what fired: nothing, if the row is no longer the ``version`` that the ticks were computed from. Raises
-    ChannelBusy.
+    ``schedule_id``: the schedule. ``version``: the version of its row that the ticks were computed from. ``ticks``: the
+    moments that are due (aware). ``next_fire_at``: the next one. ``handler``: the name whose retry policy applies.
+    ``using``: database alias; default: the queue's.
+
+    Returns one Fired for each tick; none if the row has another version by now. Raises ChannelBusy.
     """
     params = (schedule_id, version, list(ticks), next_fire_at, *retry_policy(handler), settings.AUTO_CREATE_CHANNELS)
     return [Fired(*row) for row in call(alias(using), SQL, params)]

@@ -1,4 +1,4 @@
-"""schedule_prune: old ticks of schedules, and schedules that code does not declare any more."""
+"""schedule_prune: delete old ticks of schedules, and schedules that the code no longer declares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from django_pgqueue.sql.call import call
 
 
 def schedule_prune(*, using: str | None = None) -> int:
-    """Delete what is older than the setting SCHEDULE_RETENTION. Returns the number of ticks."""
+    """Delete ticks and undeclared schedules that are older than the setting SCHEDULE_RETENTION. Returns the number of
+    ticks."""
     ticks: int
     [(ticks,)] = call(alias(using), "SELECT pgqueue_schedule_prune(%s::interval)", (settings.SCHEDULE_RETENTION,))
     return ticks

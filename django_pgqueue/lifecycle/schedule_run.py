@@ -17,10 +17,11 @@ HANDLER = "SELECT handler FROM pgqueue_schedule WHERE name = %s::text"
 
 
 def schedule_run(name: str, *, using: str | None = None) -> Enqueued:
-    """Enqueue the message of a schedule now, in the caller's transaction; also of one that is disabled. Its next time
-    stays as it is.
+    """Enqueue the message of a schedule now, in the caller's transaction. Its next time stays as it is.
 
-    Raises ScheduleNotFound, and what enqueue raises.
+    ``name``: the schedule's; it may be disabled. ``using``: database alias; default: the queue's.
+
+    Returns the message's id and outcome. Raises ScheduleNotFound, and what :func:`enqueue` raises.
     """
     database = alias(using)
     handler = call(database, HANDLER, (text(name, "name"),))

@@ -1,4 +1,4 @@
-"""sweep: give back what dead workers held."""
+"""sweep: give back messages whose leases have expired."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ SELECT retried, poisoned, cancelled, promoted, not_picked_up, resumed FROM pgque
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
-    """Expired leases that go through a retry, died of poison or were cancelled; scheduled messages made ready; queues
-    that nobody serves; channels and queues whose pause has ended."""
+    """Count what a sweep changed: expired leases that were retried, became dead letters (``poisoned``) or were
+    cancelled; scheduled messages made ready (``promoted``); channels and queues whose pause has ended (``resumed``).
+    ``not_picked_up``: queues whose messages wait and that no worker serves."""
 
     retried: int
     poisoned: int
@@ -28,6 +29,9 @@ class SweepCounts:
 
 
 def sweep(limit: int = 500, *, using: str | None = None) -> SweepCounts:
-    """Sweep up to ``limit`` expired leases, promote what is due, move the floors. Safe to run from many places at
-    once."""
+    """Give back messages whose leases have expired, promote messages that are due, and move the floors.
+
+    ``limit``: the most expired leases of one call. ``using``: database alias; default: the queue's. Many processes may
+    call it at once.
+    """
     return SweepCounts(*call(alias(using), SQL, (whole(limit, "limit", least=0), settings.WAITING_WARNING))[0])

@@ -1,4 +1,4 @@
-"""tick: promote what is due and move the floors; the small step that workers take a few times a second."""
+"""tick: promote messages that are due and move the floors, a few times a second."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from django_pgqueue.sql.call import call
 
 
 def tick(limit: int = 1000, *, using: str | None = None) -> int:
-    """Make up to ``limit`` scheduled messages ready that are due. Returns how many."""
+    """Make scheduled messages ready whose time has come. Returns how many.
+
+    ``limit``: the most messages of one call. ``using``: database alias; default: the queue's.
+    """
     promoted: int = call(alias(using), "SELECT pgqueue_tick(%s::integer)", (whole(limit, "limit", least=0),))[0][0]
     return promoted

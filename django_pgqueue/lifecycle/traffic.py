@@ -1,4 +1,4 @@
-"""traffic: how many messages came and went, by the server's statistics."""
+"""traffic: count the messages that were enqueued and settled, by the server's statistics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ SELECT extract(epoch FROM clock_timestamp())::float,
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Rows that were ever written, those of transactions that were rolled back included, at ``at`` (epoch seconds of
-    the database). The server's statistics are some seconds late, and start again after a crash."""
+    """Count the rows that were ever written, including those of transactions that were rolled back.
+
+    ``at``: seconds since the epoch, by the clock of the database. The server's statistics are some seconds late, and
+    start again after a crash.
+    """
 
     at: float
     enqueued: int
@@ -28,7 +31,7 @@ class Traffic:
     dead: int
 
     def since(self, before: Traffic) -> dict[str, float]:
-        """Messages per second, by name."""
+        """Return messages per second since ``before``, by the names ``enqueued``, ``archived`` and ``dead``."""
         seconds = max(self.at - before.at, 0.001)
         return {
             name: max(0, getattr(self, name) - getattr(before, name)) / seconds
@@ -37,5 +40,5 @@ class Traffic:
 
 
 def traffic(*, using: str | None = None) -> Traffic:
-    """Counters of the whole database; the difference of two looks is what went on between them."""
+    """Return the counters of the whole database; subtract an earlier reading to get a rate."""
     return Traffic(*call(alias(using), SQL)[0])

@@ -1,4 +1,4 @@
-"""wait: announce that a worker falls asleep, so that the next enqueue notifies it; and for how long it may sleep."""
+"""wait: register a sleeping worker, so that the next enqueue notifies it, and compute how long it may sleep."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from django_pgqueue.sql.call import call
 
 
 def wait(worker: str, queues: Iterable[str], duration: timedelta, *, using: str | None = None) -> None:
-    """Register the sleeper for ``duration``; zero: it is awake. Look at the queues once more before you sleep."""
+    """Register a worker as sleeping for ``duration``; zero registers it as awake. Dequeue once more before you sleep.
+
+    ``worker``: its name. ``queues``: the queues that it serves. ``using``: database alias; default: the queue's.
+    """
     call(alias(using), "SELECT pgqueue_wait(%s::text, %s::text[], %s::interval)", (worker, list(queues), duration))
 
 
 def is_contended(queues: Iterable[str], *, using: str | None = None) -> bool:
-    """Return whether an empty dequeue of these queues left out what another consumer holds at this moment.
+    """Return whether an empty dequeue of these queues skipped messages that another consumer locks at this moment.
 
-    Nobody notifies when that is given back, so look again soon.
+    No notification follows when those locks are released, so dequeue again soon.
     """
     contended: bool
     [(contended,)] = call(alias(using), "SELECT pgqueue_is_contended(%s::text[])", (list(queues),))
@@ -25,9 +28,9 @@ def is_contended(queues: Iterable[str], *, using: str | None = None) -> bool:
 
 
 def next_due(queues: Iterable[str], *, using: str | None = None) -> timedelta | None:
-    """How long until a channel that waits for its rate may be served again: nobody notifies of that.
+    """Return the time until a channel that waits for its rate may be served again; no notification follows then.
 
-    None: no channel waits for its rate. Zero or less: look now.
+    None: no channel waits for its rate. Zero or less: dequeue now.
     """
     due: timedelta | None
     [(due,)] = call(alias(using), "SELECT pgqueue_next_due(%s::text[])", (list(queues),))

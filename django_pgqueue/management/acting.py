@@ -1,4 +1,4 @@
-"""What the commands that change something share: what they may be told, and how they answer."""
+"""Hold what the commands that change something share: their options, their answers, and types of arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from django_pgqueue.sql.call import call, primary
 
 
 class ActingCommand(BaseCommand):
-    """With ``--dry-run``, ``--format`` and ``--database``. Status 0: done; 1: not, or not all of it."""
+    """Run a command with ``--dry-run``, ``--format`` and ``--database``. Exit status 0: all was done; 1: not all, or
+    nothing."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         self.add_own(parser)
@@ -32,15 +33,18 @@ class ActingCommand(BaseCommand):
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def add_own(self, parser: CommandParser) -> None:
+        """Add the options of the command itself."""
         raise NotImplementedError
 
     def answer(self, form: str, text: str, facts: dict[str, Any]) -> None:
+        """Write the answer: ``text``, or with the format json ``facts`` as an object in one line."""
         self.stdout.write(json.dumps({"version": 1, **facts}, default=str) if form == "json" else printable(text))
 
 
 @contextmanager
 def refusals(using: str, *, done: str = "") -> Iterator[None]:
-    """What the queue or the database refuses, as an error of a command. ``done``: what was done before."""
+    """Raise CommandError for an error of the queue or the database. ``done``: text about the part that was done
+    before."""
     try:
         yield
     except PgQueueError as error:
@@ -50,18 +54,19 @@ def refusals(using: str, *, done: str = "") -> Iterator[None]:
 
 
 def has_queue(name: str, using: str) -> bool:
-    """It has a channel, or a row of its own."""
+    """Return whether the queue has a channel, or a row of its own."""
     channels, queues = Channel.objects.using(using), Queue.objects.using(using)
     return channels.filter(queue=name).exists() or queues.filter(name=name).exists()
 
 
 def clock(using: str) -> datetime:
-    """The database's: this machine's may be wrong."""
+    """Return the time of the database, because the clock of this machine may be wrong."""
     now: datetime = call(using, "SELECT clock_timestamp()")[0][0]
     return now
 
 
 def at_least_one(text: str) -> int:
+    """Return a whole number. Raises ArgumentTypeError below 1."""
     number = int(text)
     if number < 1:
         raise ArgumentTypeError(f"{text} is not at least 1")
@@ -69,6 +74,7 @@ def at_least_one(text: str) -> int:
 
 
 def seconds(text: str) -> timedelta:
+    """Return a number of seconds as a timedelta. Raises ArgumentTypeError unless it is positive, up to ten years."""
     value = float(text)
     if not 0 < value <= 3660 * 86_400:
         raise ArgumentTypeError(f"{text} seconds are not between 0 and ten years")
@@ -76,6 +82,7 @@ def seconds(text: str) -> timedelta:
 
 
 def rate(text: str) -> float:
+    """Return a number per second. Raises ArgumentTypeError outside of 0.001 to 100,000."""
     value = float(text)
     if not 0.001 <= value <= 100_000:
         raise ArgumentTypeError(f"{text} a second is not between 0.001 and 100000")
@@ -83,16 +90,18 @@ def rate(text: str) -> float:
 
 
 def moment(text: str) -> datetime:
+    """Return an aware datetime. Raises ArgumentTypeError for any other text."""
     try:
         found = parse_datetime(text)
     except ValueError:
         found = None
     if found is None or timezone.is_naive(found):
-        raise ArgumentTypeError(f"{text} is no time with an offset, as 2030-01-31T06:00+01:00")
+        raise ArgumentTypeError(f"{text} is not a time with an offset, such as 2030-01-31T06:00+01:00")
     return found
 
 
 def payload(text: str) -> Any:
+    """Return JSON as a value. Raises ArgumentTypeError."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -100,6 +109,7 @@ def payload(text: str) -> Any:
 
 
 def headers(text: str) -> dict[str, Any] | None:
+    """Return a JSON object as a dict, or None for null. Raises ArgumentTypeError."""
     found = payload(text)
     if found is not None and not isinstance(found, dict):
         raise ArgumentTypeError("headers are a JSON object")

@@ -1,4 +1,4 @@
-"""How the commands find the queue's database, and say what is wrong with it before they use it."""
+"""Find the queue's database for commands, and report problems before they use it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from django_pgqueue.sql.call import primary
 def known_database(name: str | None, *, status: int = 1) -> str:
     """Return the alias of the queue's database: ``name``, or the one that enqueue uses.
 
-    Raises CommandError, with this exit ``status``, when DATABASES has no such alias. The database is not asked.
+    Raises CommandError, with this exit ``status``, when DATABASES has no such alias. It does not connect to the
+    database.
     """
     using = alias(name)
     if using not in connections:
@@ -23,9 +24,9 @@ def known_database(name: str | None, *, status: int = 1) -> str:
 
 
 def queue_database(name: str | None, *, status: int = 1) -> str:
-    """Return the alias of the queue's database, which is there and migrated.
+    """Return the alias of the queue's database, after a check that it answers and is migrated.
 
-    Raises CommandError, with this exit ``status``, when it is not; the text says what to do.
+    Raises CommandError, with this exit ``status``, if not; the text says what to do.
     """
     using = known_database(name, status=status)
     try:
@@ -38,5 +39,5 @@ def queue_database(name: str | None, *, status: int = 1) -> str:
 
 
 def refused(using: str, error: Error, *, status: int = 1) -> CommandError:
-    """The error of a command whose database cannot be asked or does not do what it is asked."""
+    """Return the CommandError for an error of the database."""
     return CommandError(f"The database {using!r} refuses: {primary(error)}", returncode=status)

@@ -1,4 +1,4 @@
-"""What the commands for dead letters share: how they are chosen, counted, and taken in parts."""
+"""Hold what the commands for dead letters share: how they choose, count and batch them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ FILTERS = ("reason", "handler", "queue", "channel")
 
 
 class DeadLettersCommand(ActingCommand):
+    """Run a command on dead letters that ids or filters choose."""
+
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("ids", nargs="*", type=at_least_one, metavar="ID", help="these dead letters")
         for name in FILTERS:
             parser.add_argument(f"--{name}", help=f"only those with this {name}")
-        parser.add_argument("--limit", type=at_least_one, help="at most so many (default: all)")
+        parser.add_argument("--limit", type=at_least_one, help="the most dead letters (default: all)")
 
     def chosen(self, given: dict[str, Any], using: str) -> QuerySet[DeadLetter]:
-        """Those that were not redriven yet."""
+        """Return the chosen dead letters that were not redriven yet."""
         wanted = {name: given[name] for name in FILTERS if given[name] is not None}
         if given["ids"]:
             wanted["id__in"] = given["ids"]
         return DeadLetter.objects.using(using).filter(redriven_at=None, **wanted)
 
     def describe(self, found: QuerySet[DeadLetter], limit: int | None, form: str, act: str) -> None:
+        """Answer a dry run with the number of dead letters by reason and handler."""
         rows = list(found.values("reason", "handler").annotate(count=Count("id")).order_by("reason", "handler"))
         total = sum(row["count"] for row in rows)
         count = total if limit is None else min(total, limit)
@@ -40,7 +43,8 @@ class DeadLettersCommand(ActingCommand):
 
 
 def parts(found: QuerySet[DeadLetter], limit: int | None, size: int) -> Iterator[list[int]]:
-    """By id from the last one on: a dead letter that is left where it is does not come up again and again."""
+    """Yield ids in parts, in order. Each part begins after the last id, so that a dead letter that stays is not read
+    again."""
     left, last = limit, 0
     while left is None or left > 0:
         most = size if left is None else min(size, left)

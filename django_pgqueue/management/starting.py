@@ -1,4 +1,4 @@
-"""Checks before a worker starts: the queues that it is asked to serve, and the database."""
+"""Check the queues that a worker is to serve, and the database, before it starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def queue_name(text: str) -> str:
 
 
 def chosen_queues(queues: list[str] | None, excluded: list[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which queues to serve, and which not: without ``queues`` the default one, or all but the ``excluded``."""
+    """Return the queues to serve and those to leave out: without ``queues`` the default one, or all but the
+    ``excluded``."""
     wanted = tuple(dict.fromkeys(queues or [ALL if excluded else DEFAULT]))
     if ALL in wanted:
         wanted = (ALL,)
@@ -38,9 +39,9 @@ def chosen_queues(queues: list[str] | None, excluded: list[str] | None) -> tuple
 
 
 def check_database(using: str, queues: tuple[str, ...]) -> None:
-    """Raise CommandError when the database is not the queue's or not migrated, and warn of ``queues`` without channel.
+    """Raise CommandError if the database is not the queue's or not migrated, and warn of ``queues`` without a channel.
 
-    A server that does not answer is only logged: the worker waits for it, as it does when it goes away later.
+    A server that does not answer is only logged: the worker waits for it, as it does during a later outage.
     """
     try:
         found = find_schema_problem(using)
@@ -49,17 +50,17 @@ def check_database(using: str, queues: tuple[str, ...]) -> None:
         warn_of_unknown(queues, using)
     except Error as error:
         extra = {"event": "database_awaited"}
-        logger.warning("the database %r does not answer, waiting for it: %s", using, primary(error), extra=extra)
+        logger.warning("the database %r does not answer; waiting for it: %s", using, primary(error), extra=extra)
 
 
 def warn_of_unknown(queues: tuple[str, ...], using: str) -> None:
-    """Log which of the queues have neither a channel nor a row nor a schedule: the name may be misspelt."""
+    """Log the queues that have no channel, no row and no schedule: their names may be misspelt."""
     known = set(queue_names(using=using)) | {DEFAULT, ALL}
     known.update(Queue.objects.using(using).filter(name__in=queues).values_list("name", flat=True))
     known.update(Schedule.objects.using(using).filter(queue__in=queues).values_list("queue", flat=True))
     for name in queues:
         if name not in known:
             logger.warning(
-                "there is no queue %r yet: if the name is right, it begins with its first message. Queues: %s",
+                "there is no queue %r yet; if the name is right, its first message creates it. Queues: %s",
                 name, ", ".join(sorted(known - {ALL})), extra={"event": "queue_unknown", "queue": name},
             )  # fmt: skip

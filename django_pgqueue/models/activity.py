@@ -1,5 +1,5 @@
-"""The figures of the dashboard. pgqueue_measure alone writes them; sql/tables/activity_v01.sql has what models cannot
-say."""
+"""Hold the figures of the dashboard. Only pgqueue_measure writes them; sql/tables/activity_v01.sql has the parts that
+models cannot express."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from django_pgqueue.models.counts import Counts
 
 
 class Activity(models.Model):
-    """What was settled in ``minutes`` from ``bucket_at`` on. ``channel`` NULL: in the whole queue.
+    """Count the messages that were settled in ``minutes`` from ``bucket_at`` on. ``channel`` NULL: those of the whole
+    queue.
 
     Queues have minutes for two hours and ten minutes for a day, channels ten minutes for two hours and hours for a day.
     ``waits``, ``runs``: histograms of pgqueue_histogram, from due to leased and from leased to settled.
@@ -31,7 +32,7 @@ class Activity(models.Model):
     class Meta:
         db_table = "pgqueue_activity"
         default_permissions = ()
-        # Few rows among many each: whole queues for the charts, errors for the order of channels.
+        # Each index has few of many rows: whole queues for the charts, errors for the order of channels.
         indexes = [
             models.Index(fields=["minutes", "bucket_at"], name="pgqueue_activity_bucket"),
             models.Index(fields=["minutes", "bucket_at"], name="pgqueue_activity_queues", condition=Q(channel=None)),
@@ -48,7 +49,7 @@ class Activity(models.Model):
 
 
 class Dashboard(Activity):
-    """Stands for the page of the admin: its permission is ``pgqueue.view_dashboard``."""
+    """Represent the dashboard's page in the admin: its permission is ``pgqueue.view_dashboard``."""
 
     class Meta:
         proxy = True

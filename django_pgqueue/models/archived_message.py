@@ -7,10 +7,10 @@ from django_pgqueue.models.fields import Json, Moment
 
 
 class ArchivedMessage(models.Model):
-    """A settled message. The table is partitioned by day of ``archived_at``; ids are unique all the same, so ``id``
-    is the key here. ``payload`` is SQL's NULL where only the outcome is archived.
+    """A settled message. The table is partitioned by day of ``archived_at``; ids are unique over all partitions, so
+    ``id`` is the key here. ``payload`` is SQL's NULL if only the outcome is archived.
 
-    Django does not manage the table: sql/tables/archive_v01.sql makes it, pgqueue_prune its partitions.
+    Django does not manage the table: sql/tables/archive_v01.sql creates it, pgqueue_prune its partitions.
     """
 
     class Outcome(models.TextChoices):

@@ -4,10 +4,10 @@ from django.db import models
 
 
 class Backlog(models.Model):
-    """What was there at the last count: messages by state, dead letters that were not redriven. ``channel`` NULL: in
-    the whole queue. Where nothing is, there is no row.
+    """The result of the last count: messages by state, and dead letters that were not redriven.
 
-    ``oldest_at``: since when the oldest ready message has been due.
+    ``channel`` NULL: those of the whole queue. A channel without messages has no row. ``oldest_at``: since when the
+    oldest ready message has been due.
     """
 
     queue = models.CharField(max_length=100, db_collation="C")

@@ -12,14 +12,14 @@ from django_pgqueue.models.triggers import RunsFunction
 
 
 class Channel(models.Model):
-    """A tenant's lane inside a queue, with its own limits. Configuration: read by every dequeue, hardly ever written.
+    """A tenant's lane inside a queue, with its own limits. Every dequeue reads it, and it is rarely written.
 
-    Edit a limit and save: it holds from the next dequeue on, cluster-wide.
+    Edit a limit and save: it holds from the next dequeue on, for all workers.
     """
 
     class FullPolicy(models.TextChoices):
         ERROR = "error", _("refuse with an error")
-        DROP = "drop", _("drop it, and tell the caller")
+        DROP = "drop", _("drop it, and report that")
         DROP_OLDEST = "drop_oldest", _("drop the oldest that wait")
         REPLACE = "replace", _("drop all that wait: it replaces them")
 
@@ -28,7 +28,7 @@ class Channel(models.Model):
         db_collation="C",
         default="default",
         db_default="default",
-        help_text=_("Which workers serve it."),
+        help_text=_("The queue, whose workers serve the channel."),
     )
     name = models.CharField(max_length=200, db_collation="C")
     max_concurrency = models.PositiveIntegerField(
@@ -44,7 +44,7 @@ class Channel(models.Model):
         choices=FullPolicy,
         default=FullPolicy.ERROR,
         db_default=FullPolicy.ERROR,
-        help_text=_("What happens to a message that does not fit."),
+        help_text=_("How the channel treats a message that does not fit."),
     )
     release_interval = Span(
         null=True, blank=True, help_text=_("At most one delivery in this time, retries included. Empty: no limit.")
@@ -58,19 +58,19 @@ class Channel(models.Model):
         choices=ArchivePolicy,
         null=True,
         blank=True,
-        help_text=_("What the archive keeps of its messages. Empty: as the queue says."),
+        help_text=_("The content that the archive keeps of its messages. Empty: the queue's setting."),
     )
     context = Json(
-        default=dict, db_default={}, blank=True, help_text=_("What every message of the channel brings along.")
+        default=dict, db_default={}, blank=True, help_text=_("JSON that every message of the channel carries.")
     )
     paused_at = Moment(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
-    paused_until = Moment(null=True, blank=True, help_text=_("The sweep resumes it then."))
+    paused_until = Moment(null=True, blank=True, help_text=_("The time at which the sweep ends the pause."))
     released_at = Moment(
-        null=True, blank=True, help_text=_("Since then it takes no new messages; it goes away when it is empty.")
+        null=True, blank=True, help_text=_("Since then it takes no new messages; it is removed when it is empty.")
     )
     created_at = Moment(db_default=ClockTimestamp(), editable=False)
-    changed_at = Moment(null=True, editable=False, help_text=_("When its limits changed last."))
+    changed_at = Moment(null=True, editable=False, help_text=_("The time of the last change of its limits."))
 
     class Meta:
         db_table = "pgqueue_channel"
@@ -83,7 +83,7 @@ class Channel(models.Model):
             models.Index(
                 fields=["released_at"], name="pgqueue_channel_released", condition=Q(released_at__isnull=False)
             ),
-            # Asked for by who explains what became of a message that is nowhere.
+            # The explanation of a message that no table has reads it.
             models.Index(fields=["queue", "name"], name="pgqueue_channel_unarchived", condition=Q(archive="none")),
         ]
         constraints = [

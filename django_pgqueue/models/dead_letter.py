@@ -10,9 +10,10 @@ from django_pgqueue.models.triggers import RunsFunction
 
 
 class DeadLetter(models.Model):
-    """A message that nobody could complete, kept with its reason until somebody redrives it or retention drops it.
+    """A message that could not be completed, kept with its reason until it is redriven, discarded, or dropped by
+    retention.
 
-    ``id`` is the message's. A redrive sets ``redriven_at`` and ``redriven_to``, the id of the new life.
+    ``id`` is the message's. A redrive sets ``redriven_at`` and ``redriven_to``, the id of the new message.
     """
 
     id = models.BigIntegerField(primary_key=True)
@@ -51,7 +52,7 @@ class DeadLetter(models.Model):
 
     class Meta:
         db_table = "pgqueue_dead_letter"
-        # Monitors count what waits, not what was redriven long ago; the dashboard by channel.
+        # Monitors count dead letters that were not redriven; the dashboard counts them by channel.
         indexes = [
             models.Index(fields=["queue", "channel"], name="pgqueue_dead_letter_waiting", condition=Q(redriven_at=None))
         ]

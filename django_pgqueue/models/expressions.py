@@ -1,24 +1,25 @@
-"""Small database expressions that the models' defaults and indexes are made of."""
+"""Define small database expressions for the models' defaults and indexes."""
 
 from django.db import models
 
 
 class ClockTimestamp(models.Func):
-    """The database clock at this very moment; now() would be the start of a transaction that may be minutes old."""
+    """Return the database's clock at this moment; now() would be the start of a transaction that may be minutes old."""
 
     function = "clock_timestamp"
     output_field = models.DateTimeField()
 
 
 class StatementTimestamp(models.Func):
-    """The database clock when the statement began: unlike ClockTimestamp it is one moment, so an index can be asked."""
+    """Return the database's clock at the start of the statement. Unlike ClockTimestamp it is constant, so an index can
+    be used."""
 
     function = "statement_timestamp"
     output_field = models.DateTimeField()
 
 
 class Negated(models.Func):
-    """``- expression``, so that the highest priority comes first in an ascending index."""
+    """Return ``- expression``, so that the highest priority comes first in an ascending index."""
 
     template = "- %(expressions)s"
     arity = 1

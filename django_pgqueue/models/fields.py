@@ -1,7 +1,8 @@
-"""Times, durations and JSON that PostgreSQL has and Python has not: a row that holds one can still be read.
+"""Read times, durations and JSON that PostgreSQL can hold and Python cannot, so that such a row can still be read.
 
-The tables and the verbs refuse them, but an old row, or one that a superuser wrote, must not take a page or a command
-away from all the others. And JSON that Python has and PostgreSQL has not, or that is too large: it is not sent.
+The tables and the verbs refuse such values, but an old row, or one that a superuser wrote, must not break a page or a
+command for all other rows. JSON that Python can hold and PostgreSQL cannot, or that is too large, is refused before it
+is sent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from psycopg.types.json import Jsonb
 from django_pgqueue.jsonb import to_json
 
 if TYPE_CHECKING:
-    # To mypy they are what they are to migrations.
+    # For mypy, as for migrations, they are Django's fields.
     Moment = models.DateTimeField
     Span = models.DurationField
     Json = models.JSONField
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 else:
 
     class _Tolerant(models.Field):
-        """A field of Django, ``known_as``, that reads more."""
+        """Read more values than the field of Django that is named by ``known_as``."""
 
         known_as: str
 
@@ -31,12 +32,12 @@ else:
             return name, f"django.db.models.{self.known_as}", args, kwargs
 
     class _Clamped(_Tolerant):
-        """Reads what lies outside of ``bounds`` as the nearer bound, which every time zone can show."""
+        """Read a value outside of ``bounds`` as the nearer bound, which every time zone can show."""
 
         bounds: tuple[str, str]
 
         def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
-            if compiler.query.distinct:  # PostgreSQL orders what is distinct by what is selected, letter by letter.
+            if compiler.query.distinct:  # With DISTINCT, PostgreSQL needs the very same expression in ORDER BY.
                 return sql, params
             first, last = self.bounds
             clamped = f"CASE WHEN {sql} < '{first}' THEN '{first}' WHEN {sql} > '{last}' THEN '{last}' ELSE {sql} END"
@@ -51,7 +52,7 @@ else:
         bounds = ("-999999 days", "999999 days")
 
     class Json(_Tolerant, models.JSONField):
-        """Reads JSON that is too deep or has numbers too long for Python as the text that it is."""
+        """Read JSON that is too deep or has too long numbers for Python as text."""
 
         known_as = "JSONField"
 
@@ -62,7 +63,7 @@ else:
                 return value
 
     class MessageJson(_Tolerant, models.JSONField):
-        """Refuses on the client what ``enqueue`` refuses: an error of the server would quote a part of the value."""
+        """Refuse on the client what ``enqueue`` refuses: an error of the server would quote a part of the value."""
 
         known_as = "JSONField"
 

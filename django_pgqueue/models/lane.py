@@ -1,5 +1,4 @@
-"""The line, for people to look at. The functions alone write these tables; sql/tables/runtime_v01.sql makes and
-explains them."""
+"""Show the line. Only the SQL functions write these tables; sql/tables/runtime_v01.sql creates and explains them."""
 
 from __future__ import annotations
 

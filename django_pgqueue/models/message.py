@@ -12,15 +12,15 @@ from django_pgqueue.models.triggers import RunsFunction
 
 
 class Message(models.Model):
-    """A live message. ``create``, ``bulk_create``, a plain INSERT and COPY enqueue; the functions alone settle."""
+    """A live message. ``create``, ``bulk_create``, a plain INSERT and COPY enqueue; only the SQL functions settle."""
 
     class Status(models.IntegerChoices):
         READY = 1, _("ready")
         LEASED = 2, _("leased")
         SCHEDULED = 3, _("scheduled")
 
-    # No foreign key in the database: its checks would write to the channel's row with every message. The insert
-    # trigger checks instead.
+    # The database has no foreign key, whose checks would lock the channel's row with every message. The insert trigger
+    # checks instead.
     channel = models.ForeignKey(
         Channel,
         models.DO_NOTHING,
@@ -34,7 +34,7 @@ class Message(models.Model):
     body = models.BinaryField(null=True, blank=True)
     headers = MessageJson(null=True, blank=True)
     priority = models.SmallIntegerField(default=0, db_default=0, help_text=_("Higher first, within the channel."))
-    dequeue_at = Moment(db_default=ClockTimestamp(), help_text=_("Not delivered before."))
+    dequeue_at = Moment(db_default=ClockTimestamp(), help_text=_("The time before which it is not delivered."))
     status = models.SmallIntegerField(choices=Status, default=Status.READY, db_default=Status.READY, editable=False)
     attempts = models.IntegerField(default=0, db_default=0, editable=False)
     max_attempts = models.IntegerField(default=5, db_default=5)
@@ -44,7 +44,7 @@ class Message(models.Model):
     )
     backoff_longest = Span(null=True, blank=True, help_text=_("The longest pause. Empty: one hour."))
     dedupe_key = models.CharField(max_length=200, null=True, blank=True)
-    state = Json(null=True, blank=True, help_text=_("What the last deferral saved."))
+    state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)
     created_at = Moment(db_default=ClockTimestamp(), editable=False)
     leased_at = Moment(null=True, editable=False)

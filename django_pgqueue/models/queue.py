@@ -8,7 +8,7 @@ from django_pgqueue.models.fields import Moment
 
 
 class ArchivePolicy(models.TextChoices):
-    """What the archive keeps of a message that is settled. A dead letter is always kept whole."""
+    """The parts of a settled message that the archive keeps. A dead letter is always kept whole."""
 
     FULL = "full", _("everything")
     OUTCOME = "outcome", _("the outcome, no payload")
@@ -16,27 +16,29 @@ class ArchivePolicy(models.TextChoices):
 
 
 class Queue(models.Model):
-    """What is set for a whole queue. A queue without a row is not paused, archives everything and tells no events."""
+    """The settings of a whole queue. A queue without a row is not paused, archives everything and sends no events."""
 
     name = models.CharField(max_length=100, primary_key=True, db_collation="C")
     paused_at = Moment(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
-    paused_until = Moment(null=True, blank=True, help_text=_("The sweep resumes it then."))
+    paused_until = Moment(null=True, blank=True, help_text=_("The time at which the sweep ends the pause."))
     archive = models.CharField(
         max_length=10,
         choices=ArchivePolicy,
         default=ArchivePolicy.FULL,
         db_default=ArchivePolicy.FULL,
-        help_text=_("What the archive keeps of its messages, unless the channel or the call says otherwise."),
+        help_text=_(
+            "The content that the archive keeps of its messages, unless the channel or the call says otherwise."
+        ),
     )
     events = models.BooleanField(
-        default=False, db_default=False, help_text=_("NOTIFY of what happens to its messages, on pgqueue_events.")
+        default=False, db_default=False, help_text=_("Send a NOTIFY on pgqueue_events for each change of its messages.")
     )
 
     class Meta:
         db_table = "pgqueue_queue"
         ordering = ["name"]
-        # Of those that archive or tell something else than a queue without a row does: mostly empty.
+        # The index has only queues whose settings differ from those of a queue without a row; it is mostly empty.
         indexes = [
             models.Index(fields=["name"], name="pgqueue_queue_special", condition=Q(events=True) | ~Q(archive="full"))
         ]

@@ -22,15 +22,15 @@ def project_time_zone() -> str:
 
 
 class Schedule(models.Model):
-    """Enqueues a message again and again, once per tick. Made by hand here, or declared in code with @schedule.
+    """Enqueues a message at each tick, once per tick. It is made in the admin, or declared in code with @schedule.
 
-    Edit and save: a change of when it fires is planned anew from now on, also when it is enabled again.
+    Edit and save: after a change of its times, or when it is enabled again, the next tick is planned from now on.
     """
 
     class Missed(models.TextChoices):
         SKIP = "skip", _("skip them")
-        ONCE = "once", _("make up for the newest")
-        ALL = "all", _("make up for all, up to the limit")
+        ONCE = "once", _("fire the newest")
+        ALL = "all", _("fire all, up to the limit")
 
     name = models.CharField(max_length=150, unique=True)
     handler = models.CharField(max_length=200)
@@ -47,7 +47,10 @@ class Schedule(models.Model):
     )
     every = Span(null=True, blank=True, help_text=_("An interval in place of a cron expression, at least a second."))
     time_zone = models.CharField(
-        max_length=100, default=project_time_zone, db_default="UTC", help_text=_("Whose wall clock cron means.")
+        max_length=100,
+        default=project_time_zone,
+        db_default="UTC",
+        help_text=_("The time zone whose wall clock the cron expression follows."),
     )
     enabled = models.BooleanField(default=True, db_default=True)
     missed = models.CharField(
@@ -55,18 +58,18 @@ class Schedule(models.Model):
         choices=Missed,
         default=Missed.SKIP,
         db_default=Missed.SKIP,
-        help_text=_("What happens to ticks that no worker was there for."),
+        help_text=_("How ticks are treated at which no worker ran."),
     )
     missed_limit = models.PositiveIntegerField(
         default=100,
         db_default=100,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text=_("The most ticks that are made up for."),
+        help_text=_("The most missed ticks that fire later."),
     )
     grace = Span(
         default=timedelta(minutes=1),
         db_default=timedelta(minutes=1),
-        help_text=_("A tick that is no later than this is not missed: it fires."),
+        help_text=_("A tick that is late by no more than this is not missed: it fires."),
     )
     overlap = models.BooleanField(
         default=True,
@@ -80,7 +83,7 @@ class Schedule(models.Model):
         max_length=200, editable=False, default="", db_default="", help_text=_("The module that declares it.")
     )
     removed_at = Moment(
-        null=True, editable=False, help_text=_("Since then code does not declare it any more; it does not fire.")
+        null=True, editable=False, help_text=_("Since then the code no longer declares it; it does not fire.")
     )
     created_at = Moment(db_default=ClockTimestamp(), editable=False)
 
@@ -127,7 +130,7 @@ class Schedule(models.Model):
 
     def clean(self) -> None:
         if self.declared_in:
-            # Checked where it is declared, and nobody can edit it here.
+            # The declaration was checked in code, and the admin cannot edit it.
             return
         try:
             self.timetable.check()
@@ -136,7 +139,8 @@ class Schedule(models.Model):
 
 
 class ScheduleTick(models.Model):
-    """A tick that fired: unique, so that no tick fires twice. It outlives its schedule, until it is pruned."""
+    """A tick that fired: unique, so that no tick fires twice. It remains after its schedule is deleted, until it is
+    pruned."""
 
     class Outcome(models.TextChoices):
         CREATED = "created", _("enqueued")

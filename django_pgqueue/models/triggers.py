@@ -1,4 +1,5 @@
-"""Statement triggers that run a function of sql/functions, where the body is versioned and checked like all others."""
+"""Define statement triggers that run a function of sql/functions, whose body is versioned and checked like all
+others."""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ from django.db import models
 
 
 class RunsFunction(pgtrigger.Trigger):
-    """A pgtrigger trigger whose action is ``pgqueue_<name>()``: no guard per call, plans pinned, and nobody can
-    ignore it."""
+    """Run ``pgqueue_<name>()`` in a pgtrigger trigger: without pgtrigger's guard, so that no session can ignore it."""
 
     level = pgtrigger.Statement
     when = pgtrigger.After

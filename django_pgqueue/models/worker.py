@@ -7,7 +7,7 @@ from django_pgqueue.models.expressions import ClockTimestamp
 
 
 class Worker(models.Model):
-    """A worker process, as it last described itself. A row that is not refreshed is of a worker that died."""
+    """A worker process, as it last described itself. A row without a recent heartbeat belongs to a worker that died."""
 
     class State(models.TextChoices):
         STARTING = "starting", _("starting")
@@ -18,7 +18,7 @@ class Worker(models.Model):
     hostname = models.CharField(max_length=200)
     pid = models.IntegerField()
     queues = models.JSONField()
-    # The names of its handlers.
+    # The names of the handlers that it has; NULL for a worker of a release that does not report them.
     handlers = models.JSONField(null=True)
     concurrency = models.IntegerField()
     version = models.CharField(max_length=50)

@@ -1,4 +1,4 @@
-"""The only cursor of the lifecycle: runs a call, returns its rows, and turns refusals and SQLSTATEs into exceptions."""
+"""Run the statements of the lifecycle with the only cursor, and turn refusals and SQLSTATEs into exceptions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from django.db import DatabaseError, DataError, connections, transaction
 
 from django_pgqueue.exceptions import BY_SQLSTATE, InvalidMessage, LeaseLost, PartitionMissing, PgQueueError
 
-PATIENCE = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '2s', true)"
-# The classes of SQLSTATEs for values that PostgreSQL cannot take, and for those that are too large or too deep for it.
+SET_TIMEOUTS_MS = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '2s', true)"
+# The classes of SQLSTATEs for values that PostgreSQL refuses, and for values that are too large or too deep for it.
 DATA_EXCEPTION, LIMIT_EXCEEDED = "22", "54"
 CHECK_VIOLATION = "23514"
 
@@ -21,7 +21,7 @@ CHECK_VIOLATION = "23514"
 def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
     """Run one statement on the connection ``using`` and return all of its rows.
 
-    Raises the exception of the SQLSTATE; other database errors come as they are.
+    Raises the exception of the SQLSTATE; other database errors are raised unchanged.
     """
     try:
         with connections[using].cursor() as cursor:
@@ -32,7 +32,7 @@ def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -
         known = translate(error)
         if known is None:
             raise
-        # What PostgreSQL says of a value quotes it, and a traceback would show that.
+        # PostgreSQL's error quotes the value, and a traceback would show it.
         raise known from (None if type(known) is InvalidMessage and quotes_value(error) else error)
 
 
@@ -50,8 +50,8 @@ def ask(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) ->
 
 def refused(refusal: str, prefix: str = "") -> PgQueueError:
     """Return the exception of a refusal, as pgqueue_refusal builds it; ``prefix`` goes before its message."""
-    told = json.loads(refusal)
-    return BY_SQLSTATE[told["sqlstate"]](prefix + told["message"], hint=in_python(told["hint"]))
+    parts = json.loads(refusal)
+    return BY_SQLSTATE[parts["sqlstate"]](prefix + parts["message"], hint=in_python(parts["hint"]))
 
 
 def in_python(hint: str) -> str:
@@ -60,19 +60,20 @@ def in_python(hint: str) -> str:
 
 
 @contextmanager
-def looking(using: str, *, seconds: float) -> Iterator[None]:
-    """A transaction for looking around, in which no statement takes longer: who asks again and again must not pile up.
+def bounded_read(using: str, *, seconds: float) -> Iterator[None]:
+    """Run reads in a transaction with a timeout for each statement, and roll it back. Repeated calls cannot pile up.
 
-    It is rolled back, with these settings; within another transaction, to a savepoint.
+    ``using``: database alias. ``seconds``: the timeout of a statement; a lock is awaited for 2 s. Inside of another
+    transaction, it rolls back to a savepoint.
     """
     with transaction.atomic(using=using):
-        call(using, PATIENCE, (f"{seconds * 1000:.0f}ms",))
+        call(using, SET_TIMEOUTS_MS, (f"{seconds * 1000:.0f}ms",))
         yield
         transaction.set_rollback(True, using=using)
 
 
 def translate(error: Exception) -> PgQueueError | None:
-    """The queue's own exception for a database error, or None."""
+    """Return the queue's own exception for a database error, or None."""
     cause = error.__cause__
     diagnostics = getattr(cause, "diag", None)
     sqlstate = getattr(cause, "sqlstate", None)
@@ -115,6 +116,6 @@ def quotes_value(error: Exception) -> bool:
 
 
 def primary(error: BaseException) -> str:
-    """What the server says, without the statement in which it happened: those of the queue are long."""
+    """Return the server's message without the statement, which is long for the queue's functions."""
     diagnostics = getattr(error, "diag", None) or getattr(error.__cause__, "diag", None)
     return (getattr(diagnostics, "message_primary", None) or str(error)).strip()

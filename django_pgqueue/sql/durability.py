@@ -1,4 +1,4 @@
-"""The tables of the live messages, which a crash of the server may empty if somebody has chosen that: UNLOGGED."""
+"""Make the tables of the live messages UNLOGGED, so that a crash of the server empties them, or logged again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from django_pgqueue.sql.call import call
 
 MESSAGE = "pgqueue_message"
 IDS = "pgqueue_message_id_seq"
-# They become UNLOGGED in this order, and logged again the other way round, each in a transaction of its own: who locked
-# two of them would wait in a circle with enqueuers and dequeuers. A crash in between must not leave messages whose
-# arrivals and lanes are gone, because nobody would find them: so the messages are the first to be lost.
+# They become UNLOGGED in this order, and logged again in reverse, each in a transaction of its own: a transaction that
+# locked two of them would deadlock with enqueuers and dequeuers. A crash in between must not leave messages whose
+# arrivals and lanes are lost, because no dequeue would find them: so the messages are the first to be lost.
 # Why these, and no others: docs/explanation/decisions/unlogged-live-tables.md.
 LIVE = (
     MESSAGE, "pgqueue_arrival", "pgqueue_lane", "pgqueue_channel_size", "pgqueue_departure", "pgqueue_waiter",
@@ -42,7 +42,7 @@ LIMIT 3
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A session that uses a table. ``seconds``: since its transaction began."""
+    """Describe a session that uses a table. ``seconds``: since its transaction began."""
 
     pid: int
     application: str
@@ -51,20 +51,21 @@ class Holder:
 
 
 def find(using: str) -> dict[str, bool]:
-    """Whether each table and sequence of the queue is UNLOGGED, but for the stages of bulk enqueues: they always are.
+    """Return whether each table and sequence of the queue is UNLOGGED, except the stages of bulk enqueues, which always
+    are.
 
-    Waits for nobody.
+    It waits for no lock.
     """
     return dict(call(using, FOUND))
 
 
 def sizes(using: str, tables: list[str]) -> dict[str, int]:
-    """In bytes, with indexes. Waits for who changes them."""
+    """Return the sizes in bytes, with indexes. It waits for transactions that change the tables."""
     return dict(call(using, SIZE, (tables,)))
 
 
 def pending(found: dict[str, bool], *, unlogged: bool) -> list[str]:
-    """The tables that ``change`` has to go through, in its order. ``found``: as ``find`` tells."""
+    """Return the tables that ``change`` has to rewrite, in its order. ``found``: the answer of ``find``."""
     wrong = {name for name in LIVE if found[name] != unlogged}
     if found[IDS]:
         wrong.add(MESSAGE)
@@ -72,13 +73,13 @@ def pending(found: dict[str, bool], *, unlogged: bool) -> list[str]:
 
 
 def change(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> float:
-    """Write the table anew, in a transaction of its own. Returns for how many seconds nobody else could use it.
+    """Rewrite the table in a transaction of its own. Returns for how many seconds it was locked.
 
-    ``lock_timeout``: seconds that it waits for others to let go of it, while who comes later waits behind it.
+    ``lock_timeout``: seconds to wait for the lock; other sessions wait behind this one meanwhile.
     """
     with connections[using].schema_editor(atomic=True) as editor:
         editor.execute(f"SET LOCAL lock_timeout = {max(1, round(lock_timeout * 1000))}", params=None)
-        # However long it takes: half of it would have been for nothing.
+        # No timeout: a cancelled rewrite would have to begin again.
         editor.execute("SET LOCAL statement_timeout = 0", params=None)
         editor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", params=None)
         began = time.monotonic()
@@ -88,14 +89,15 @@ def change(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> fl
 
 
 def statements(table: str, *, unlogged: bool) -> Iterator[str]:
+    """Yield the statements that rewrite a table."""
     yield f"ALTER TABLE {table} SET {'UNLOGGED' if unlogged else 'LOGGED'}"
     if table == MESSAGE:
-        # It went along with its table. After a crash it would give ids again that the archive has.
+        # The sequence follows its table. UNLOGGED, it would give ids again after a crash that the archive has.
         yield f"ALTER SEQUENCE {IDS} SET LOGGED"
-        # Written anew, it still counts on values that the log of its old file had reserved: reserve them again.
+        # The rewritten sequence relies on values that the log of its old file had reserved: reserve them again.
         yield "SELECT setval('pgqueue_message_id_seq', s.last_value, s.is_called) FROM pgqueue_message_id_seq AS s"
 
 
 def holders(using: str, table: str) -> list[Holder]:
-    """Whose transactions use the table, the oldest first."""
+    """Return the sessions whose transactions use the table, the oldest first."""
     return [Holder(*row) for row in call(using, HOLDERS, (table,))]

@@ -1,4 +1,4 @@
-"""The SQL files of the queue's apps: where they are, and what a function's body is."""
+"""Find the SQL files of the queue's apps, and read functions from them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 
 QUEUE, PIPELINE = "pgqueue", "pgqueue_pipeline"
 PACKAGE = Path(__file__).parents[1]
-# By the label of the app. No two files have the same name, so that a name is enough to find one.
+# The folders by the label of the app. File names are unique over both, so a name is enough to find a file.
 FOLDERS = {QUEUE: PACKAGE / "sql", PIPELINE: PACKAGE / "pipeline" / "sql"}
 
 
 def find(kind: str, name: str, version: int) -> Path:
-    """The path of ``<name>_vNN.sql``, in whichever app it is. ``kind``: functions or tables."""
+    """Return the path of ``<name>_vNN.sql``, in the app that has it. ``kind``: functions or tables."""
     places = [folder / kind / f"{name}_v{version:02}.sql" for folder in FOLDERS.values()]
     return next((path for path in places if path.exists()), places[0])
 
 
 def read(kind: str, name: str, version: int) -> str:
-    """The text of ``<name>_vNN.sql``. ``kind``: functions or tables."""
+    """Return the text of ``<name>_vNN.sql``. ``kind``: functions or tables."""
     return find(kind, name, version).read_text(encoding="utf-8")
 
 
 def paths(kind: str, apps: Iterable[str] = tuple(FOLDERS)) -> list[Path]:
-    """All files of these apps, by default of all. ``kind``: functions or tables."""
+    """Return all files of these apps; default: of all apps. ``kind``: functions or tables."""
     return [path for app in apps for path in sorted((FOLDERS[app] / kind).glob("*.sql"))]
 
 
 def latest_functions(apps: Iterable[str] = tuple(FOLDERS)) -> dict[str, int]:
-    """Every function of these apps and the newest version that this release ships."""
+    """Return every function of these apps with the newest version that this release ships."""
     versions: dict[str, int] = {}
     for path in paths("functions", apps):
         name, _, version = path.stem.rpartition("_v")
@@ -38,7 +38,7 @@ def latest_functions(apps: Iterable[str] = tuple(FOLDERS)) -> dict[str, int]:
 
 
 def body(name: str, version: int) -> str:
-    """What PostgreSQL keeps in ``pg_proc.prosrc``: the text between the dollar quotes."""
+    """Return the text between the dollar quotes, as PostgreSQL keeps it in ``pg_proc.prosrc``."""
     match = re.search(r"AS \$\$(.*)\$\$;", read("functions", name, version), re.DOTALL)
     if match is None:
         raise ValueError(f"{name}_v{version:02}.sql has no body between AS $$ and $$;")
@@ -46,5 +46,5 @@ def body(name: str, version: int) -> str:
 
 
 def is_definer(name: str, version: int) -> bool:
-    """Whether the function runs with the rights of its owner."""
+    """Return whether the function runs with the rights of its owner."""
     return "\nSECURITY DEFINER\n" in read("functions", name, version)

@@ -1,4 +1,4 @@
-"""What Django's flush leaves: it empties the tables that Django manages, and knows nothing of the others."""
+"""Empty the tables that Django's flush does not know, because Django does not manage them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ IS_FLUSHED = """
 SELECT NOT EXISTS (SELECT FROM pgqueue_channel) AND NOT EXISTS (SELECT FROM pgqueue_message)
     AND NOT EXISTS (SELECT FROM pgqueue_dead_letter)
 """
-# All but pgqueue_floor, whose last row counts, and the stages of bulk enqueues, which belong to jobs that may run.
+# Leaves pgqueue_floor, whose last row is needed, and the stages of bulk enqueues, whose jobs may still run.
 EMPTY = """
 WITH archive AS (DELETE FROM pgqueue_archived_message),
     tally AS (DELETE FROM pgqueue_tally),
@@ -32,9 +32,9 @@ SELECT 1
 
 
 def empty_rest(using: str) -> bool:
-    """Empty the archive and the tables of the line, if what they are about is gone. Returns whether it is.
+    """Empty the archive and the tables of the line if Django's tables were flushed. Returns whether they were.
 
-    Left as they are, the counts of channels that are gone would be those of new ones, whose ids begin again.
+    Otherwise the counts of deleted channels would apply to new ones, whose ids begin again.
     """
     flushed = bool(call(using, IS_FLUSHED)[0][0])
     if flushed:

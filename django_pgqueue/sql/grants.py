@@ -1,4 +1,4 @@
-"""GRANT and REVOKE statements for a kind of client, and what a role lacks or has too much of."""
+"""Build GRANT and REVOKE statements for a kind of client, and find rights that a role lacks or does not need."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ WRITES = ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The schema of the queue's tables, and the partitions of the archive: they are read by their own names, too."""
+    """Name the schema of the queue's tables, and the partitions of the archive, which are also read by their own
+    names."""
 
     schema: str
     partitions: tuple[str, ...]
@@ -56,39 +57,40 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """``right``: the privilege that a role lacks; ``purpose``: what it cannot do without."""
+    """Name a right that a role lacks (``right``), and what it cannot do without it (``purpose``)."""
 
     right: str
     purpose: str
 
 
 def find_place(using: str) -> Place | None:
-    """Where the queue's tables are; None: not on the search_path, or not migrated."""
+    """Return where the queue's tables are; None if they are not on the search_path, or not migrated."""
     rows = call(using, PLACE)
     return Place(rows[0][0], tuple(rows[0][1])) if rows else None
 
 
 def is_above_grants(using: str, role: str) -> bool | None:
-    """Whether nothing is refused to the role: it is a superuser, or owns the tables. None: there is no such role."""
+    """Return whether the role needs no grants, because it is a superuser or owns the tables. None: there is no such
+    role."""
     rows = call(using, ROLE, (role,))
     return rows[0][0] if rows else None
 
 
 def grant(kind: Kind, role: str, place: Place) -> Iterator[str]:
-    """Statements that may be repeated."""
+    """Yield the statements that grant the rights. They may be repeated."""
     yield f"GRANT USAGE ON SCHEMA {quoted(place.schema)} TO {quoted(role)}"
     for right, names in rights(kind, place):
         yield f"GRANT {right} {names} TO {quoted(role)}"
 
 
 def revoke(kind: Kind, role: str, place: Place) -> Iterator[str]:
-    """The opposite. The schema stays usable: it may hold more than the queue."""
+    """Yield the statements that revoke the rights. The schema stays usable, because it may hold more than the queue."""
     for right, names in rights(kind, place):
         yield f"REVOKE {right} {names} FROM {quoted(role)}"
 
 
 def rights(kind: Kind, place: Place) -> Iterator[tuple[str, str]]:
-    """As `EXECUTE`, `ON ROUTINE a, b`; those of whole tables together, those of columns one table each."""
+    """Yield rights as `EXECUTE`, `ON ROUTINE a, b`; those of whole tables together, those of columns one table each."""
     yield "EXECUTE", f"ON ROUTINE{listed(place.qualified(f'pgqueue_{verb}') for verb in kind.verbs)}"
     whole: dict[str, list[str]] = {}
     for right in kind.rights:
@@ -102,6 +104,7 @@ def rights(kind: Kind, place: Place) -> Iterator[tuple[str, str]]:
 
 
 def missing(kind: Kind, role: str, place: Place, using: str) -> Iterator[Missing]:
+    """Yield the rights that the role lacks."""
     if call(using, UNUSABLE, (role, place.schema)):
         yield Missing(f"USAGE on the schema {place.schema}", "reach the queue at all")
     for (function,) in call(using, UNRUNNABLE, ([f"pgqueue_{verb}" for verb in kind.verbs], role)):
@@ -122,7 +125,7 @@ def missing(kind: Kind, role: str, place: Place, using: str) -> Iterator[Missing
 
 
 def surplus(kind: Kind, role: str, using: str) -> Iterator[str]:
-    """Rights to write whole tables that this kind does not need: whoever has them can forge leases."""
+    """Yield rights to write whole tables that this kind does not need: a role that has them can forge leases."""
     needed = {(right.privilege, right.table) for right in kind.rights if not right.columns}
     there = roles.tables(pipeline=has_pipeline(using))
     asked = [Right(word, table, "") for table in there for word in WRITES if (word, table) not in needed]
@@ -132,7 +135,7 @@ def surplus(kind: Kind, role: str, using: str) -> Iterator[str]:
 
 
 def held(role: str, asked: Iterable[Right], using: str) -> list[bool]:
-    """Whether the role has each of these rights for the whole table."""
+    """Return whether the role has each of these rights for the whole table."""
     asked = list(asked)
     rows = call(using, WHOLE, (role, [right.table for right in asked], [right.privilege for right in asked]))
     return [row[0] for row in rows]

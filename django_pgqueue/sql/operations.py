@@ -1,4 +1,4 @@
-"""Migration operations for the SQL files: a migration names the file and the version, so a released file never
+"""Define migration operations for the SQL files. A migration names the file and the version, so a released file never
 changes."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from django.db.migrations.state import ProjectState
 
 from django_pgqueue.sql import files
 
-# A function that is dropped takes its grants along.
+# Dropping a function drops its grants, so they are saved before.
 REMEMBER = """
 DO $$ BEGIN PERFORM set_config('pgqueue.grantees', coalesce((
     SELECT string_agg(a.grantee::regrole::text, ', ')
@@ -19,7 +19,7 @@ DO $$ BEGIN PERFORM set_config('pgqueue.grantees', coalesce((
     WHERE p.oid = to_regproc('{name}') AND a.grantee NOT IN (0, p.proowner)), ''), true);
 END $$
 """
-# A function keeps its identity if it may: calls that are under way look it up by that, and fail when it is gone.
+# A function keeps its oid if possible: running calls look it up by the oid, and fail if it is gone.
 REPLACE = """
 DO $install$
 DECLARE
@@ -39,8 +39,8 @@ BEGIN
     END IF;
 END $install$
 """
-# What runs with the rights of its owner must find the objects of the owner, whatever is in the caller's search_path.
-# pg_temp is the first place to look unless it is named; pg_catalog is before all. Tables are made in the first named.
+# A function with the rights of its owner must find the owner's objects, whatever the caller's search_path is. pg_temp
+# is searched first unless it is named; pg_catalog comes before all. Tables are created in the first schema.
 SEAL = """
 DO $$ BEGIN
     IF (SELECT p.prosecdef FROM pg_proc AS p WHERE p.oid = '{name}'::regproc) THEN
@@ -55,10 +55,11 @@ END $$
 
 
 class LockTimeout(Operation):
-    """What comes after it in its migration waits no longer than so many ``seconds`` for locks of others.
+    """Limit how long the following operations of the migration wait for locks of other sessions, to ``seconds``.
 
-    Who waits for a strong lock lets everybody else wait behind him. It fails instead, nothing of the migration has
-    happened, and it is run again. To the end of the transaction, so not for migrations with ``atomic = False``.
+    A session that waits for a strong lock makes all others wait behind it. With a timeout the migration fails and
+    changes nothing, and can be run again. The timeout lasts to the end of the transaction, so it is not for migrations
+    with ``atomic = False``.
     """
 
     reduces_to_sql = True
@@ -68,7 +69,7 @@ class LockTimeout(Operation):
         self.seconds = seconds
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """It is no part of the models' state."""
+        """Do nothing: the timeout is no part of the models' state."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -79,7 +80,7 @@ class LockTimeout(Operation):
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Going back, what comes after it has been undone by then."""
+        """Do nothing: in reverse, the operations that follow are undone already."""
 
     def describe(self) -> str:
         return f"Wait for locks {self.seconds} seconds at most"
@@ -93,9 +94,9 @@ class LockTimeout(Operation):
 
 
 class InstallFunction(Operation):
-    """Installs ``sql/functions/<name>_vNN.sql``, a function or a procedure.
+    """Install ``sql/functions/<name>_vNN.sql``, a function or a procedure.
 
-    Reversed, the version before comes back; version 1 is dropped.
+    Reversed, it installs the version before; version 1 is dropped.
     """
 
     reduces_to_sql = True
@@ -106,7 +107,7 @@ class InstallFunction(Operation):
         self.version = version
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Functions are not part of the models' state."""
+        """Do nothing: functions are no part of the models' state."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -135,7 +136,7 @@ class InstallFunction(Operation):
 
 
 class InstallTables(Operation):
-    """Runs ``sql/tables/<name>_vNN.sql``. Reversed, the named tables and sequences are dropped."""
+    """Run ``sql/tables/<name>_vNN.sql``. Reversed, it drops the named tables and sequences."""
 
     reduces_to_sql = True
     reversible = True
@@ -146,7 +147,7 @@ class InstallTables(Operation):
         self.drop = drop
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Their models are unmanaged, and created by operations of their own."""
+        """Do nothing: the models are unmanaged, and have operations of their own."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -173,9 +174,10 @@ class InstallTables(Operation):
 
 
 class TakeTriggerFunctionsBack(Operation):
-    """Reversed, drops the functions that django-pgtrigger made for triggers of these names; it leaves them behind.
+    """Drop, when reversed, the functions that django-pgtrigger made for triggers of these names, because it leaves
+    them.
 
-    First of the operations that add the triggers, so that going back it comes after they are gone.
+    It is the first of the operations that add the triggers, so that in reverse it comes after they are gone.
     """
 
     reduces_to_sql = True
@@ -185,12 +187,12 @@ class TakeTriggerFunctionsBack(Operation):
         self.names = names
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Functions are not part of the models' state."""
+        """Do nothing: functions are no part of the models' state."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """django-pgtrigger makes them with its triggers."""
+        """Do nothing: django-pgtrigger makes the functions with its triggers."""
 
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -211,16 +213,16 @@ class TakeTriggerFunctionsBack(Operation):
 
 
 def allowed(schema_editor: BaseDatabaseSchemaEditor, app_label: str) -> bool:
-    """Where the queue is not, there is nothing that the app could work on, whatever a router says that forgot it."""
+    """Return whether the routers allow both the queue and this app on the database."""
     from django.db import router
 
     return all(router.allow_migrate(schema_editor.connection.alias, label) for label in (files.QUEUE, app_label))
 
 
 def install(schema_editor: BaseDatabaseSchemaEditor, name: str, version: int) -> None:
-    """Replace the function, whatever its signature was. SQL bodies may name functions that come later.
+    """Replace the function, whatever its signature was. SQL bodies may name functions that are installed later.
 
-    Who was granted the function before may still run it; nobody else may.
+    Roles that were granted the function before may still run it; no other role may.
     """
     text = files.read("functions", name, version).replace("\nCREATE ", "\nCREATE OR REPLACE ", 1)
     schema_editor.execute("SET LOCAL check_function_bodies = off", params=None)

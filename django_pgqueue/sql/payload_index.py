@@ -1,7 +1,7 @@
-"""The opt-in indexes for the search of payloads: GIN, made and removed while the queue works.
+"""Build the optional indexes for the search of payloads: GIN, created and removed while the queue works.
 
-CONCURRENTLY is not for transactions, and not for partitioned tables: the archive gets an empty index of its own first,
-then each partition one of its own, which is attached. Partitions that come later bring theirs along.
+CONCURRENTLY does not work in transactions, nor for partitioned tables: the archive first gets an empty index of its
+own, then each partition gets one, which is attached. Later partitions get theirs when they are created.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from django_pgqueue.sql.call import call
 TABLES = ("message", "archived_message", "dead_letter")
 ARCHIVE = "archived_message"
 HOW = "USING gin (payload jsonb_path_ops)"
-# What waits for a lock is in the way of everybody behind it.
-IMPATIENT = "SET lock_timeout = '2s'"
-# What works CONCURRENTLY is in nobody's way, and is half done when it gives up: it waits for every old transaction.
-PATIENT = "RESET lock_timeout"
+# A statement that waits for a strong lock blocks all sessions behind it, so it waits only shortly.
+SHORT_LOCK_TIMEOUT = "SET lock_timeout = '2s'"
+# With CONCURRENTLY a statement blocks no session, and leaves an invalid index if it gives up: it waits without limit.
+NO_LOCK_TIMEOUT = "RESET lock_timeout"
 
 USABLE = """
 SELECT i.indisvalid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
 WHERE i.indrelid = to_regclass(%s) AND c.relname = %s
 """
-# A partition's index by our name, whether it is whole; and whether the partition has one that is attached, by any name.
+# Each partition: whether its index of our name is valid, and whether any index of it is attached.
 PARTITIONS = """
 SELECT p.relname::text,
     EXISTS (
@@ -39,38 +39,40 @@ ORDER BY p.relname
 
 
 def is_usable(table: str, using: str) -> bool:
-    """Whether the payloads of this table can be searched: its index is there, and whole."""
+    """Return whether the payloads of this table can be searched: its index exists and is valid."""
     return call(using, USABLE, (f"pgqueue_{table}", f"pgqueue_{table}_payload")) == [(True,)]
 
 
 def create(table: str, using: str) -> Iterator[str]:
-    """Statements, to be run one by one outside of a transaction. What a former try has left half done is done anew."""
+    """Yield statements to be run one by one outside of a transaction. An index that an earlier try left invalid is
+    rebuilt."""
     if table != ARCHIVE:
         if not is_usable(table, using):
             yield from _build(f"pgqueue_{table}")
         return
-    yield IMPATIENT
+    yield SHORT_LOCK_TIMEOUT
     yield f"CREATE INDEX IF NOT EXISTS pgqueue_{table}_payload ON ONLY pgqueue_{table} {HOW}"
     for partition, is_whole, is_attached in call(using, PARTITIONS):
         if is_attached:
             continue
         if not is_whole:
             yield from _build(partition)
-        yield IMPATIENT
+        yield SHORT_LOCK_TIMEOUT
         yield f"ALTER INDEX pgqueue_{table}_payload ATTACH PARTITION {partition}_payload"
-    yield PATIENT
+    yield NO_LOCK_TIMEOUT
 
 
 def _build(table: str) -> Iterator[str]:
-    yield PATIENT
+    yield NO_LOCK_TIMEOUT
     yield f"DROP INDEX CONCURRENTLY IF EXISTS {table}_payload"
     yield f"CREATE INDEX CONCURRENTLY {table}_payload ON {table} {HOW}"
 
 
 def drop(table: str) -> Iterator[str]:
+    """Yield the statements that remove the index."""
     if table == ARCHIVE:
-        yield IMPATIENT
+        yield SHORT_LOCK_TIMEOUT
         yield f"DROP INDEX IF EXISTS pgqueue_{table}_payload"
-    yield PATIENT
+    yield NO_LOCK_TIMEOUT
     if table != ARCHIVE:
         yield f"DROP INDEX CONCURRENTLY IF EXISTS pgqueue_{table}_payload"

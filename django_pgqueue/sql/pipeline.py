@@ -1,4 +1,4 @@
-"""Whether a database has what the optional app ``django_pgqueue.pipeline`` makes."""
+"""Check whether a database has the objects of the optional app ``django_pgqueue.pipeline``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ SQL = "SELECT to_regclass('pgqueue_lake') IS NOT NULL"
 
 
 def has_pipeline(using: str) -> bool:
-    """Return whether the tables of the pipeline are there, without asking for the right to read migrations."""
+    """Return whether the tables of the pipeline exist, without the right to read migrations."""
     found: bool = call(using, SQL)[0][0]
     return found

@@ -1,7 +1,7 @@
-"""What each kind of client needs in the database: functions to run, tables to read, few columns to write.
+"""List what each kind of client needs in the database: functions to run, tables to read, few columns to write.
 
-Everything else happens inside of the functions, with the rights of their owner. So nobody needs the right to write
-``status`` or ``lease_token``, and nobody gets it.
+Everything else happens inside of the functions, with the rights of their owner. So no client needs the right to write
+``status`` or ``lease_token``, and none gets it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 READ = "SELECT"
-# Of a message, what who enqueues may say. The rest is the queue's.
+# The columns of a message that an enqueuer may set; the functions set the others.
 GIVEN = (
     "channel_id", "handler", "payload", "body", "headers", "priority", "dequeue_at", "max_attempts", "backoff",
     "backoff_factor", "backoff_longest", "dedupe_key",
@@ -28,7 +28,7 @@ TABLES = (
     "arrival", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
     "queue_warning", "activity", "backlog", "measurement",
 )  # fmt: skip
-# Those of the app django_pgqueue.pipeline, which is optional.
+# Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
     "lake", "queue_metric", "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim",
 )  # fmt: skip
@@ -36,7 +36,7 @@ PIPELINE_TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """``privilege`` on a table, or on some of its columns. ``purpose``: what is impossible without it."""
+    """Name a ``privilege`` on a table, or on some of its columns. ``purpose``: what is impossible without it."""
 
     privilege: str
     table: str
@@ -46,7 +46,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``verbs``: functions without ``pgqueue_``."""
+    """Name the rights of one kind of client. ``verbs``: functions without ``pgqueue_``."""
 
     name: str
     verbs: tuple[str, ...]
@@ -130,7 +130,7 @@ KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)
 def kinds(*, pipeline: bool) -> dict[str, Kind]:
     """Return the kinds of clients by name. ``pipeline``: the database has the tables and functions of the pipeline.
 
-    Without it there is no kind of that name, and no other kind may do anything with these tables.
+    Without it there is no kind of that name, and no other kind may use these tables.
     """
     if not pipeline:
         return {kind.name: kind for kind in KINDS if kind is not PIPELINE}
@@ -146,5 +146,5 @@ def kinds(*, pipeline: bool) -> dict[str, Kind]:
 
 
 def tables(*, pipeline: bool) -> tuple[str, ...]:
-    """Return the tables of the queue, without ``pgqueue_``. ``pipeline``: as for ``kinds``."""
+    """Return the tables of the queue, without ``pgqueue_``. ``pipeline``: include those of the pipeline."""
     return (*TABLES, *PIPELINE_TABLES) if pipeline else TABLES

@@ -1,8 +1,8 @@
-"""A session whose server falls silent: the network, or a pooler in between, may swallow a statement for ever.
+"""Detect a session whose server falls silent: the network, or a pooler in between, may swallow a statement for ever.
 
-TCP notices only what is not acknowledged. Here the answer itself must come in time. If it does not, the server is asked
-over a new connection to cancel the statement, so that it cannot take effect long after it was given up. If it says
-nothing even then, the session is given up with an OperationalError, as if it had been lost.
+TCP notices only data that is not acknowledged. Here the answer itself must come in time. If it does not, a new
+connection asks the server to cancel the statement, so that it cannot take effect long after it was given up. If the
+server does not answer even then, the session is closed with an OperationalError, as if it had been lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# Seconds. What takes so long is lost, nearly always; what is only slow gets twice the time at each new try.
+# Seconds. An answer that takes so long is nearly always lost; a server that is only slow gets twice the time each try.
 LIMIT = 10.0
 LONGEST = 600.0
 # Seconds after which a server that was slow counts as quick again.
@@ -27,9 +27,9 @@ GRACE = 2.0
 
 
 class Patience:
-    """How long to wait for an answer; shared by the sessions of one connection, one after the other.
+    """Limit how long the sessions of one connection, one after the other, wait for an answer.
 
-    ``seconds``: for a server that is not slow.
+    ``seconds``: the limit for a server that is not slow.
     """
 
     def __init__(self, seconds: float = LIMIT) -> None:
@@ -44,7 +44,7 @@ class Patience:
         return min(LONGEST, self.seconds * self._factor)
 
     def answers(self, session: psycopg.Connection[Any]) -> None:
-        """From now on, whatever this session waits for must come in time."""
+        """Limit the wait for all answers of this session from now on."""
         wait = session.wait
 
         def limited(generator: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
@@ -55,7 +55,8 @@ class Patience:
     def _watched(
         self, generator: Generator[Any, Any, Any], session: psycopg.Connection[Any]
     ) -> Generator[Any, Any, Any]:
-        """The same generator. When psycopg has waited a moment for the socket in vain, it sends a zero."""
+        """Pass on the generator, and watch the time. psycopg sends a zero after each short wait for the socket without
+        data."""
         since = time.monotonic()
         limit = self.limit
         cancelled = False
@@ -80,6 +81,7 @@ class Patience:
 
 
 def cancel(session: psycopg.Connection[Any], limit: float) -> None:
+    """Log that the server is silent, and ask it to cancel the session's statement."""
     logger.warning("no answer for %.0f s: cancelling the statement", limit, extra={"event": "statement_stalled"})
     if psycopg.capabilities.has_cancel_safe():  # the old way has no limit of its own
         try:
@@ -89,7 +91,7 @@ def cancel(session: psycopg.Connection[Any], limit: float) -> None:
 
 
 def expect_answers(connection: BaseDatabaseWrapper, patience: Patience | None = None) -> None:
-    """Limit what the sessions of this connection wait for. For a thread's own connection, not for one in a pool."""
+    """Limit the waits of this connection's sessions. It is for a thread's own connection, not for one in a pool."""
     patience = patience or Patience()
     connect: Callable[[dict[str, Any]], psycopg.Connection[Any]] = connection.get_new_connection
 

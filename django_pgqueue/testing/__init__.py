@@ -1,4 +1,4 @@
-"""Helpers for the tests of projects that use the queue.
+"""Help the tests of projects that use the queue.
 
 The names are resolved when they are first used: pytest loads the plugin of this package before Django has its settings.
 """

@@ -1,5 +1,5 @@
-"""Backends for Django's Tasks framework in tests without a database: they know the options of this queue, check and
-record them."""
+"""Run Django's Tasks framework in tests without a database: these backends check and record the options of this
+queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ else:
 
 
 class Recording(BaseTaskBackend):
-    """``messages``: what PgQueueBackend would have enqueued, in the order of the calls."""
+    """Record the messages. ``messages``: what PgQueueBackend would have enqueued, in the order of the calls."""
 
     task_class = PgQueueTask
 
@@ -44,34 +44,35 @@ class Recording(BaseTaskBackend):
         return self.alias
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Forget the recorded messages."""
         self.messages.clear()
 
     def _record(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.validate_task(task)
         message = message_of(self, Call(task, args, kwargs))  # type: ignore[arg-type]  # all that it asks is here
-        # What no message can be, is refused as the queue would do it.
+        # Refuses values that the queue would refuse.
         bind(message)
         self.messages.append(message)
 
 
 class DummyBackend(Recording, Dummy):
-    """Django's dummy backend, which runs nothing, for tasks with the options of this queue."""
+    """Extend Django's dummy backend, which runs nothing, for tasks with the options of this queue."""
 
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
         self._record(task, args, kwargs)
         return super().enqueue(task, list(args), dict(kwargs))
 
     def clear(self) -> None:
-        """Forget what was recorded, and the results."""
+        """Forget the recorded messages and the results."""
         self.messages.clear()
         Dummy.clear(self)
 
 
 class ImmediateBackend(Recording, Immediate):
-    """Django's immediate backend, which runs each task when it is enqueued, for tasks with the options of this queue.
+    """Extend Django's immediate backend, which runs each task when it is enqueued, for tasks with the options of this
+    queue.
 
-    There is no later: a task that answers with Retry, Defer or DeadLetter has failed, with that as its error.
+    There is no later delivery: a task that returns Retry, Defer or DeadLetter has failed, with that as its error.
     """
 
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
@@ -83,7 +84,7 @@ class ImmediateBackend(Recording, Immediate):
 
 
 def answering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, for one who knows only values and errors."""
+    """Return the function for a caller that knows only values and errors, and no outcomes."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

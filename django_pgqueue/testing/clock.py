@@ -1,9 +1,9 @@
-"""Both clocks, PostgreSQL's and Python's, stand still until the test moves them.
+"""Freeze both clocks, PostgreSQL's and Python's, until the test moves them.
 
-PostgreSQL looks a function up in the schemas of its search_path, one after the other. The functions of the queue have
-a path of their own; while the clock is frozen, a schema with other clocks stands in it before pg_catalog. In the
-transaction of a TestCase all of this is rolled back. Where tests commit, it holds only while a session of the test has
-a lock: when the test is killed, PostgreSQL's clock goes on by itself, and the next one who freezes it tidies up.
+PostgreSQL searches a function in the schemas of its search_path, one after the other. The functions of the queue have a
+path of their own; while the clock is frozen, a schema with other clocks stands in it before pg_catalog. In the
+transaction of a TestCase all of this is rolled back. In tests that commit, it holds only while a session of the test
+has a lock: if the test is killed, PostgreSQL's clock runs again, and the next freeze removes the schema.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXISTS (
     WHERE l.locktype = 'advisory' AND (l.classid, l.objid) = (7205, 9) AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
 """
-# A sequence: a rollback does not move it, and all sessions have the same one.
+# The time is in a sequence, because a rollback does not move it, and all sessions share it.
 MAKE = """
 CREATE SCHEMA pgqueue_clock;
 GRANT USAGE ON SCHEMA pgqueue_clock TO PUBLIC;
@@ -55,7 +55,7 @@ CREATE FUNCTION pgqueue_clock.transaction_timestamp() RETURNS timestamptz LANGUA
 CREATE FUNCTION pgqueue_clock.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
     AS 'SELECT pgqueue_clock.clock_timestamp()';
 """
-# Without CASCADE: what has come to depend on the clock of the test is an error.
+# Without CASCADE, so that an object that depends on the clock of the test is an error.
 DROP = """
 DROP FUNCTION IF EXISTS pgqueue_clock.statement_timestamp();
 DROP FUNCTION IF EXISTS pgqueue_clock.transaction_timestamp();
@@ -64,7 +64,7 @@ DROP FUNCTION IF EXISTS pgqueue_clock.clock_timestamp();
 DROP SEQUENCE IF EXISTS pgqueue_clock.microseconds;
 DROP SCHEMA IF EXISTS pgqueue_clock;
 """
-# A default keeps the very function that it was made with, whatever the search_path says later.
+# A default keeps the function that it was created with, whatever the search_path is later.
 POINT = """
 DO $point$
 DECLARE
@@ -98,12 +98,12 @@ PATH = "SELECT current_setting('search_path')"
 SET_PATH = "SELECT set_config('search_path', %s, %s)"
 SET = f"SELECT setval('{SCHEMA}.microseconds', %s)"
 
-# Aliases.
+# The aliases of databases whose clock is frozen.
 _frozen: set[str] = set()
 
 
 class Clock:
-    """Both clocks. ``now``: what they show, in UTC."""
+    """Move both clocks. ``now``: the time that they show, in UTC."""
 
     def __init__(self, using: str, now: datetime, python: Any) -> None:
         self._using = using
@@ -111,21 +111,21 @@ class Clock:
         self.now = now
 
     def move_to(self, moment: datetime) -> datetime:
-        """Show this moment (aware), later or earlier. Returns it."""
+        """Move both clocks to this moment (aware), later or earlier. Returns it."""
         self.now = checked(moment)
         call(self._using, SET, ((self.now - EPOCH) // MICROSECOND,))
         self._python.move_to(self.now)
-        # What is settled from now on lies in the archive's partition of that day.
+        # Messages that are settled from now on need the archive's partition of that day.
         make_partitions(using=self._using)
         return self.now
 
     def tick(self, delta: timedelta = timedelta(seconds=1)) -> datetime:
-        """Go on by so much. Returns the new time."""
+        """Move both clocks forward by ``delta``. Returns the new time."""
         return self.move_to(self.now + (duration(delta, "delta") or timedelta(0)))
 
 
 class DjangosClock:
-    """Stands in for ``django.utils.timezone.now``."""
+    """Replace ``django.utils.timezone.now``."""
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC)
@@ -139,11 +139,13 @@ class DjangosClock:
 
 @contextmanager
 def freeze_clock(moment: datetime | None = None, *, using: str | None = None) -> Iterator[Clock]:
-    """Both clocks stand still at ``moment`` (aware; default: now) until the block ends. Yields a :class:`Clock`.
+    """Freeze both clocks at ``moment`` until the block ends. Yields a :class:`Clock`.
 
-    PostgreSQL's: for the queue's functions in all sessions, and for ``now()``, ``clock_timestamp()`` and Django's
-    ``Now()`` on the test's connection. Python's: all of it if time-machine is installed, else what
-    ``django.utils.timezone.now`` tells. Raises RuntimeError outside of tests.
+    ``moment``: an aware datetime; default: now. ``using``: database alias; default: the queue's.
+
+    PostgreSQL's clock is frozen for the queue's functions in all sessions, and for ``now()``, ``clock_timestamp()`` and
+    Django's ``Now()`` on the test's connection. Python's clock is frozen completely if time-machine is installed, else
+    only ``django.utils.timezone.now``. Raises RuntimeError outside of tests.
     """
     if not hasattr(mail, "outbox"):
         raise RuntimeError("freeze_clock is for tests: it changes the functions of the queue in the database.")
@@ -157,6 +159,7 @@ def freeze_clock(moment: datetime | None = None, *, using: str | None = None) ->
 
 
 def checked(moment: datetime) -> datetime:
+    """Return the moment in UTC. Raises InvalidMessage unless it is an aware datetime."""
     if not isinstance(moment, datetime):
         raise InvalidMessage(f"the clock shows moments, not {type(moment).__name__}", hint="Pass an aware datetime.")
     return aware(moment, "the moment").astimezone(UTC)  # type: ignore[union-attr]  # only None becomes None
@@ -164,6 +167,7 @@ def checked(moment: datetime) -> datetime:
 
 @contextmanager
 def python_clock(now: datetime) -> Iterator[Any]:
+    """Freeze Python's clock."""
     try:
         import time_machine
     except ImportError:
@@ -176,7 +180,7 @@ def python_clock(now: datetime) -> Iterator[Any]:
 
 @contextmanager
 def frozen(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """The queue goes by the sequence of the schema pgqueue_clock."""
+    """Make the queue read its time from the sequence of the schema pgqueue_clock."""
     using = connection.alias
     in_test = connection.in_atomic_block
     if using in _frozen:
@@ -202,7 +206,7 @@ def frozen(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 @contextmanager
 def lock_held(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Another session holds the lock without which the frozen clock is not asked: the test's own may be closed."""
+    """Hold the lock of the frozen clock in another session, because the test's own session may be closed."""
     keeper = connection.copy()
     keeper.settings_dict["OPTIONS"].pop("pool", None)
     keeper.connect()
@@ -216,7 +220,7 @@ def lock_held(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 
 def is_broken(connection: BaseDatabaseWrapper) -> bool:
-    """Whether the transaction of the test can only be rolled back; and so is all that was done to the clock."""
+    """Return whether the transaction of the test can only be rolled back, and with it the changes of the clock."""
     if not connection.in_atomic_block:
         return False
     if connection.needs_rollback:
@@ -229,7 +233,7 @@ def is_broken(connection: BaseDatabaseWrapper) -> bool:
 
 
 def execute(connection: BaseDatabaseWrapper, *statements: str) -> None:
-    """All of them or none."""
+    """Run all of the statements, or none."""
     with connection.schema_editor(atomic=True) as editor:
         for statement in statements:
             editor.execute(statement, params=None)

@@ -1,4 +1,4 @@
-"""What a drain answers."""
+"""Define the result of a drain."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from django_pgqueue.outcomes import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What came of one delivery.
+    """Report one delivery.
 
-    ``event``: completed, deferred, retried, dead_lettered or cancelled; ``lost`` if the message was settled by somebody
-    else. ``outcome``: what the handler answered. ``error``: what it raised, unless that is an outcome.
+    ``event``: completed, deferred, retried, dead_lettered or cancelled; ``lost`` if another process settled the
+    message. ``outcome``: the handler's answer. ``error``: the exception that it raised, unless that is an outcome.
     """
 
     delivery: Delivery
@@ -26,7 +26,7 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The deliveries of a drain, in their order."""
+    """Hold the deliveries of a drain, in their order."""
 
     handled: tuple[Handled, ...] = ()
 
@@ -38,5 +38,5 @@ class Drained:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each event happened: ``{"completed": 2}``."""
+        """Return how often each event happened: ``{"completed": 2}``."""
         return dict(Counter(item.event for item in self.handled))

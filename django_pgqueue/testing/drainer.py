@@ -1,4 +1,4 @@
-"""drain: what a worker would do with the messages that are ready, in the thread and on the connection of the test."""
+"""drain: run the ready messages as a worker would, in the thread and on the connection of the test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from django_pgqueue.worker.settle.ledger import Ledger
 from django_pgqueue.worker.settle.verbs import batches, settle
 
 MOST = 1000
-"""Deliveries without a ``limit``: who enqueues or defers for ever must not hang the tests."""
+"""The most deliveries without a ``limit``: a handler that enqueues or defers for ever must not hang the tests."""
 AT_ONCE = 100
 CONTENDED_TRIES = 10
 
@@ -51,11 +51,12 @@ def drain(
 ) -> Drained:
     """Run the handlers of all messages that are ready, and of those that they enqueue, until nothing is ready.
 
-    ``queue``: this one alone. ``limit``: at most so many deliveries. ``with_scheduled``: also what is for later, one
-    moment after the other, so that retries go on until the attempts are used up. What a handler raises, it raises, when
-    the message is settled as a worker would do it; with ``raise_errors=False`` it is in the result.
+    ``queue``: only this one; default: all. ``limit``: the most deliveries. ``with_scheduled``: also run messages that
+    are due later, in the order of their times, so that retries go on until the attempts are used up. ``raise_errors``:
+    raise a handler's exception after its message is settled; with False, the result has it. ``using``: database alias;
+    default: the queue's.
 
-    Raises RuntimeError after 1,000 deliveries without a ``limit``.
+    Returns a :class:`Drained`. Raises RuntimeError after 1,000 deliveries without a ``limit``.
     """
     return Drain(alias(using), raise_errors=raise_errors).run(queue, limit, with_scheduled=with_scheduled)
 
@@ -65,7 +66,7 @@ adrain = sync_to_async(drain)
 
 
 class Recorder(Ledger):
-    """Counts, logs and sends signals as a worker does, and remembers what became of each message."""
+    """Count, log and send signals as a worker does, and record the outcome of each message."""
 
     def __init__(self, using: str) -> None:
         super().__init__(using, "drain")
@@ -83,7 +84,7 @@ class Recorder(Ledger):
 
 
 class Leases:
-    """In place of a lease keeper: a test holds its leases while the handler runs, and hears nothing of them."""
+    """Replace a lease keeper: a test holds its leases while the handler runs, and never loses them."""
 
     def hold(self, deliveries: Iterable[Delivery], since: float) -> None: ...
 
@@ -104,6 +105,8 @@ class Leases:
 
 
 class Drain:
+    """Run one drain."""
+
     def __init__(self, using: str, *, raise_errors: bool) -> None:
         self._using = using
         self._raise_errors = raise_errors
@@ -136,8 +139,8 @@ class Drain:
             handled += self._handle(deliveries)
         if limit is None and (self._take(queue, 1) or (with_scheduled and self._make_due(queue))):
             raise RuntimeError(
-                f"drain() has run {MOST} deliveries, and there are more. Does a handler enqueue or defer for ever? "
-                "Say how many you expect: drain(limit=…)."
+                f"drain() has run {MOST} deliveries, and more are ready. Check for a handler that enqueues or defers "
+                "for ever, or give the number that you expect: drain(limit=…)."
             )
         return Drained(tuple(handled))
 
@@ -148,18 +151,19 @@ class Drain:
             for name in names:
                 if deliveries := dequeue(name, limit, worker="drain", using=self._using):
                     return deliveries
-            # A worker that runs beside the test may hold what is ready, for a moment.
+            # A worker that runs beside the test may hold ready messages for a moment.
             if contention.tries == CONTENDED_TRIES or not (pause := contention.pause(names)):
                 return []
             time.sleep(pause)
 
     def _without_retries(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """A pause with jitter may be over at once: what was put off in here is held until the end."""
+        """Hold messages back that were deferred or retried in this drain, because a pause with jitter may be over at
+        once."""
         self._held += [delivery for delivery in deliveries if delivery.id in self._for_later]
         return [delivery for delivery in deliveries if delivery.id not in self._for_later]
 
     def _make_due(self, queue: str | None) -> int:
-        """What is due next is due now. Returns how many messages that are."""
+        """Make the messages due that are next in time. Returns how many."""
         scheduled = Message.objects.using(self._using).filter(status=Message.Status.SCHEDULED)
         if queue:
             scheduled = scheduled.filter(channel__queue=queue)
@@ -178,7 +182,7 @@ class Drain:
                     raise item.error
 
     def _groups(self, deliveries: list[Delivery]) -> Iterator[list[Delivery]]:
-        """What one call of a handler takes, as the buffer of a worker puts it together."""
+        """Yield the deliveries of each call of a handler, grouped as the buffer of a worker does."""
         alike = self._middleware.alike
         group: list[Delivery] = []
         for delivery in deliveries:
@@ -206,7 +210,7 @@ class Drain:
         ]
 
     def _find(self, name: str) -> Handler | None:
-        """The handler as this thread can run it: a process or a loop of its own would not see the transaction."""
+        """Return the handler as this thread can run it: a separate process or loop would not see the transaction."""
         handler = self._middleware.find(name)
         if handler is None:
             return None
@@ -231,7 +235,7 @@ class Drain:
     def _settle(self, executions: list[Execution]) -> None:
         for batch in batches(executions):
             try:
-                # A savepoint, in a test: what the database refuses must not end the transaction.
+                # In a test this is a savepoint: an error of the database must not end the transaction.
                 with transaction.atomic(using=self._using):
                     settled = settle(batch, skip_lost=True, using=self._using)
             except (PgQueueError, DatabaseError) as error:
@@ -239,10 +243,10 @@ class Drain:
             else:
                 self._recorder.record(batch, settled)
                 lost = [execution.delivery for execution in batch if execution.delivery.id not in settled]
-                self._recorder.lost(lost, effects="its outcome is not written, somebody else settled it")
+                self._recorder.lost(lost, effects="its outcome is not written, because another process settled it")
 
     def _refused(self, execution: Execution, error: Exception) -> Execution:
-        """An outcome that cannot be stored is a failure of its handler, as in a worker."""
+        """Return an outcome that cannot be stored as a failure of its handler, as in a worker."""
         if isinstance(self._raised.get(execution.delivery.id), HandlerError):
             raise error
         kind = type(execution.outcome).__name__
@@ -255,17 +259,18 @@ class Drain:
         error = self._raised.pop(execution.delivery.id, None)
         described = execution.error or {}
         if error is None and described.get("type", "").endswith("HandlerError"):
-            # Its answer was no outcome: the executor said so, nobody raised it.
+            # The answer was no outcome: the executor reported it, and the handler raised nothing.
             return HandlerError(described["message"])
         return error
 
     def _is_raised(self, error: BaseException) -> bool:
-        """Nothing may swallow what ends the test itself: Ctrl-C, pytest.fail()."""
+        """Return whether to raise the error. Errors that end the test itself, such as Ctrl-C and pytest.fail(), are
+        always raised."""
         return self._raise_errors or not isinstance(error, Exception | SystemExit)
 
 
 def without_grace(execution: Execution) -> Execution:
-    """In a test no deployment is in progress: a message whose handler is missing has failed."""
+    """Treat a missing handler as a failure, because no deployment is in progress in a test."""
     if isinstance(execution.outcome, HandlerMissing):
         return replace(execution, outcome=Retry(), raised=True)
     return execution

@@ -1,4 +1,4 @@
-"""Inside the transaction of a TestCase: what a handler could do to the test that it cannot do to a worker."""
+"""Protect the transaction of a TestCase from handlers, which could break it as they could not in a worker."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 
 def guarded(function: Callable[[Any], Any], argument: Any) -> Any:
-    """The function's answer. A statement that fails in it ends what it wrote, not the test's transaction.
+    """Call the function and return its answer. A failed statement rolls back the function's writes, not the test's
+    transaction.
 
-    What it leaves to ``on_commit`` runs at its end, as it would in a worker, which has no transaction around it.
+    Functions that it passes to ``on_commit`` run at its end, as in a worker, which has no transaction around it.
     """
     with ExitStack() as stack:
         for connection in in_test():
@@ -29,7 +30,7 @@ def guarded(function: Callable[[Any], Any], argument: Any) -> Any:
 
 @contextmanager
 def kept(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Keep what is written in here, unless the transaction has failed."""
+    """Keep the writes of the block, unless the transaction has failed."""
     # Methods of the connection: the function of django.db.transaction that makes a savepoint has changed its name.
     savepoint: Any = connection.savepoint()
     try:
@@ -43,17 +44,17 @@ def kept(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 
 def in_test() -> list[BaseDatabaseWrapper]:
-    """The connections with a transaction around the test."""
+    """Return the connections with a transaction around the test."""
     return [connection for connection in connections.all(initialized_only=True) if connection.in_atomic_block]
 
 
 def hooks() -> dict[str, int]:
-    """How many functions wait for the commit, by the alias of their database."""
+    """Return how many functions wait for the commit, by the alias of their database."""
     return {connection.alias: len(connection.run_on_commit) for connection in in_test()}
 
 
 def run_hooks(before: dict[str, int], *, robust: bool = True) -> None:
-    """Run those that came since. ``robust``: what one raises is logged, as behind a commit."""
+    """Run the functions of on_commit that were added since. ``robust``: log an exception, as after a commit."""
     for using, count in before.items():
         while len(connections[using].run_on_commit) > count:
             # The stubs know pairs; since Django 4.2 they are triples.

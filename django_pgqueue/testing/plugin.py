@@ -1,6 +1,5 @@
-"""The pytest plugin, found by its entry point. It must be cheap to load, and knows Django only inside of its fixtures:
-pytest loads it in every project that has this package, before there are settings.
-"""
+"""Define the pytest plugin, which its entry point loads. It imports Django only inside of its fixtures, because pytest
+loads it in every project with this package, before there are settings."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def pgqueue_drain(db: None) -> Callable[..., Drained]:
-    """``drain``: runs the handlers of what the test has enqueued, on the connection of the test."""
+    """Return ``drain``, which runs the handlers of the test's messages, on the connection of the test."""
     from django_pgqueue.testing.drainer import drain
 
     return drain
@@ -25,7 +24,7 @@ def pgqueue_drain(db: None) -> Callable[..., Drained]:
 
 @pytest.fixture
 def pgqueue_enqueued(db: None) -> Callable[..., list[Message]]:
-    """``enqueued``: the messages that wait."""
+    """Return ``enqueued``, which returns the messages that wait."""
     from django_pgqueue.testing.waiting import enqueued
 
     return enqueued
@@ -33,7 +32,7 @@ def pgqueue_enqueued(db: None) -> Callable[..., list[Message]]:
 
 @pytest.fixture
 def pgqueue_clock(db: None) -> Iterator[Clock]:
-    """Both clocks stand still, at the moment at which the test begins; ``tick`` and ``move_to`` move them."""
+    """Freeze both clocks at the moment at which the test begins; ``tick`` and ``move_to`` move them."""
     from django_pgqueue.testing.clock import freeze_clock
 
     with freeze_clock() as clock:

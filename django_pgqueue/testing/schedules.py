@@ -1,4 +1,4 @@
-"""fire_schedules: what the maintenance of a worker does twice a second."""
+"""fire_schedules: run the schedules as the maintenance of a worker does twice a second."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler
 def fire_schedules(*, using: str | None = None) -> ScheduleCounts:
     """Bring the declared schedules up to date, and enqueue the messages of those that are due, once.
 
-    A schedule that was never planned is planned first: move the clock, and ask again.
+    A schedule that was never planned is planned first: move the clock, and call it again.
     """
     return Scheduler().run_once(alias(using))

@@ -1,4 +1,4 @@
-"""One handler in a unit test: without a database, a worker or a transaction."""
+"""Call one handler in a unit test, without a database, a worker or a transaction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LEASE = timedelta(hours=1)
 
 
 def make_delivery(handler: str | Callable[..., Any], payload: Any = None, **fields: Any) -> Delivery:
-    """A delivery as a worker would make it: its first attempt, on the channel ``default``, enqueued just now.
+    """Return a delivery as a worker would make it: its first attempt, on the channel ``default``, enqueued just now.
 
-    ``handler``: a name, or the registered function. ``payload``, and ``headers`` and ``state`` in ``fields``, are what
-    JSON makes of them. ``fields``: those of :class:`django_pgqueue.Delivery`. Raises UnknownHandler, InvalidMessage for
-    what is not JSON, and TypeError for a field that there is not.
+    ``handler``: a name, or the registered function. ``payload``, and ``headers`` and ``state`` in ``fields``, are
+    converted to JSON and back. ``fields``: those of :class:`django_pgqueue.Delivery`. Raises UnknownHandler,
+    InvalidMessage for values that are not JSON, and TypeError for an unknown field.
     """
     known = handlers.get(handlers.name_of(handler))
     now = timezone.now()
@@ -51,11 +51,11 @@ def make_delivery(handler: str | Callable[..., Any], payload: Any = None, **fiel
 
 
 def run_handler(handler: str | Callable[..., Any], payload: Any = None, **fields: Any) -> Outcome:
-    """Call a handler for one delivery, and return its outcome: Complete() if it answers with nothing.
+    """Call a handler for one delivery, and return its outcome: Complete() if it returns None.
 
-    The arguments are those of :func:`make_delivery`. What the handler raises, this raises, unless it is an outcome. The
-    function is called as it is: without HANDLER_MIDDLEWARE, time limit and transaction, also if it is ``atomic``. An
-    async one is awaited. One with ``batch`` gets a list of one. Raises HandlerError for an answer that is no outcome.
+    The arguments are those of :func:`make_delivery`. An exception of the handler that is not an outcome is raised. The
+    function is called directly: without HANDLER_MIDDLEWARE, timeout and transaction, also if it is ``atomic``. An async
+    one is awaited. One with ``batch`` gets a list of one. Raises HandlerError for an answer that is no outcome.
     """
     delivery = make_delivery(handler, payload, **fields)
     known = handlers.get(delivery.handler)
@@ -76,5 +76,5 @@ def run_handler(handler: str | Callable[..., Any], payload: Any = None, **fields
 
 
 def as_json(value: Any, what: str) -> Any:
-    """What comes out of the database when this is written: lists for tuples, text for dates."""
+    """Return the value as the database would return it: lists for tuples, text for dates."""
     return from_json(to_json(value, what))

@@ -1,4 +1,4 @@
-"""What a test has enqueued, and assertions about it."""
+"""Return the messages that a test has enqueued, and make assertions about them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def enqueued(
     channel: str | None = None,
     using: str | None = None,
 ) -> list[Message]:
-    """The messages that wait, ready or for later, in the order in which they were enqueued; ``message.channel`` is
-    there. What was handled is in the archive or the dead letters."""
+    """Return the messages that wait, ready or scheduled, in the order in which they were enqueued.
+
+    ``handler``, ``queue``, ``channel``: only those. ``using``: database alias; default: the queue's.
+    ``message.channel`` is loaded. Handled messages are in the archive or the dead letters.
+    """
     rows = Message.objects.using(alias(using)).select_related("channel").order_by("id")
     given = {"handler": name_of(handler) if handler else None, "channel__queue": queue, "channel__name": channel}
     return list(rows.filter(**{name: value for name, value in given.items() if value is not None}))
@@ -47,10 +50,11 @@ def assert_enqueued(
     count: int | None = None,
     using: str | None = None,
 ) -> list[Message]:
-    """Fail unless a message waits that is as told, or ``count`` of them; return those that are.
+    """Fail unless a matching message waits, or exactly ``count`` of them. Returns the matching ones.
 
-    ``payload``: each key and value that it has, the message has too, at any depth; with ``exact`` it is equal. So with
-    ``headers``. What is not given may be anything. The error shows what there is, nearly matching first.
+    ``payload``: its keys and values must be in the message's payload, at any depth; with ``exact`` both must be equal.
+    ``headers``: as ``payload``. Arguments that are not given match anything. The error lists the messages that wait,
+    the most similar first.
     """
     __tracebackhide__ = True
     wanted = Wanted(
@@ -67,7 +71,7 @@ def assert_enqueued(
 def assert_not_enqueued(
     handler: str | Callable[..., Any] | None = None, payload: Any = ..., *, using: str | None = None, **given: Any
 ) -> None:
-    """Fail if a message waits that is as told; without arguments, if any message waits.
+    """Fail if a matching message waits; without arguments, if any message waits.
 
     The arguments are those of :func:`assert_enqueued`.
     """
@@ -80,6 +84,8 @@ def assert_not_enqueued(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
+    """Describe the messages that an assertion looks for."""
+
     handler: str | None = None
     payload: Any = ...
     exact: bool = False
@@ -91,7 +97,7 @@ class Wanted:
     dedupe_key: str | None = None
 
     def differences(self, message: Message) -> list[str]:
-        """Why the message is not as wanted, a line each; the handler is the first."""
+        """Return why the message does not match, a line each; the handler comes first."""
         plain = [
             ("handler", self.handler, message.handler),
             ("channel", self.channel, message.channel.name),
@@ -108,12 +114,12 @@ class Wanted:
         return found
 
     def __str__(self) -> str:
-        told = [f"{name} {shown(value)}" for name, value in self._plain() if value is not None]
+        parts = [f"{name} {shown(value)}" for name, value in self._plain() if value is not None]
         if self.payload is not ...:
-            told.insert(0, f"payload {'=' if self.exact or not isinstance(self.payload, dict) else '⊇'} "
+            parts.insert(0, f"payload {'=' if self.exact or not isinstance(self.payload, dict) else '⊇'} "
                            f"{shown(self.payload)}")  # fmt: skip
         return (
-            " with ".join([self.handler or "any handler", ", ".join(told)]) if told else self.handler or "any handler"
+            " with ".join([self.handler or "any handler", ", ".join(parts)]) if parts else self.handler or "any handler"
         )
 
     def _plain(self) -> list[tuple[str, Any]]:
@@ -122,7 +128,7 @@ class Wanted:
 
 
 def differ(wanted: Any, found: Any, place: str, *, exact: bool) -> Iterator[str]:
-    """Where ``found`` is not as wanted: with the path of each place."""
+    """Yield where ``found`` differs from ``wanted``, with the path of each place."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         for key, value in wanted.items():
             inner = f"{place}[{json.dumps(key, ensure_ascii=False)}]"
@@ -139,7 +145,7 @@ def differ(wanted: Any, found: Any, place: str, *, exact: bool) -> Iterator[str]
 
 
 def there(wanted: Wanted, found: list[Message], using: str | None) -> str:
-    """What is there instead."""
+    """Return the messages that exist instead, as text."""
     text = listed(wanted, found) if found else "\nNothing waits."
     if settled := handled(wanted.handler, using):
         text += f"\nHandled already: {', '.join(settled)}."
@@ -147,16 +153,16 @@ def there(wanted: Wanted, found: list[Message], using: str | None) -> str:
 
 
 def listed(wanted: Wanted, found: list[Message]) -> str:
-    told = [(wanted.differences(message), message) for message in found]
+    compared = [(wanted.differences(message), message) for message in found]
     # Another handler is the least like it, however little else differs.
-    told.sort(key=lambda pair: (pair[1].handler != wanted.handler, len(pair[0])))
+    compared.sort(key=lambda pair: (pair[1].handler != wanted.handler, len(pair[0])))
     lines = [f"\n{len(found)} {'waits' if len(found) == 1 else 'wait'}:"]
-    for differences, message in told[:MOST_SHOWN]:
+    for differences, message in compared[:MOST_SHOWN]:
         lines.append(f"  {line(message)}")
         if message.handler == wanted.handler:
             lines += [f"      {difference}" for difference in differences]
-    if len(told) > MOST_SHOWN:
-        lines.append(f"  … and {len(told) - MOST_SHOWN} more")
+    if len(compared) > MOST_SHOWN:
+        lines.append(f"  … and {len(compared) - MOST_SHOWN} more")
     return "\n".join(lines)
 
 

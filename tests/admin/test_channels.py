@@ -205,4 +205,4 @@ def test_what_a_channel_archives_is_chosen_and_shown(admin_client: Client, chann
     channel.refresh_from_db()
     assert channel.archive is None
     changes = [change for _, change, _ in logged()]
-    assert sorted(changes) == ["archive: as the queue says → none", "archive: none → as the queue says"]
+    assert sorted(changes) == ["archive: none → the queue's setting", "archive: the queue's setting → none"]

@@ -99,7 +99,7 @@ def test_it_changes_nothing_whatever_is_sent(method: str, staff: Callable[..., C
 
 def test_before_the_first_measurement_it_says_so(admin_client: Client) -> None:
     connection.cursor().execute("DELETE FROM pgqueue_measurement")
-    assert "Nobody has measured yet" in shown(look(admin_client))
+    assert "There are no figures yet" in shown(look(admin_client))
 
 
 def test_figures_of_a_queue_and_a_channel_are_there(admin_client: Client) -> None:
@@ -200,7 +200,7 @@ def test_pauses_are_told(admin_client: Client) -> None:
 def test_figures_that_are_old_are_called_so(admin_client: Client) -> None:
     measure(AT_ONCE)
     connection.cursor().execute("UPDATE pgqueue_measurement SET measured_at = measured_at - interval '5 minutes'")
-    assert "These figures are 5 min old: no worker keeps house." in shown(look(admin_client))
+    assert "These figures are 5 min old: no worker runs maintenance." in shown(look(admin_client))
 
 
 @pytest.mark.parametrize(

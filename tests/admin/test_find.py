@@ -63,7 +63,7 @@ def test_without_the_index_payloads_are_not_searched_and_it_is_said_how(admin_cl
     response = admin_client.get(address(model), {"q": "payload.customer=42"})
     assert response.context["cl"].result_count == 0
     table = TABLES[model].removeprefix("pgqueue_")
-    assert f"manage.py queuepayloadindex {table} makes it." in response.content.decode()
+    assert f"create it with manage.py queuepayloadindex {table}." in response.content.decode()
 
 
 def test_an_index_that_is_half_done_is_none(admin_client: Client, indexed: None) -> None:

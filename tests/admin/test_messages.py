@@ -8,11 +8,11 @@ from django.db import connection
 from django.test import Client
 
 from django_pgqueue import NewMessage, complete, dequeue, enqueue, enqueue_many
-from django_pgqueue.admin import acting
+from django_pgqueue.admin import bulk_actions
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.admin.conftest import act, address, logged, told
 
-MORE = "There are more that match: they were not on the page, and are left alone. Do it again for them."
+MORE = "More rows match, which were not on the page. They are unchanged; repeat the action for them."
 
 
 def test_cancel_asks_first(admin_client: Client) -> None:
@@ -60,8 +60,8 @@ def test_what_is_gone_in_the_meantime_is_no_error(admin_client: Client) -> None:
 def test_all_messages_of_a_filter_are_cancelled_up_to_a_number(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acting, "BATCH", 3)
-    monkeypatch.setattr(acting, "MOST", 7)
+    monkeypatch.setattr(bulk_actions, "BATCH", 3)
+    monkeypatch.setattr(bulk_actions, "MOST", 7)
     enqueue_many(NewMessage(handler=handler) for handler in ["mail.send"] * 9 + ["mail.bounce"])
     [first] = Message.objects.filter(handler="mail.send").order_by("id")[:1]
     posted = {"action": "cancel", "select_across": "1", "_selected_action": first.pk, "confirmed": "yes", "reason": ""}

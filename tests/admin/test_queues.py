@@ -24,7 +24,7 @@ def test_pause_asks_for_a_reason_first(admin_client: Client) -> None:
     admin_client.get(address("queue"))
     text = act(admin_client, "queue", "pause", "default").content.decode()
     assert 'name="reason"' in text
-    assert "Nothing more of these queues is delivered" in text
+    assert "No more messages of these queues are delivered" in text
     text = act(admin_client, "queue", "pause", "default", confirmed="yes", reason=" ").content.decode()
     assert "This field is required" in text
     assert not Queue.objects.exclude(paused_at=None).exists()

@@ -176,7 +176,7 @@ def test_run_now_says_what_it_did_not_do(admin_client: Client) -> None:
     act(admin_client, "schedule", "run_now", once.pk, confirmed="yes")
     response = act(admin_client, "schedule", "run_now", once.pk, lost.pk, confirmed="yes")
     assert "0 messages are enqueued." in told(response)
-    assert "Of 1 an earlier message is still live" in told(response)
+    assert "1 enqueued nothing: an earlier message is still live" in told(response)
     assert "nowhere" in told(response)
     assert Message.objects.count() == 1
 

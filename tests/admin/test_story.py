@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, redrive, retry, sweep
-from django_pgqueue.admin.lives import Life, lives
+from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
 from django_pgqueue.models import DeadLetter
 from tests.admin.conftest import Page, address, make_dead
 
@@ -97,18 +97,18 @@ def test_the_lives_before_and_after_a_redrive_are_linked(page: Pages) -> None:
     assert f"{third}, archived message" in page("deadletter", first.pk)
     DeadLetter.objects.filter(pk=first.pk).delete()
     assert f"{first.pk}, gone" in page("deadletter", second)
-    assert f"new life of {second}" in story(page("archivedmessage", third))
+    assert f"redriven from {second}" in story(page("archivedmessage", third))
 
 
 def test_lives_are_looked_up_in_one_query_and_never_in_a_circle() -> None:
     [letter] = make_dead()
     DeadLetter.objects.filter(pk=letter.pk).update(redriven_from=letter.pk, redriven_to=letter.pk)
     with CaptureQueriesContext(connection) as captured:
-        found = lives(letter.pk, letter.pk, using="default")
+        found = redrive_history(letter.pk, letter.pk, using="default")
     assert len(captured) == 1
     assert len(found) == 100
-    assert found[0] == Life(letter.pk, -50, "deadletter")
-    assert lives(None, None, using="default") == []
+    assert found[0] == RedriveEntry(letter.pk, -50, "deadletter")
+    assert redrive_history(None, None, using="default") == []
 
 
 def links(text: str) -> list[str]:

@@ -53,7 +53,7 @@ def test_a_dry_run_counts_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--limit", "2"], ["--all", "--queue", "default"], ["--all", "7"]])
 def test_what_is_not_clear_is_refused(arguments: list[str]) -> None:
-    with pytest.raises(CommandError, match="Say which"):
+    with pytest.raises(CommandError, match="Choose the dead letters"):
         run(*arguments)
     assert DeadLetter.objects.count() == 6
 

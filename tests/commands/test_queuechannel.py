@@ -45,7 +45,7 @@ def test_a_rate_is_set_and_lifted() -> None:
     assert (channel.release_interval, channel.release_burst) == (None, 1)
     with pytest.raises(CommandError, match="which is no rate"):
         run("set", "acme", "--rate", "often")
-    with pytest.raises(CommandError, match="give it, or the two"):
+    with pytest.raises(CommandError, match="give --rate, or those two"):
         run("set", "acme", "--rate", "5/s", "--release-burst", 3)
 
 
@@ -84,7 +84,7 @@ def test_a_dry_run_says_what_would_change() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["set", "acme"], "Say which limits"),
+        (["set", "acme"], "Name at least one limit"),
         (["purge", "acme", "--weight", "2"], "takes no limits"),
         (["purge", "nobody"], "nobody"),
         (["release", "nobody", "--dry-run"], "nobody"),

@@ -108,11 +108,11 @@ def test_batches_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["cancel"], "Say which messages"),
-        (["cancel", "5", "--all"], "goes with neither"),
-        (["reschedule", "5"], "Say when"),
-        (["reschedule", "5", "--at", "2030-01-01T00:00"], "no time with an offset"),
-        (["reschedule", "5", "--at", "soon"], "no time with an offset"),
+        (["cancel"], "Choose the messages"),
+        (["cancel", "5", "--all"], "cannot be combined with ids"),
+        (["reschedule", "5"], "needs --at or --delay"),
+        (["reschedule", "5", "--at", "2030-01-01T00:00"], "not a time with an offset"),
+        (["reschedule", "5", "--at", "soon"], "not a time with an offset"),
         (["edit", "5"], "--payload"),
         (["edit", "5", "6", "--payload", "1"], "one id"),
         (["edit", "5", "--payload", "{"], "not JSON"),

@@ -70,10 +70,10 @@ def test_what_is_not_there_is_refused(what: list[str], dry: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "Say what"),
-        (["--worker", "w", "--queue", "q"], "neither"),
-        (["--worker", "w", "--for", "5"], "not resumed by itself"),
-        (["--queue", "default", "--resume", "--reason", "x"], "neither"),
+        ([], "Name what to pause or resume"),
+        (["--worker", "w", "--queue", "q"], "cannot be combined with"),
+        (["--worker", "w", "--for", "5"], "for queues and channels"),
+        (["--queue", "default", "--resume", "--reason", "x"], "cannot be combined with"),
         (["--queue", "default", "--for", "0"], "not between"),
     ],
 )

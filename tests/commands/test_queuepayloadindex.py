@@ -87,7 +87,7 @@ def test_partitions_that_come_later_bring_their_index_along() -> None:
 def test_a_transaction_around_it_is_refused() -> None:
     from django.db import transaction
 
-    with transaction.atomic(), pytest.raises(CommandError, match="outside of transactions"):
+    with transaction.atomic(), pytest.raises(CommandError, match="inside of a transaction"):
         run("message")
 
 

@@ -93,7 +93,7 @@ def test_one_gets_another_payload() -> None:
     letter = DeadLetter.objects.order_by("id")[0]
     assert run(str(letter.pk), "--payload", '{"mended": true}') == "1 redriven\n"
     assert Message.objects.get().payload == {"mended": True}
-    with pytest.raises(CommandError, match="for one id"):
+    with pytest.raises(CommandError, match="exactly one id"):
         run("--payload", "1")
 
 

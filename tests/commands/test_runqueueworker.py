@@ -62,7 +62,7 @@ def test_processes_need_to_find_the_settings(monkeypatch: pytest.MonkeyPatch) ->
     ("arguments", "problem"),
     [
         (["--processes", "-1"], "-1 is not at least 0"),
-        (["--processes", "0", "--reload"], "it needs --processes 1 at least"),
+        (["--processes", "0", "--reload"], "it needs --processes 1 or more"),
         (["--probe-port", "web"], "web is not a port"),
         (["--heartbeat-file", "/no/such/folder/file"], "does not exist"),
     ],

@@ -83,7 +83,7 @@ def test_a_prepared_transaction_and_a_slot_that_nobody_uses(elsewhere: Elsewhere
         assert told["slot_left"].facts["bytes"] > 1000
         assert found("horizon", using=using) == {}
         session.execute("ROLLBACK PREPARED 'of a manager'")
-        session.execute(told["slot_left"].action.partition("needs the slot: ")[2].rstrip("."))
+        session.execute(told["slot_left"].action.partition("slot is not needed: ")[2].rstrip("."))
         assert found("horizon", using=using, **NOW, slot_bytes=1000) == {}
 
 

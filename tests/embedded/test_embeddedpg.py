@@ -28,21 +28,21 @@ def embeddedpg(folder: Path) -> EmbeddedPg:
 
 def test_the_actions_in_their_order(embeddedpg: EmbeddedPg, folder: Path):
     assert "absent" in embeddedpg("status").stdout
-    assert "It was not running." in embeddedpg("stop").stdout
+    assert "The server was not running." in embeddedpg("stop").stdout
 
     started = embeddedpg("start").stdout
-    assert "Started." in started
+    assert "The server was started." in started
     assert f"data:    {folder / 'server' / 'data'}" in started
     assert f"url:     postgresql://postgres@/testproject?host={folder / 'server' / 'data'}" in started
-    assert "It runs already." in embeddedpg("start").stdout
+    assert "The server runs already." in embeddedpg("start").stdout
 
     asked = embeddedpg("psql", "SELECT 'on ' || current_database();")
     assert "on testproject" in asked.stdout
 
-    assert "Stopped." in embeddedpg("stop").stdout
+    assert "The server was stopped." in embeddedpg("stop").stdout
     assert "stopped" in embeddedpg("status").stdout
-    assert "Destroyed." in embeddedpg("destroy").stdout
-    assert "There is none" in embeddedpg("destroy").stdout
+    assert "The server and its data were removed." in embeddedpg("destroy").stdout
+    assert "There is no server" in embeddedpg("destroy").stdout
     assert not (folder / "server").exists()
 
 

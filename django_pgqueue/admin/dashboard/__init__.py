@@ -1,4 +1,4 @@
-"""The dashboard: how every queue is, on one page that reads figures and no messages."""
+"""Show the state of every queue on one page, which reads figures and no messages."""
 
 from django_pgqueue.admin.dashboard.page import DashboardAdmin
 

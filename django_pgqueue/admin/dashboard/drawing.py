@@ -1,4 +1,4 @@
-"""Figures as HTML: charts, sparklines, meters, linked numbers."""
+"""Draw figures as HTML: charts, sparklines, meters, linked numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL, NEARLY = 1.0, 0.8
 
 
 def drawn(svg: str) -> SafeString:
-    """The charts escape what is not theirs."""
+    """Mark a chart as safe HTML: it escapes the texts that it is given."""
     return mark_safe(svg)
 
 
@@ -27,7 +27,7 @@ def number(value: int) -> str:
 
 
 def linked(link: Link, value: int, page: str, kind: str = "", **query: object) -> str:
-    """A number that leads to its rows; nothing is nothing to look at."""
+    """Return a number that links to its rows; zero has no link."""
     if not value:
         return format_html('<span class="quiet">{}</span>', "0")
     return format_html(
@@ -47,6 +47,7 @@ def seconds(value: float | None) -> str:
 
 
 def pair(fifty: float | None, ninety_five: float | None) -> str:
+    """Return the percentiles p50 and p95, or a dash."""
     if fifty is None:
         return format_html('<span class="quiet">{}</span>', "–")
     return format_html(
@@ -55,7 +56,7 @@ def pair(fifty: float | None, ninety_five: float | None) -> str:
 
 
 def times(hour: Span, day: Span, what: str) -> str:
-    """p50 and p95 of the hour, and below them of the day."""
+    """Return p50 and p95 of the hour, and below them those of the day."""
     return format_html(
         '{}<span class="pgqueue-day">{}</span>',
         *(pair(getattr(span, f"{what}_p50"), getattr(span, f"{what}_p95")) for span in (hour, day)),
@@ -63,10 +64,10 @@ def times(hour: Span, day: Span, what: str) -> str:
 
 
 def saturation(channel: ChannelFigures, spans: Spans) -> str:
-    """A meter for each limit that the channel has."""
+    """Return a meter for each limit that the channel has."""
     meters = []
     if channel.max_concurrency:
-        # As many as it may have at once is what the limit is for; a channel that is full refuses messages.
+        # A channel at its max_concurrency is only late; one at its max_size refuses messages, which is bad.
         meters.append(meter(_("at once"), channel.backlog.leased, channel.max_concurrency, full="late"))
     if channel.max_size:
         meters.append(meter(_("held"), channel.backlog.live, channel.max_size))
@@ -78,6 +79,7 @@ def saturation(channel: ChannelFigures, spans: Spans) -> str:
 
 
 def meter(what: str, value: float, limit: float, *, full: str = "bad") -> str:
+    """Return a meter of ``value`` against ``limit``. ``full``: its kind at the limit."""
     share = value / limit
     kind = full if share >= FULL else "late" if share >= NEARLY else "good"
     text = f"{charts.shown(value)}/{charts.shown(limit)}"
@@ -90,6 +92,8 @@ def meter(what: str, value: float, limit: float, *, full: str = "bad") -> str:
 
 
 def settled_chart(title: str, line: Timeline) -> SafeString:
+    """Return the chart of settled messages."""
+
     def column(place: int) -> list[float]:
         return [line.rows[time][place] or 0 if time in line.rows else 0 for time in line.times]
 
@@ -104,6 +108,8 @@ def settled_chart(title: str, line: Timeline) -> SafeString:
 
 
 def waiting_chart(title: str, line: Timeline) -> SafeString:
+    """Return the chart of waiting times."""
+
     def column(place: int) -> list[float | None]:
         return [line.rows[time][place] if time in line.rows else None for time in line.times]
 
@@ -112,4 +118,5 @@ def waiting_chart(title: str, line: Timeline) -> SafeString:
 
 
 def ago(value: float | None) -> str:
+    """Return seconds as ``5 s ago``."""
     return "–" if value is None else _("%s ago") % rendering.seconds(max(0.0, value))

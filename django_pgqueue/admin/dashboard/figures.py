@@ -1,4 +1,5 @@
-"""What is there now: queues, channels, workers, schedules. A fixed number of queries, and none counts messages."""
+"""Read the present figures of queues, channels, workers and schedules, with a fixed number of queries; none counts
+messages."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ LEFT JOIN pgqueue_queue AS q ON q.name = n.queue
 ORDER BY coalesce(b.ready, 0) + coalesce(b.dead, 0) DESC, n.queue
 LIMIT %s
 """
-# What channels did lately is looked up for all of them only when it decides the order.
+# The recent figures of all channels are read only if the page is ordered by them.
 CHANNELS = """
 SELECT c.id, c.queue::text, c.name::text, c.paused_at IS NOT NULL, c.released_at IS NOT NULL,
     c.max_concurrency, c.max_size,
@@ -103,7 +104,8 @@ LIMIT %s
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """``now``: by the database's clock. When what is settled and what waits was measured; None: never."""
+    """Hold the ages of the figures. ``now``: by the clock of the database. ``measured_at``, ``counted_at``: when
+    settled messages and waiting ones were last counted; None: never."""
 
     now: datetime
     measured_at: datetime | None
@@ -111,7 +113,7 @@ class Freshness:
 
     @property
     def is_stale(self) -> bool:
-        """Four measurements have not come."""
+        """Return whether four measurements are missing."""
         longest = max(4 * settings.MEASURE_INTERVAL, timedelta(seconds=30))
         return self.measured_at is None or self.now - self.measured_at > longest
 
@@ -153,7 +155,7 @@ class ChannelFigures:
 
 @dataclass(frozen=True, slots=True)
 class LimitedChannels:
-    """The channel with the longest line among ``count`` that wait for their max_concurrency."""
+    """Hold the channel with the longest line among ``count`` that wait for their max_concurrency."""
 
     queue: str
     name: str
@@ -166,7 +168,8 @@ class LimitedChannels:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    """``running``: id and seconds of the longest running messages; ``silent``: seconds since the last heartbeat."""
+    """Hold one worker. ``running``: id and seconds of the longest running messages; ``silent``: seconds since the last
+    heartbeat."""
 
     name: str
     state: str
@@ -185,7 +188,7 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFigures:
-    """``next``: seconds until it fires; ``last``: seconds since it did."""
+    """Hold one schedule. ``next``: seconds until it fires; ``last``: seconds since it fired."""
 
     id: int
     name: str
@@ -207,7 +210,7 @@ def queue_names(*, using: str) -> list[str]:
 
 
 def queues(names: list[str], *, using: str) -> list[QueueFigures]:
-    """Those with the longest lines, by name."""
+    """Return the queues with the longest lines, by name."""
     rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_QUEUES))
     found = [
         QueueFigures(name, Backlog(ready, leased, scheduled, dead, oldest_at), paused, reason, workers)
@@ -219,7 +222,7 @@ def queues(names: list[str], *, using: str) -> list[QueueFigures]:
 def channels(
     *, queue: str | None, name: str, order: str, page: int, now: datetime, using: str
 ) -> tuple[list[ChannelFigures], bool]:
-    """A page of channels, and whether there are more."""
+    """Return a page of channels, and whether there are more."""
     sql = CHANNELS.format(join=JOINS.get(order, ""), order=ORDERS[order])
     asked = {
         "queue": queue,
@@ -243,7 +246,7 @@ def limited(queue: str | None, *, using: str) -> LimitedChannels | None:
 
 
 def workers(*, using: str) -> list[WorkerFigures]:
-    """Silent ones first."""
+    """Return workers, the silent ones first."""
     return [
         WorkerFigures(name, state, paused, names(queues), concurrency, current(running), *rest)
         for name, state, paused, queues, concurrency, running, *rest in call(
@@ -258,7 +261,8 @@ def names(queues: Any) -> list[str]:
 
 
 def current(running: Any) -> list[tuple[int, float]]:
-    """Rows of workers are what workers say: what does not look like one of ours is left out."""
+    """Return id and seconds of running messages. A worker's row may hold anything, so entries of another shape are left
+    out."""
     found = from_json(running)
     entries = found if isinstance(found, list) else []
     return [
@@ -271,5 +275,5 @@ def current(running: Any) -> list[tuple[int, float]]:
 
 
 def schedules(*, using: str) -> list[ScheduleFigures]:
-    """Failing ones first, then what fires next."""
+    """Return schedules: the failing ones first, then by their next time."""
     return [ScheduleFigures(*row) for row in call(using, SCHEDULES, (MOST_SCHEDULES,))]

@@ -1,4 +1,4 @@
-"""The page: what was asked for, what may be seen, and the parts of it."""
+"""Build the page from the request's choices and the user's permissions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import ReadOnlyAdmin, breadcrumbs
 from django_pgqueue.admin.dashboard import drawing, figures, spans
+from django_pgqueue.admin.dashboard.alerts import Alert, alerts, lateness
 from django_pgqueue.admin.dashboard.figures import (
     Backlog,
     ChannelFigures,
@@ -28,22 +29,21 @@ from django_pgqueue.admin.dashboard.figures import (
     WorkerFigures,
 )
 from django_pgqueue.admin.dashboard.spans import Spans
-from django_pgqueue.admin.dashboard.troubles import Trouble, lateness, troubles
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Dashboard
-from django_pgqueue.sql.call import looking
+from django_pgqueue.sql.call import bounded_read
 
-# Seconds that a statement may take: the page comes again and again, and must not pile up in the server.
+# The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
 LONGEST = 10.0
 MOST_PAGES = 500
-MOST_TROUBLES = 12
+MOST_ALERTS = 12
 PART = "X-Pgqueue-Part"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``name``: a part of channels' names. ``page``: of channels, from 0."""
+    """Hold the choices of a request. ``name``: a part of channels' names. ``page``: of channels, from 0."""
 
     queue: str | None
     name: str
@@ -63,14 +63,15 @@ class Asked:
         )
 
     def address(self, **changed: object) -> str:
-        """With the same choices but these; the first page, unless another one is chosen."""
+        """Return the address with the same choices except the given ones; the first page, unless another is chosen."""
         chosen = {"queue": self.queue, "q": self.name, "order": self.order, **changed}
         return "?" + urlencode({key: str(value) for key, value in chosen.items() if value})
 
 
 @admin.register(Dashboard)
 class DashboardAdmin(ReadOnlyAdmin):
-    """Whoever has the permission ``pgqueue.view_dashboard`` sees it. Links lead to what else he may view."""
+    """Show the dashboard to users with the permission ``pgqueue.view_dashboard``. Links lead only to pages that they
+    may view."""
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.changelist_view)
@@ -113,7 +114,7 @@ class DashboardAdmin(ReadOnlyAdmin):
     def figures(self, request: HttpRequest, asked: Asked) -> dict[str, Any]:
         using = alias(None)
         link = self.link_for(request)
-        with looking(using, seconds=LONGEST):
+        with bounded_read(using, seconds=LONGEST):
             fresh = figures.freshness(using=using)
             names = figures.queue_names(using=using)
             shown = [name for name in names if name == asked.queue] if asked.queue else names
@@ -133,12 +134,12 @@ class DashboardAdmin(ReadOnlyAdmin):
             limited = figures.limited(asked.queue, using=using)
             workers = figures.workers(using=using)
             schedules = figures.schedules(using=using)
-        found = troubles(fresh, queues, of_queues, limited, workers, schedules)
+        found = alerts(fresh, queues, of_queues, limited, workers, schedules)
         now = fresh.now
         return {
-            "troubles": [self.trouble(trouble, link) for trouble in found[:MOST_TROUBLES]],
-            "more_troubles": max(0, len(found) - MOST_TROUBLES),
-            "bad": sum(trouble.kind == "bad" for trouble in found),
+            "alerts": [self.alert(alert, link) for alert in found[:MOST_ALERTS]],
+            "more_alerts": max(0, len(found) - MOST_ALERTS),
+            "bad": sum(alert.kind == "bad" for alert in found),
             "measured": None if fresh.measured_at is None else rendering.duration(now - fresh.measured_at),
             "counted": None if fresh.counted_at is None else rendering.duration(now - fresh.counted_at),
             "stale": fresh.is_stale,
@@ -179,9 +180,9 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
         return [{"text": text, "value": order, "chosen": order == asked.order} for order, text in texts.items()]
 
-    def trouble(self, trouble: Trouble, link: drawing.Link) -> str:
-        text = link(trouble.text, trouble.page, **trouble.query) if trouble.page else trouble.text
-        return rendering.badge(text, trouble.kind)
+    def alert(self, alert: Alert, link: drawing.Link) -> str:
+        text = link(alert.text, alert.page, **alert.query) if alert.page else alert.text
+        return rendering.badge(text, alert.kind)
 
     def age(self, backlog: Backlog, fresh: Freshness) -> str:
         if backlog.oldest_at is None:

@@ -1,4 +1,4 @@
-"""What was settled in the last hour and day, from pgqueue_activity: sums, percentiles, courses."""
+"""Read the messages that were settled in the last hour and day from pgqueue_activity: sums, percentiles, courses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Key = tuple[str, str | None]
 """A queue and a channel; None: the whole queue."""
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
-# {same}: NULL is not equal to NULL, and what is not an equality cannot use the index. The rest is grouped by numbers.
+# {same}: NULL is not equal to NULL, and only an equality can use the index. The rest is grouped by numbers.
 PART = """
 part AS MATERIALIZED (
     SELECT k.key, s.span, a.bucket_at, a.completed, a.cancelled, a.dead, a.retries, a.waits, a.runs
@@ -82,7 +82,7 @@ LEFT JOIN counts AS c ON c.bucket_at = s.bucket_at
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Messages that were settled in a time; percentiles in seconds, None where nothing was."""
+    """Hold the messages that were settled in a time; percentiles in seconds, None if nothing was settled."""
 
     completed: int = 0
     cancelled: int = 0
@@ -100,7 +100,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """``course``: messages settled in each bucket, the oldest first; the one that is not over yet is left out."""
+    """Hold an hour and a day. ``course``: messages settled in each bucket, the oldest first, without the present
+    bucket."""
 
     hour: Span = Span()
     day: Span = Span()
@@ -109,7 +110,8 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All queues together, or one, bucket by bucket. ``rows``: by bucket, as Span without the times of running."""
+    """Hold the buckets of all queues together, or of one. ``rows``: by bucket, as in Span without the times of
+    running."""
 
     times: list[datetime]
     minutes: int
@@ -117,19 +119,19 @@ class Timeline:
 
 
 def floored(moment: datetime, minutes: int) -> datetime:
-    """The beginning of its bucket."""
+    """Return the beginning of the bucket that holds this moment."""
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight + (moment - midnight) // timedelta(minutes=minutes) * timedelta(minutes=minutes)
 
 
 def buckets(now: datetime, minutes: int, length: timedelta) -> list[datetime]:
-    """Those that are over: of the present one there is too little to be compared."""
+    """Return the buckets that are over; the present one is incomplete, and could not be compared."""
     first = floored(now, minutes) - length
     return [first + place * timedelta(minutes=minutes) for place in range(int(length.total_seconds()) // 60 // minutes)]
 
 
 def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]:
-    """Of queues, or of channels: not of both. Two queries, however many there are."""
+    """Return the sums of queues, or of channels, but not of both. It takes two queries, however many keys there are."""
     if not keys:
         return {}
     of_queues = keys[0][1] is None
@@ -159,6 +161,7 @@ def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]
 
 
 def timeline(queue: str | None, now: datetime, minutes: int, length: timedelta, *, using: str) -> Timeline:
+    """Return the buckets of the last ``length``."""
     times = buckets(now, minutes, length)
     rows = call(using, TIMELINE, {"minutes": minutes, "since": times[0], "queue": queue})
     return Timeline(times, minutes, {bucket_at: tuple(figures) for bucket_at, *figures in rows})

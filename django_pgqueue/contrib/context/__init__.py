@@ -1,6 +1,6 @@
-"""What surrounds a message, carried from the enqueuer to the handler.
+"""Carry the context of a message, such as its language, from the enqueuer to the handler.
 
-Each module has a ``restore`` for HANDLER_MIDDLEWARE, and, where that is known to Django, a ``capture`` for
-ENQUEUE_CONTEXT. ``restore.reads`` names the keys of the context that it looks at, so that batches need not be split by
-the others.
+Each module has a ``restore`` for HANDLER_MIDDLEWARE, and, if Django knows the present value, a ``capture`` for
+ENQUEUE_CONTEXT. ``restore.reads`` names the keys of the context that it reads, so that batches are not split by other
+keys.
 """

@@ -1,4 +1,4 @@
-"""The language of the enqueuer in the handler: e-mails and documents come in the language of the request."""
+"""Activate the enqueuer's language in the handler: e-mails and documents are written in the language of the request."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ KEY = "language"
 
 
 def capture() -> dict[str, str]:
+    """Return the active language for the headers of a message."""
     language = translation.get_language()
     return {KEY: language} if language else {}
 
 
 @contextmanager
 def restore(delivery: Delivery) -> Iterator[None]:
-    """A language that the project does not have (any more) changes nothing, as in a request."""
+    """Activate the message's language around the handler. A language that the project does not have changes nothing."""
     language = delivery.context.get(KEY)
     try:
         known = translation.get_supported_language_variant(language) if isinstance(language, str) else None

@@ -1,11 +1,9 @@
-"""Settings of PostgreSQL for each handler, by the context of its message: for row level security.
+"""Set settings of PostgreSQL for each handler from the context of its message, for row level security.
 
-The setting SET_LOCAL names them: ``{"app.tenant": "tenant"}``. Nothing is ever set for a session, so that nothing can
-be left for the next message, whatever happens, nor for another client of a transaction pooler:
-
-- In an ``atomic`` handler, they are set for its transaction, and set back before the message is settled.
-- In any other handler, each statement brings them along, and they end with it (``SELECT set_config(…, true); SELECT …``
-  in one round trip). That holds for sync and async code, in whatever thread it runs.
+The setting SET_LOCAL names them: ``{"app.tenant": "tenant"}``. Nothing is ever set for a session, so no value can
+remain for the next message, whatever happens, or for another client of a transaction pooler. In an ``atomic`` handler,
+they are set for its transaction, and reset before the message is settled. In any other handler, each statement sets
+them for itself (``SELECT set_config(…, true); SELECT …`` in one round trip), in sync and async code and in all threads.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
-# The fence makes sure that the old value is read first.
+# MATERIALIZED makes sure that the old value is read first.
 SET = """
 WITH old AS MATERIALIZED (
     SELECT u.name, u.value, current_setting(u.name, true) AS before
@@ -42,7 +40,7 @@ RESET = "SELECT set_config(u.name, u.value, true) FROM unnest(%s::text[], %s::te
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """``done_on``: the connection whose transaction has them already."""
+    """Hold the values to set. ``done_on``: the connection whose transaction has them already."""
 
     values: Mapping[str, str]
     done_on: BaseDatabaseWrapper | None
@@ -52,7 +50,7 @@ _wanted: ContextVar[Wanted | None] = ContextVar("pgqueue_set_local", default=Non
 
 
 class Restore:
-    """The middleware. Its settings are read when they are needed."""
+    """Set the values around a handler, as a middleware. Its settings are read when they are needed."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -78,9 +76,10 @@ restore = Restore()
 
 
 def text(name: str, key: str, delivery: Delivery) -> str:
-    """The setting's value as PostgreSQL takes it. A message without one gets '' for a setting of the project's own.
+    """Return the setting's value as PostgreSQL takes it. Without one, a setting of the project's own gets ''.
 
-    Raises HandlerError if it has none for one of PostgreSQL's (``role``): the worker's own would give it more rights.
+    Raises HandlerError if the message has no value for a setting of PostgreSQL (``role``): the worker's own value would
+    give it more rights.
     """
     value = delivery.context.get(key)
     if value is None and "." not in name:
@@ -95,6 +94,7 @@ def text(name: str, key: str, delivery: Delivery) -> str:
 
 @contextmanager
 def wanted(values: Mapping[str, str], *, done_on: BaseDatabaseWrapper | None) -> Iterator[None]:
+    """Use these values for the statements of this context."""
     before = _wanted.set(Wanted(values, done_on))
     try:
         yield
@@ -104,25 +104,27 @@ def wanted(values: Mapping[str, str], *, done_on: BaseDatabaseWrapper | None) ->
 
 @contextmanager
 def transaction_has(connection: BaseDatabaseWrapper, values: Mapping[str, str]) -> Iterator[None]:
+    """Set the values for the open transaction, and reset them afterwards."""
     names = list(values)
     before = [row[1] or "" for row in call(connection.alias, SET, [names, list(values.values())])]
     yield
-    # After an exception the transaction is rolled back, and with it what was set.
+    # After an exception the transaction is rolled back, which resets the values.
     call(connection.alias, RESET, [names, before])
 
 
 def bring_along(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    """Make each statement of the connection set the values."""
     if connection.vendor == "postgresql" and statement_brings not in connection.execute_wrappers:
         # First, because Django removes other wrappers from the end.
         connection.execute_wrappers.insert(0, statement_brings)
 
 
-# Connections of other threads, and those that are made anew under the handler.
+# For connections of other threads, and for connections that are opened while a handler runs.
 connection_created.connect(bring_along)
 
 
 def statement_brings(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """A wrapper of Django's for each statement of a connection."""
+    """Set the values together with a statement; Django calls this for each statement of a connection."""
     now, connection = _wanted.get(), context["connection"]
     if now is None or connection is now.done_on:
         return execute(sql, params, many, context)
@@ -141,7 +143,7 @@ def statement_brings(execute: Callable[..., Any], sql: Any, params: Any, many: b
 
 
 def apart(prefix: str, connection: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
-    """For what cannot be one string of two statements: cursors of the server, parameters bound by the server."""
+    """Set the values in a statement of their own, for server-side cursors and parameters that the server binds."""
     session = connection.connection
     with connection.wrap_database_errors:
         if not session.autocommit:

@@ -1,4 +1,4 @@
-"""The current time zone of the enqueuer in the handler."""
+"""Activate the enqueuer's time zone in the handler."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ KEY = "time_zone"
 
 
 def capture() -> dict[str, str]:
-    """Nothing for a time zone without a name in the time zone database, such as a fixed offset."""
+    """Return the active time zone for the headers of a message; nothing for one without a name, such as a fixed
+    offset."""
     name = getattr(timezone.get_current_timezone(), "key", None)
     return {KEY: name} if name else {}
 
 
 @contextmanager
 def restore(delivery: Delivery) -> Iterator[None]:
-    """Raises ZoneInfoNotFoundError: times in a wrong zone would be worse than a message that fails."""
+    """Activate the message's time zone around the handler.
+
+    Raises ZoneInfoNotFoundError for an unknown zone: times in a wrong zone would be worse than a message that fails.
+    """
     name = delivery.context.get(KEY)
     if name is None:
         yield

@@ -1,7 +1,7 @@
-"""W3C trace context: the handler's spans and messages belong to the trace of the enqueuer.
+"""Carry the W3C trace context: the handler's spans and messages belong to the trace of the enqueuer.
 
-With opentelemetry-api installed, it is the current span's, and becomes the handler's. Without it, the headers are
-handed on as they are.
+With opentelemetry-api installed, the current span's context is carried, and becomes the handler's. Without it, the
+headers are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _carried: ContextVar[dict[str, str] | None] = ContextVar("pgqueue_trace", defaul
 
 
 def capture() -> dict[str, str]:
-    """The headers ``traceparent`` and ``tracestate`` of where the code is now, if there are any."""
+    """Return the present headers ``traceparent`` and ``tracestate``, if there are any."""
     current: dict[str, str] = {}
     if otel is not None:
         TraceContextTextMapPropagator().inject(current)
@@ -40,9 +40,10 @@ def capture() -> dict[str, str]:
 
 @contextmanager
 def carry(headers: Mapping[str, Any]) -> Iterator[None]:
-    """Belong to the trace of these headers, for a request (``carry(request.headers)``) or a message.
+    """Make the code inside belong to the trace of these headers, for a request (``carry(request.headers)``) or a
+    message.
 
-    What is not a valid ``traceparent`` counts as none, as the standard wants it.
+    An invalid ``traceparent`` counts as none, as the standard requires.
     """
     found = {key: headers[key] for key in (PARENT, STATE) if isinstance(headers.get(key), str)}
     parent = found.get(PARENT, "")
@@ -60,6 +61,7 @@ def carry(headers: Mapping[str, Any]) -> Iterator[None]:
 
 
 def restore(delivery: Delivery) -> Any:
+    """Make the handler belong to the trace of its message."""
     return carry(delivery.context)
 
 

@@ -1,5 +1,5 @@
-"""Metrics for Prometheus: the state of the queue, asked by SQL at each scrape.
+"""Expose metrics for Prometheus: SQL reads the state of the queue at each scrape.
 
-So it does not matter which of many processes is scraped, and nothing is counted twice. ``text`` and ``views`` need
-nothing; ``collector`` is for projects that use prometheus_client.
+So any of many processes can be scraped, and nothing is counted twice. ``text`` and ``views`` need no package;
+``collector`` is for projects that use prometheus_client.
 """

@@ -1,4 +1,4 @@
-"""A collector for prometheus_client (the extra ``prometheus``)."""
+"""Collect the metrics for prometheus_client (the extra ``prometheus``)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ KINDS = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
 
 
 class QueueCollector(Collector):
-    """``REGISTRY.register(QueueCollector())``. ``using``: alias of the queue's database; None: as enqueue does."""
+    """Collect the queue's metrics: ``REGISTRY.register(QueueCollector())``.
+
+    ``using``: alias of the queue's database; None: the one that enqueue uses.
+    """
 
     def __init__(self, using: str | None = None) -> None:
         self._using = using
 
     def describe(self) -> list[Metric]:
-        """Nothing: to be registered must not take a database."""
+        """Return nothing, so that registering does not query the database."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""What is measured. The cost of a scrape does not grow with the backlog, the archive or the channels."""
+"""Measure the queue. The cost of a scrape does not grow with the backlog, the archive or the number of channels."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import QueueHealth, health
-from django_pgqueue.sql.call import call, looking
+from django_pgqueue.sql.call import bounded_read, call
 
-# Seconds. A scrape that takes so long is given up by Prometheus, and must not go on in the server.
+# The timeout of a statement, in seconds: Prometheus gives up a scrape that takes longer.
 LONGEST = 10.0
-# The newest of many, when hosts come and go.
+# The most workers that are reported, those with the newest heartbeats first.
 MOST_WORKERS = 1000
 WORKERS = """
 SELECT w.name, extract(epoch FROM clock_timestamp() - w.heartbeat_at)::float, jsonb_array_length(w.running), w.totals
@@ -44,7 +44,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """``kind``: gauge or counter; the name of a counter ends in ``_total``."""
+    """Hold one metric. ``kind``: gauge or counter; the name of a counter ends in ``_total``."""
 
     name: str
     kind: str
@@ -53,9 +53,9 @@ class Family:
 
 
 def families(*, using: str | None = None) -> list[Family]:
-    """All metrics as they are now, in four queries."""
+    """Return all metrics as they are now, in four queries."""
     using = alias(using)
-    with looking(using, seconds=LONGEST):
+    with bounded_read(using, seconds=LONGEST):
         workers = of_workers(call(using, WORKERS, (MOST_WORKERS,)))
         return [*of_queues(health(using=using)), *workers, *of_server(using)]
 
@@ -73,33 +73,33 @@ def of_queues(rows: list[QueueHealth]) -> list[Family]:
     return [
         gauge(
             "messages",
-            "Live messages by state; at least so many where pgqueue_counts_complete is 0.",
+            "Live messages by state; a lower bound where pgqueue_counts_complete is 0.",
             [
                 ({"queue": row.queue, "state": state}, getattr(row, state))
                 for row in rows
                 for state in ("ready", "leased", "scheduled")
             ],
         ),
-        gauge("dead_letters", "Dead letters that were not redriven; at least, as above.", each("dead")),
+        gauge("dead_letters", "Dead letters that were not redriven; a lower bound, as above.", each("dead")),
         gauge("counts_complete", "1: the counts are exact. 0: there are more than were counted.", each("complete")),
         gauge(
             "oldest_ready_age_seconds",
             "How long the oldest ready message has been due; 0: none is ready.",
             [({"queue": row.queue}, row.oldest_age.total_seconds() if row.oldest_age else 0.0) for row in rows],
         ),
-        gauge("workers", "Workers that serve the queue and were heard of within LEASE.", each("workers")),
+        gauge("workers", "Workers that serve the queue and had a heartbeat within LEASE.", each("workers")),
         gauge("queue_paused", "1: the queue is paused.", each("paused")),
     ]
 
 
 def of_workers(rows: list[tuple[Any, ...]]) -> list[Family]:
     return [
-        gauge("worker_silence_seconds", "Since it was heard of last.", [({"worker": n}, s) for n, s, _, _ in rows]),
+        gauge("worker_silence_seconds", "Seconds since its heartbeat.", [({"worker": n}, s) for n, s, _, _ in rows]),
         gauge("worker_running", "Messages that it runs; 100 at most.", [({"worker": n}, r) for n, _, r, _ in rows]),
         Family(
             "pgqueue_worker_messages_total",
             "counter",
-            "Messages by what became of them, since the worker's start.",
+            "Messages by outcome, since the worker's start.",
             [
                 Sample({"worker": worker, "outcome": outcome}, count)
                 for worker, _, _, totals in rows
@@ -113,7 +113,7 @@ def of_server(using: str) -> list[Family]:
     oldest, ticked, usage = call(using, SERVER)[0]
     return [
         gauge("oldest_transaction_age_seconds", "The oldest open transaction of the database.", [({}, oldest or 0.0)]),
-        gauge("maintenance_age_seconds", "Since somebody kept house last (pgqueue_tick).", [({}, ticked)]),
+        gauge("maintenance_age_seconds", "Seconds since maintenance last ran (pgqueue_tick).", [({}, ticked)]),
         gauge("notification_queue_usage_ratio", "How full the server's queue of notifications is.", [({}, usage)]),
         gauge(
             "dead_rows",

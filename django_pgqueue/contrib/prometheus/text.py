@@ -1,4 +1,4 @@
-"""The text format of Prometheus, version 0.0.4."""
+"""Write metrics in the text format of Prometheus, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 def render(families: Iterable[Family]) -> str:
+    """Return the metrics as text."""
     lines = []
     for family in families:
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
@@ -19,6 +20,7 @@ def render(families: Iterable[Family]) -> str:
 
 
 def labelled(sample: Sample) -> str:
+    """Return the labels of a sample as text."""
     if not sample.labels:
         return ""
     return "{" + ",".join(f'{name}="{value.translate(ESCAPES)}"' for name, value in sample.labels.items()) + "}"

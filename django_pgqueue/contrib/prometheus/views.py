@@ -1,4 +1,4 @@
-"""The page that Prometheus scrapes."""
+"""Serve the page that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ PERMISSION = "pgqueue.view_queue"
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """For who shows METRICS_TOKEN as a bearer token, and for staff that may view queues. Others get 403."""
+    """Return the metrics, for requests with METRICS_TOKEN as a bearer token, and for staff that may view queues; else
+    403."""
     if not (shows_token(request) or is_staff(request)):
         return HttpResponse("Forbidden\n", status=403, content_type="text/plain")
     return HttpResponse(render(families()), content_type=CONTENT_TYPE)

@@ -15,7 +15,7 @@ PERIODIC_TASK = ("django_celery_beat", "PeriodicTask")
 
 
 class Command(BaseCommand):
-    help = "Prints what each task and each schedule of the project's Celery app becomes here. It changes nothing."
+    help = "Prints the handler or schedule for each task and schedule of the project's Celery app. It changes nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--app", metavar="MODULE.NAME", help="the Celery app (default: Celery's current one)")
@@ -25,8 +25,8 @@ class Command(BaseCommand):
         try:
             found = import_string(app or "celery.current_app")
         except ImportError as error:
-            raise CommandError(f"There is no Celery app: {error}. Say where it is: --app mysite.celery.app") from error
-        # Its tasks are found and bound only when a worker would need them.
+            raise CommandError(f"No Celery app was found: {error}. Name it with --app mysite.celery.app") from error
+        # Celery imports and binds tasks late, as a worker does.
         found.loader.import_default_modules()
         found.finalize()
         rows: Iterable[Any] = []
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{len(ports)} {kind}")
             for port in ports:
                 self.stdout.write(f"\n{port.name}")
-                self.stdout.write(f"    {port.becomes or 'nothing like it here'}")
+                self.stdout.write(f"    {port.becomes or 'nothing here corresponds to it'}")
                 for note in port.notes:
                     self.stdout.write(f"    - {note}")
             self.stdout.write("")

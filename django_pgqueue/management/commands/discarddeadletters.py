@@ -11,29 +11,29 @@ from django_pgqueue.management.acting import clock, refusals
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, parts
 
-# A transaction each: short locks, and what is done stays done.
+# Each batch is a transaction: locks are short, and finished batches stay done.
 BATCH = 1_000
 
 
 class Command(DeadLettersCommand):
-    help = "Deletes dead letters that nobody wants and that were not redriven, for good."
+    help = "Deletes dead letters that were not redriven, for good."
 
     def add_own(self, parser: CommandParser) -> None:
         super().add_own(parser)
-        parser.add_argument("--all", action="store_true", help="all there are: in place of ids and filters")
+        parser.add_argument("--all", action="store_true", help="all dead letters, in place of ids and filters")
 
     def handle(self, *, database: str | None, limit: int | None, dry_run: bool, form: str, **given: Any) -> None:
         using = queue_database(database)
         is_filtered = any(given[name] is not None for name in FILTERS)
         if (is_filtered or bool(given["ids"])) == given["all"]:
-            raise CommandError("Say which dead letters: ids or filters, or --all.")
+            raise CommandError("Choose the dead letters: give ids or filters, or --all.")
         found = self.chosen(given, using)
         if dry_run:
             self.describe(found, limit, form, "discarded")
             return
         became: Counter[str] = Counter()
         with refusals(using):
-            # What dies from now on is not what was meant.
+            # Messages that become dead letters from now on were not meant.
             found = found.filter(dead_at__lte=clock(using))
             named = given["ids"] and not is_filtered and limit is None
             for ids in in_parts(given["ids"]) if named else parts(found, limit, BATCH):
@@ -43,10 +43,10 @@ class Command(DeadLettersCommand):
         facts = {"dry_run": False, "discarded": became["discarded"], "left": left}
         self.answer(form, f"{became['discarded']} discarded{text}", facts)
         if left:
-            raise CommandError("Not all of them: see above.")
+            raise CommandError("Not all of them were discarded: see the counts above.")
 
 
 def in_parts(ids: list[int]) -> Iterator[list[int]]:
-    """Also those that are not there, or redriven: of each that was named it is told what became of it."""
+    """Return the ids in parts, also those that do not exist or were redriven: the answer reports each named id."""
     unique = sorted(set(ids))
     return (unique[start : start + BATCH] for start in range(0, len(unique), BATCH))

@@ -11,7 +11,7 @@ from django_pgqueue.embedded import Cluster, EmbeddedError, Status
 
 
 class Command(BaseCommand):
-    help = "Manages the embedded PostgreSQL server of this project, a private one for development."
+    help = "Manages the embedded PostgreSQL server of this project, a private server for development."
     requires_system_checks = []  # some of them need a database
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,7 +32,7 @@ class Command(BaseCommand):
                 "there is no embedded server to manage."
             ) from None
         if os.environ.get("DATABASE_URL"):
-            self.stderr.write("DATABASE_URL is set: the project uses that server, not the embedded one.")
+            self.stderr.write("DATABASE_URL is set: the project uses that server, and not the embedded one.")
         cluster = Cluster(embedded["folder"], binaries=embedded["binaries"])
         try:
             getattr(self, action)(cluster, embedded["name"])
@@ -42,11 +42,11 @@ class Command(BaseCommand):
     def start(self, cluster: Cluster, name: str) -> None:
         started = cluster.start()
         cluster.ensure_database(name)
-        self.stdout.write("Started." if started else "It runs already.")
+        self.stdout.write("The server was started." if started else "The server runs already.")
         self._describe(cluster.status(), cluster.url(name))
 
     def stop(self, cluster: Cluster, name: str) -> None:
-        self.stdout.write("Stopped." if cluster.stop() else "It was not running.")
+        self.stdout.write("The server was stopped." if cluster.stop() else "The server was not running.")
 
     def status(self, cluster: Cluster, name: str) -> None:
         found = cluster.status()
@@ -60,7 +60,9 @@ class Command(BaseCommand):
         os.execv(command[0], command)
 
     def destroy(self, cluster: Cluster, name: str) -> None:
-        self.stdout.write("Destroyed." if cluster.destroy() else f"There is none in {cluster.folder}.")
+        self.stdout.write(
+            "The server and its data were removed." if cluster.destroy() else f"There is no server in {cluster.folder}."
+        )
 
     def _describe(self, found: Status, url: str) -> None:
         for label, value in {

@@ -22,16 +22,19 @@ BATCH = 10_000
 
 
 def count_or_none(text: str) -> int | str:
+    """Return a whole number of at least 1, or "none". Raises ArgumentTypeError."""
     return "none" if text == "none" else at_least_one(text)
 
 
 def seconds_or_none(text: str) -> Any:
+    """Return a number of seconds as a timedelta, or "none". Raises ArgumentTypeError."""
     return "none" if text == "none" else seconds(text)
 
 
 def rate_of(given: dict[str, Any]) -> tuple[Any, int]:
+    """Return the interval and the burst of --rate. Raises CommandError."""
     if any(given[limit] is not None for limit in RATE):
-        raise CommandError("--rate stands for --release-interval and --release-burst: give it, or the two.")
+        raise CommandError("--rate replaces --release-interval and --release-burst: give --rate, or those two.")
     try:
         return ("none", 1) if given["rate"] == "none" else parse(given["rate"])
     except InvalidMessage as error:
@@ -39,11 +42,11 @@ def rate_of(given: dict[str, Any]) -> tuple[Any, int]:
 
 
 class Command(ActingCommand):
-    help = "Sets the limits of a channel while everything runs, purges what waits in it, or releases it."
+    help = "Sets the limits of a channel while workers run, purges the messages that wait in it, or releases it."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["set", "purge", "release"])
-        parser.add_argument("name", help="the channel; set creates it, unless it is there")
+        parser.add_argument("name", help="the channel; set creates it if it does not exist")
         parser.add_argument("--queue", default="default", help="the queue of the channel (default: default)")
         parser.add_argument("--max-concurrency", type=count_or_none, metavar="N", help="none lifts the limit")
         parser.add_argument("--max-size", type=count_or_none, metavar="N", help="none lifts the limit")
@@ -53,7 +56,9 @@ class Command(ActingCommand):
         parser.add_argument("--release-burst", type=at_least_one, metavar="N")
         parser.add_argument("--weight", type=at_least_one, metavar="N")
         parser.add_argument(
-            "--archive", choices=[*get_args(Archive), "queue"], help="what the archive keeps; queue: as the queue says"
+            "--archive",
+            choices=[*get_args(Archive), "queue"],
+            help="what the archive keeps; queue: the setting of the queue",
         )
 
     def handle(
@@ -65,7 +70,7 @@ class Command(ActingCommand):
         named = {limit: given[limit] for limit in LIMITS if given[limit] is not None}
         limits: dict[str, Any] = {limit: None if value == LIFTED[limit] else value for limit, value in named.items()}
         if action == "set" and not limits:
-            raise CommandError("Say which limits.")
+            raise CommandError("Name at least one limit to set, such as --max-concurrency 5.")
         if action != "set" and limits:
             raise CommandError(f"{action} takes no limits.")
         facts: dict[str, Any] = {"action": action, "queue": queue, "channel": name, "dry_run": dry_run}
@@ -92,12 +97,14 @@ class Command(ActingCommand):
 
 
 def waiting(name: str, queue: str, using: str) -> int:
+    """Return the number of messages that wait on the channel."""
     found = Message.objects.using(using).filter(channel__queue=queue, channel__name=name)
     return found.exclude(status=Message.Status.LEASED).count()
 
 
 def purged(name: str, queue: str, using: str) -> int:
-    """No more than wait when it begins: producers may be faster than a purge."""
+    """Purge as many messages as wait at the beginning, because producers may be faster than a purge. Returns how
+    many."""
     left, count = waiting(name, queue, using), 0
     while True:
         batch = purge(channel=name, queue=queue, limit=min(BATCH, left - count) if count < left else 0, using=using)

@@ -16,26 +16,30 @@ from django_pgqueue.lifecycle.mend import MendCounts, mend
 from django_pgqueue.management.database import known_database, refused
 
 UNKNOWN = 3
-"""The exit status when the database cannot be asked; monitors know it."""
+"""The exit status when the database does not answer; monitors read it as *unknown*."""
 WIDTH = 10
 
 
 class Command(BaseCommand):
     help = (
-        "Examines the queue and its database: who keeps dead rows, what is missing or changed, what waits, what "
-        "disagrees. Exit status 0: nothing but notes; 1: warnings; 2: critical; 3: the database cannot be asked."
+        "Examines the queue and its database: sessions that keep dead rows, objects that are missing or changed, "
+        "messages that wait, counts that disagree. Exit status 0: only notes; 1: warnings; 2: critical; 3: the "
+        "database does not answer."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--format", dest="form", choices=["text", "json"], default="text", help="json: for programs"
         )
-        parser.add_argument("--fix", action="store_true", help="mend counts and places that disagree, then examine")
+        parser.add_argument("--fix", action="store_true", help="repair counts and places that disagree, then examine")
         parser.add_argument(
             "--only", action="append", choices=list(doctor.EXAMINATIONS), metavar="NAME", help="only this examination"
         )
         parser.add_argument(
-            "--old-transaction", type=float, metavar="SECONDS", help="from when on a transaction is old (default: 300)"
+            "--old-transaction",
+            type=float,
+            metavar="SECONDS",
+            help="the age from which a transaction is old (default: 300)",
         )
         parser.add_argument(
             "--max-wait", type=float, metavar="SECONDS", help="how long a channel may wait (default: WAITING_WARNING)"
@@ -55,6 +59,7 @@ class Command(BaseCommand):
 
 
 def limits(*, old_transaction: float | None, max_wait: float | None, **options: Any) -> Limits:
+    """Return the limits that the options set."""
     given: dict[str, Any] = {}
     if old_transaction is not None:
         given["old_transaction"] = timedelta(seconds=old_transaction)
@@ -64,6 +69,7 @@ def limits(*, old_transaction: float | None, max_wait: float | None, **options: 
 
 
 def as_json(report: doctor.Report, mended: MendCounts | None) -> str:
+    """Return the report as a JSON document."""
     document = {
         "version": 1,
         "severity": report.severity.word,
@@ -75,6 +81,7 @@ def as_json(report: doctor.Report, mended: MendCounts | None) -> str:
 
 
 def as_text(report: doctor.Report, mended: MendCounts | None) -> str:
+    """Return the report as text, the worst finding first, with the counts at the end."""
     lines = []
     if mended is not None:
         lines.append(f"mended: {mended.counts} counts, {mended.lease_floors} lease floors, {mended.places} places\n")
@@ -87,6 +94,7 @@ def as_text(report: doctor.Report, mended: MendCounts | None) -> str:
 
 
 def paragraph(finding: Finding) -> str:
+    """Return one finding as text."""
     indent = " " * WIDTH
     head = f"{finding.severity.word.upper():{WIDTH}}{finding.code}"
     return f"{head}\n{indent}{finding.problem}\n{indent}> {finding.action}\n"

@@ -13,19 +13,20 @@ from django_pgqueue.sql import durability
 from django_pgqueue.sql.call import primary
 
 LOST = """\
-WHAT A CRASH OF THE SERVER LOSES WITH UNLOGGED TABLES: everything that is live.
-Each message that is ready, leased, scheduled or waits for a retry is gone without a trace, although its enqueue was
+A CRASH OF THE SERVER LOSES ALL LIVE MESSAGES WITH UNLOGGED TABLES.
+Each message that is ready, leased, scheduled or waits for a retry is lost without a trace, although its enqueue was
 committed. Archive, dead letters, channels, queues, schedules and workers are kept.
 A crash is also: one server process that is killed (kill -9, out of memory), a loss of power, an immediate shutdown.
 A failover to a standby and a restore from a base backup lose the same. A clean restart loses nothing.
 """
 COST = """\
-Each table is locked while it is written anew: nobody can enqueue, dequeue or settle meanwhile. If that takes longer
+Each table is locked while it is rewritten: enqueue, dequeue and settlements wait meanwhile. If that takes longer
 than a lease lasts, leases expire and messages are delivered again.
 """
 
 
 def seconds(text: str) -> float:
+    """Return a number of seconds. Raises ArgumentTypeError unless it is positive, up to 3,600."""
     number = float(text)
     if not 0 < number <= 3600:
         raise ArgumentTypeError(f"{text} is not a number of seconds between 0 and 3600")
@@ -34,19 +35,21 @@ def seconds(text: str) -> float:
 
 class Command(BaseCommand):
     help = (
-        "Says whether a crash of the server loses the live messages, or chooses it: --unlogged makes their tables "
-        "UNLOGGED, which is faster and which a crash empties; --logged takes that back. Run it as the owner of the "
-        "tables."
+        "Shows whether a crash of the server loses the live messages, or changes it: --unlogged makes their tables "
+        "UNLOGGED, which is faster, and a crash empties them; --logged makes them durable again. Run it as the owner "
+        "of the tables."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_mutually_exclusive_group()
         what.add_argument("--unlogged", action="store_true", help="a crash may lose all live messages")
         what.add_argument("--logged", action="store_true", help="a crash loses nothing that was committed")
-        parser.add_argument("--yes", action="store_true", help="do it; without it, only what would be done is said")
+        parser.add_argument(
+            "--yes", action="store_true", help="do it; without it, the command only prints what it would do"
+        )
         parser.add_argument(
             "--lock-timeout", type=seconds, default=5.0, metavar="SECONDS",
-            help="how long it waits for others to let go of a table (default: %(default)g)",
+            help="how long it waits for other sessions' locks of a table (default: %(default)g)",
         )  # fmt: skip
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
@@ -55,7 +58,7 @@ class Command(BaseCommand):
     ) -> None:
         using = queue_database(database)
         if yes and not (unlogged or logged):
-            raise CommandError("--yes to what? Give --unlogged or --logged, too.")
+            raise CommandError("--yes needs --unlogged or --logged.")
         try:
             found = durability.find(using)
             if not (unlogged or logged):
@@ -70,19 +73,21 @@ class Command(BaseCommand):
             raise CommandError(f"The database {using!r} refuses: {primary(error)}") from error
 
     def describe(self, found: dict[str, bool]) -> None:
+        """Print the durability of each table, and what a crash loses."""
         for table in durability.LIVE:
             self.stdout.write(f"{table}: {word(unlogged=found[table])}")
         if found[durability.MESSAGE]:
             self.stdout.write("\n" + self.style.WARNING(LOST.rstrip()))
         elif durability.pending(found, unlogged=False):
             raise CommandError(
-                "Messages that survive a crash would wait for ever, because what leads to them does not survive. Run: "
+                "Messages that survive a crash would wait for ever, because their lanes do not survive it. Run: "
                 "manage.py queuedurability --logged --yes"
             )
         else:
             self.stdout.write("\nA crash of the server loses nothing that was committed.")
 
     def propose(self, using: str, tables: list[str], *, unlogged: bool) -> None:
+        """Print what --yes would change."""
         sizes = durability.sizes(using, tables)
         self.stdout.write(f"These tables would become {word(unlogged=unlogged)}, one after the other:\n")
         for table in tables:
@@ -94,6 +99,7 @@ class Command(BaseCommand):
         self.stdout.write(f"\nNothing was changed. To do it: manage.py queuedurability {option} --yes")
 
     def change(self, using: str, tables: list[str], *, unlogged: bool, lock_timeout: float) -> None:
+        """Rewrite the tables, one after the other."""
         for table in tables:
             try:
                 held = durability.change(using, table, unlogged=unlogged, lock_timeout=lock_timeout)
@@ -104,6 +110,7 @@ class Command(BaseCommand):
             self.stdout.write("\n" + self.style.WARNING(LOST.rstrip()))
 
     def stopped(self, using: str, table: str, error: Error) -> str:
+        """Return the error text for a table that could not be changed, with the sessions that lock it."""
         text = f"{table} is not changed: {primary(error)}."
         if isinstance(error.__cause__, LockNotAvailable):
             for holder in durability.holders(using, table):
@@ -111,7 +118,7 @@ class Command(BaseCommand):
                     f"\nIt is used by process {holder.pid} ({printable(holder.application)}, user "
                     f"{printable(holder.user)}), whose transaction is open for {holder.seconds:.0f} s."
                 )
-        return text + "\nThe lines above say what is done. Run the command again to go on."
+        return text + "\nThe tables in the lines above are done. Run the command again for the rest."
 
 
 def word(*, unlogged: bool) -> str:

@@ -10,7 +10,7 @@ from django_pgqueue.models import Queue
 
 
 class Command(ActingCommand):
-    help = "Switches the events of a queue on or off: NOTIFY of what happens to its messages."
+    help = "Switches the events of a queue on or off. With events, PostgreSQL notifies listeners of each change."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["on", "off"])
@@ -21,7 +21,7 @@ class Command(ActingCommand):
         rows = Queue.objects.using(using)
         with refusals(using):
             if not has_queue(queue, using):
-                raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row.")
+                raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row of its own.")
             before = rows.filter(name=queue, events=True).exists()
             if not dry_run:
                 rows.bulk_create([Queue(name=queue)], ignore_conflicts=True)

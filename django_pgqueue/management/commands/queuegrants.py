@@ -15,26 +15,28 @@ from django_pgqueue.sql.roles import KINDS, Kind, kinds
 
 class Command(BaseCommand):
     help = (
-        "Prints what a role of the database must be granted to be a producer, a worker, an operator, a reader or the "
-        "pipeline of the queue; or grants it, or says what is missing. Run it as the owner of the tables."
+        "Prints the grants that a database role needs as a producer, a worker, an operator, a reader or the pipeline "
+        "of the queue; or runs them, or reports what is missing. Run it as the owner of the tables."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("kind", choices=[kind.name for kind in KINDS], help="what the role shall be able to do")
+        parser.add_argument("kind", choices=[kind.name for kind in KINDS], help="what the role is to do")
         parser.add_argument("--role", required=True, help="the role; it must exist")
         what = parser.add_mutually_exclusive_group()
         what.add_argument("--apply", action="store_true", help="run the statements, in one transaction")
         what.add_argument(
-            "--check", action="store_true", help="only say what the role lacks, and for what; status 1 if anything"
+            "--check",
+            action="store_true",
+            help="only print what the role lacks, and for what; exit status 1 if anything",
         )
-        parser.add_argument("--revoke", action="store_true", help="the statements that take it away again")
+        parser.add_argument("--revoke", action="store_true", help="print or run the statements that revoke the grants")
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(
         self, *, kind: str, role: str, apply: bool, check: bool, revoke: bool, database: str | None, **options: Any
     ) -> None:
         if check and revoke:
-            raise CommandError("--check asks what is missing: it does not go with --revoke.")
+            raise CommandError("--check reports what is missing: it cannot be combined with --revoke.")
         using = queue_database(database)
         try:
             place, is_above = self.look(role, using)
@@ -54,6 +56,8 @@ class Command(BaseCommand):
             raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
 
     def look(self, role: str, using: str) -> tuple[Place, bool]:
+        """Return the schema of the tables, and whether the role needs no grants. Raises CommandError without tables or
+        role."""
         place = grants.find_place(using)
         if place is None:
             raise CommandError(f"The tables of the queue are not in the database {using!r}: run manage.py migrate.")
@@ -63,17 +67,19 @@ class Command(BaseCommand):
         return place, is_above
 
     def find_kind(self, name: str, using: str) -> Kind:
-        """Raises CommandError for the pipeline where the database does not have its tables."""
+        """Return the kind of this name. Raises CommandError for the pipeline if the database does not have its
+        tables."""
         wanted = kinds(pipeline=has_pipeline(using)).get(name)
         if wanted is None:
             problem = find_pipeline_problem(using)
-            told = f" {problem.problem} {problem.action}" if problem else ""
-            raise CommandError(f"The tables of the pipeline are not in the database {using!r}.{told}")
+            reason = f" {problem.problem} {problem.action}" if problem else ""
+            raise CommandError(f"The tables of the pipeline are not in the database {using!r}.{reason}")
         return wanted
 
     def check_rights(self, kind: Kind, role: str, place: Place, using: str, *, is_above: bool) -> None:
+        """Print the rights that the role lacks or does not need. Raises CommandError if it lacks any."""
         if is_above:
-            self.stdout.write(f"{role!r} is a superuser or owns the tables: nothing is refused to it.")
+            self.stdout.write(f"{role!r} is a superuser or owns the tables: it needs no grants.")
             return
         missing = list(grants.missing(kind, role, place, using))
         for item in missing:
@@ -88,11 +94,15 @@ class Command(BaseCommand):
         self.stdout.write(f"{role!r} has all rights of a {kind.name}.")
 
     def confirm(self, kind: Kind, role: str, place: Place, using: str, *, revoked: bool) -> None:
-        """PostgreSQL only warns when the grantor may not grant."""
+        """Check that the grants took effect, because PostgreSQL only warns when the grantor may not grant."""
         if revoked:
-            self.stdout.write(f"{role!r} is no {kind.name} any more. What it has as another kind, grant again.")
+            self.stdout.write(
+                f"{role!r} is no longer a {kind.name}. If it is also of another kind, grant the rights of that again."
+            )
             return
         missing = [item.right for item in grants.missing(kind, role, place, using)]
         if missing:
-            raise CommandError(f"These were not granted; run it as the owner of the tables: {', '.join(missing)}")
+            raise CommandError(
+                f"These rights were not granted; run the command as the owner of the tables: {', '.join(missing)}"
+            )
         self.stdout.write(f"{role!r} is a {kind.name} now.")

@@ -13,13 +13,14 @@ from django.db import Error
 from django_pgqueue.lifecycle.health import MOST, QueueHealth, health
 from django_pgqueue.management.database import queue_database, refused
 from django_pgqueue.redaction import printable
-from django_pgqueue.sql.call import looking
+from django_pgqueue.sql.call import bounded_read
 
 CRITICAL, UNKNOWN = 2, 3
 LONGEST = 30.0
 
 
 def seconds(text: str) -> timedelta:
+    """Return a number of seconds as a timedelta. Raises ArgumentTypeError unless it is positive."""
     duration = timedelta(seconds=float(text))
     if duration <= timedelta(0):
         raise argparse.ArgumentTypeError(f"{text} is not more than zero")
@@ -27,6 +28,7 @@ def seconds(text: str) -> timedelta:
 
 
 def count(text: str) -> int:
+    """Return a whole number from 0 to 1,000,000. Raises ArgumentTypeError."""
     number = int(text)
     if not 0 <= number <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1,000,000")
@@ -35,14 +37,20 @@ def count(text: str) -> int:
 
 class Command(BaseCommand):
     help = (
-        "Says in one line whether the queues keep up, for monitors. Exit status 0: they do; 2: one does not; 3: the "
-        "database cannot be asked, or there is no such queue."
+        "Reports in one line whether the queues keep up, for monitors. Exit status 0: they do; 2: one does not; 3: the "
+        "database does not answer, or there is no such queue."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--max-age", type=seconds, metavar="SECONDS", help="a ready message may wait so long")
-        parser.add_argument("--max-backlog", type=count, metavar="N", help="so many messages may be ready in a queue")
-        parser.add_argument("--max-dead", type=count, metavar="N", help="so many dead letters may wait for a redrive")
+        parser.add_argument(
+            "--max-age", type=seconds, metavar="SECONDS", help="the longest time that a ready message may wait"
+        )
+        parser.add_argument(
+            "--max-backlog", type=count, metavar="N", help="the most messages that may be ready in a queue"
+        )
+        parser.add_argument(
+            "--max-dead", type=count, metavar="N", help="the most dead letters that may wait for a redrive"
+        )
         parser.add_argument("--queue", action="append", metavar="NAME", help="only this queue; may be repeated")
         parser.add_argument(
             "--format", dest="form", choices=["text", "json"], default="text", help="json: for programs"
@@ -53,7 +61,7 @@ class Command(BaseCommand):
         using = queue_database(database, status=UNKNOWN)
         counts = [limits[name] + 1 for name in ("max_backlog", "max_dead") if limits[name] is not None]
         try:
-            with looking(using, seconds=LONGEST):
+            with bounded_read(using, seconds=LONGEST):
                 rows = health(most=max([MOST, *counts]), using=using)
         except Error as error:
             raise refused(using, error, status=UNKNOWN) from error
@@ -71,7 +79,7 @@ class Command(BaseCommand):
 def exceeded(
     row: QueueHealth, *, max_age: timedelta | None, max_backlog: int | None, max_dead: int | None, **options: Any
 ) -> Iterator[str]:
-    """What of the queue is over a limit, in words."""
+    """Yield a sentence for each limit that the queue exceeds."""
     queue, at_least = printable(row.queue), "" if row.complete else "at least "
     if max_age is not None and row.oldest_age is not None and row.oldest_age > max_age:
         channel = printable(row.oldest_channel or "")
@@ -83,12 +91,14 @@ def exceeded(
 
 
 def as_json(rows: list[QueueHealth], problems: list[str]) -> str:
+    """Return the answer as a JSON document."""
     queues = [row.as_json() for row in rows]
     status = CRITICAL if problems else 0
     return json.dumps({"version": 1, "status": status, "problems": problems, "queues": queues}, indent=2)
 
 
 def as_text(rows: list[QueueHealth], problems: list[str]) -> str:
+    """Return the answer as one line."""
     if problems:
         return f"CRITICAL: {'; '.join(problems)}"
     ages = [row.oldest_age for row in rows if row.oldest_age is not None]

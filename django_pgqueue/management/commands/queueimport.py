@@ -21,6 +21,7 @@ SOURCES = {source.name: source for source in (PROCRASTINATE, TASKS_DB)}
 
 
 def pair(text: str) -> tuple[str, str]:
+    """Return the two names of ``OLD=NEW``. Raises ArgumentTypeError."""
     old, equals, new = text.partition("=")
     if not (old and equals and new):
         raise ArgumentTypeError(f"{text!r} is not OLD=NEW")
@@ -29,13 +30,13 @@ def pair(text: str) -> tuple[str, str]:
 
 class Command(BaseCommand):
     help = (
-        "Moves the waiting jobs of another queue, whose tables are in this database, into messages: each once. "
-        "Stop its workers first."
+        "Moves the waiting jobs of another queue, whose tables are in this database, into messages, each once. "
+        "Stop the workers of that queue first."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("source", choices=list(SOURCES), help="the queue that the jobs are in")
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be moved")
+        parser.add_argument("--dry-run", action="store_true", help="only print what would be moved")
         parser.add_argument(
             "--handler", action="append", type=pair, default=[], metavar="OLD=NEW", help="the handler for a task"
         )
@@ -43,8 +44,10 @@ class Command(BaseCommand):
             "--queue", action="append", type=pair, default=[], metavar="OLD=NEW", help="the new name of a queue"
         )
         parser.add_argument("--channel", default="default", help="for jobs without a lock (default: default)")
-        parser.add_argument("--unknown", action="store_true", help="also jobs that no handler of the project is for")
-        parser.add_argument("--stuck", action="store_true", help="also jobs that run, by the table: their worker died")
+        parser.add_argument("--unknown", action="store_true", help="also jobs for which the project has no handler")
+        parser.add_argument(
+            "--stuck", action="store_true", help="also jobs that the table shows as running, because their worker died"
+        )
         parser.add_argument("--format", dest="form", choices=["text", "json"], default="text")
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
@@ -65,8 +68,8 @@ class Command(BaseCommand):
     def _look(self, source: ImportSource, using: str) -> list[Waiting]:
         if not source.is_there(using):
             raise CommandError(
-                f"There is no table {source.table} in the database {using!r}. They must be in the queue's database, "
-                "or a job could be moved twice, or get lost."
+                f"There is no table {source.table} in the database {using!r}. It must be in the queue's database: "
+                "otherwise a job could be moved twice, or get lost."
             )
         return source.look(using)
 
@@ -94,13 +97,15 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({**answer, "tasks": rows}))
             return
         for job in jobs:
-            fate = f"-> {plan.handler(job.name)}" if plan.takes(job.name) else "stays: no handler is called so"
+            fate = f"-> {plan.handler(job.name)}" if plan.takes(job.name) else "stays: no handler has this name"
             line = f"{job.waiting:>8} waiting {job.running:>6} running  {job.queue}: {job.name} {fate}"
             self.stdout.write(printable(line))
         if any(job.running for job in jobs) and not plan.stuck:
-            self.stdout.write("What runs stays with its workers. What dead workers had: --stuck, when all are stopped.")
+            self.stdout.write(
+                "Running jobs stay with their workers. When all workers are stopped, --stuck moves those of dead ones."
+            )
         if staying:
-            self.stdout.write("Write the handlers, say --handler OLD=NEW, or move all of them with --unknown.")
+            self.stdout.write("Write the handlers, give --handler OLD=NEW, or move all jobs with --unknown.")
         if dry_run:
             wanted = [job for job in jobs if plan.takes(job.name)]
             count = sum(job.waiting + (job.running if plan.stuck else 0) for job in wanted)

@@ -24,8 +24,9 @@ ACTIONS = ("export", "rollup", "report", "redrive", "simulate", "verify")
 
 class Command(BaseCommand):
     help = (
-        "Exports the archive to a lake of Parquet files, and works on it: python -m django_pgqueue.spark, with the "
-        "queue's database and the settings LAKE and SLA. queuelake <action> --help lists the options of an action."
+        "Exports the archive to a lake of Parquet files, and works on the lake. It runs python -m django_pgqueue.spark "
+        "with the queue's database and the settings LAKE and SLA. queuelake <action> --help lists the options of an "
+        "action."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -46,14 +47,15 @@ class Command(BaseCommand):
 
 
 def promises(action: str) -> list[str]:
-    """The setting SLA as options. They come first: those that are given win."""
+    """Return the setting SLA as options. They come first, so that options of the command line win."""
     if action != "rollup":
         return []
     return [f"--sla={name}={longest.total_seconds():f}" for name, longest in settings.SLA.items()]
 
 
 def environment(using: str) -> dict[str, str]:
-    """Where the database and the lake are. Arguments are there for all to read, so nothing is told by them."""
+    """Return the environment that gives the database and the lake. Arguments are visible to all users, so they carry
+    neither."""
     found = {**os.environ, "PGQUEUE_SOURCE": conninfo(using)}
     if settings.LAKE is not None:
         found["PGQUEUE_LAKE"] = os.fspath(settings.LAKE)
@@ -61,22 +63,23 @@ def environment(using: str) -> dict[str, str]:
 
 
 def conninfo(using: str) -> str:
-    """How libpq connects to this database, the password included."""
+    """Return libpq's connection string of this database, including the password."""
     known = {default.keyword.decode() for default in pq.Conninfo.get_defaults()}
     parameters = connections[using].get_connection_params()
     return make_conninfo("", **{key: value for key, value in parameters.items() if key in known})
 
 
 def run(command: list[str], environment: dict[str, str]) -> int:
-    """The exit status of the process, as a shell gives it. What ends this process ends that one first."""
+    """Run the process, and return its exit status as a shell gives it. A signal that ends this process is passed on
+    first."""
     process = subprocess.Popen(command, env=environment)
-    with suppress(ValueError):  # not the main thread: then signals are somebody else's
+    with suppress(ValueError):  # in another thread than the main one, signals cannot be handled
         signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
     while True:
         try:
             status = process.wait()
         except KeyboardInterrupt:
-            # A terminal tells both.
+            # A terminal sends the signal to both processes.
             if not sys.stdin.isatty():
                 process.send_signal(signal.SIGINT)
         else:

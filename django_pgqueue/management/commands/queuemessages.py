@@ -25,11 +25,11 @@ from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Message
 from django_pgqueue.outcomes import KEEP
 
-# A transaction each: short locks, and what is done stays done.
+# Each batch is a transaction: locks are short, and finished batches stay done.
 BATCH = 1_000
 STATUSES = {status.label: status for status in Message.Status}
 FILTERS = {"queue": "channel__queue", "channel": "channel__name", "handler": "handler", "worker": "worker"}
-# Which of them an act can have done anything to.
+# The states in which an action changes a message; other messages are not read.
 CANDIDATES = {
     "retry": (Message.Status.READY, Message.Status.SCHEDULED),
     "reschedule": (Message.Status.READY, Message.Status.SCHEDULED),
@@ -37,14 +37,14 @@ CANDIDATES = {
 }
 LEFT_ALONE = {"busy", "leased", "waiting", "settled", "not_found"}
 
-# What it does with messages; it says what became of each.
-Act = Callable[[list[int]], Mapping[int, str]]
+# Takes ids, and returns the outcome of each.
+Action = Callable[[list[int]], Mapping[int, str]]
 
 
 class Command(ActingCommand):
     help = (
-        "Acts on live messages, by their ids or by filters: retry (now), reschedule, cancel, discard (to the dead "
-        "letters), release (the leases of a worker that hangs or is gone), edit (the payload of one)."
+        "Changes live messages, by their ids or by filters: retry (now), reschedule, cancel, discard (to the dead "
+        "letters), release (the leases of a worker that hangs or has died), edit (the payload of one)."
     )
 
     def add_own(self, parser: CommandParser) -> None:
@@ -55,13 +55,15 @@ class Command(ActingCommand):
         parser.add_argument("--handler", metavar="NAME", help="only those of this handler")
         parser.add_argument("--worker", metavar="NAME", help="only those that this worker has a lease on")
         parser.add_argument("--status", choices=list(STATUSES), help="only those in this state")
-        parser.add_argument("--all", action="store_true", help="all there are: in place of ids and filters")
-        parser.add_argument("--limit", type=at_least_one, metavar="N", help="at most so many (default: all)")
-        parser.add_argument("--reason", default="", help="of cancel, discard, release: kept with the message")
+        parser.add_argument("--all", action="store_true", help="all live messages, in place of ids and filters")
+        parser.add_argument(
+            "--limit", type=at_least_one, metavar="N", help="the most messages to change (default: all)"
+        )
+        parser.add_argument("--reason", default="", help="for cancel, discard, release: kept with the message")
         when = parser.add_mutually_exclusive_group()
-        when.add_argument("--at", type=moment, metavar="TIME", help="of reschedule: 2030-01-31T06:00+01:00")
-        when.add_argument("--delay", type=seconds, metavar="SECONDS", help="of reschedule: from now")
-        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="of edit")
+        when.add_argument("--at", type=moment, metavar="TIME", help="for reschedule: 2030-01-31T06:00+01:00")
+        when.add_argument("--delay", type=seconds, metavar="SECONDS", help="for reschedule: from now")
+        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="for edit: the new payload")
 
     def handle(self, *, action: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
@@ -72,7 +74,7 @@ class Command(ActingCommand):
             return
         became: Counter[str] = Counter()
         with refusals(using):
-            act = acts(action, given, using)
+            act = action_function(action, given, using)
             if given["ids"] and action != "release":
                 became = run_all(sorted(set(given["ids"])), act)
             else:
@@ -80,7 +82,7 @@ class Command(ActingCommand):
         text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(became.items())) or "nothing matches"
         self.answer(form, text, {"action": action, "dry_run": False, "outcomes": dict(became)})
         if LEFT_ALONE & set(became):
-            raise CommandError("Not all of them: see above.")
+            raise CommandError("Not all of them were changed: see the counts above.")
 
     def describe(self, action: str, found: QuerySet[Message], limit: int | None, form: str) -> None:
         count = found.count()
@@ -90,18 +92,20 @@ class Command(ActingCommand):
 
 
 def check(action: str, given: dict[str, Any]) -> None:
+    """Raise CommandError for options that do not go together."""
     chosen = [name for name in (*FILTERS, "status") if given[name] is not None]
     if not given["ids"] and not chosen and not given["all"]:
-        raise CommandError("Say which messages: ids, filters, or --all.")
+        raise CommandError("Choose the messages: give ids, filters, or --all.")
     if given["all"] and (given["ids"] or chosen):
-        raise CommandError("--all goes with neither ids nor filters.")
+        raise CommandError("--all cannot be combined with ids or filters.")
     if action == "reschedule" and given["at"] is None and given["delay"] is None:
-        raise CommandError("Say when: --at or --delay. For now, there is retry.")
+        raise CommandError("reschedule needs --at or --delay. To make messages ready at once, use retry.")
     if action == "edit" and (len(given["ids"]) != 1 or given["payload"] is KEEP or chosen):
         raise CommandError("edit takes one id and --payload.")
 
 
 def matching(action: str, given: dict[str, Any], using: str) -> QuerySet[Message]:
+    """Return the messages that the ids and filters choose."""
     wanted = {lookup: given[name] for name, lookup in FILTERS.items() if given[name] is not None}
     if given["worker"] is not None:
         wanted["status"] = Message.Status.LEASED
@@ -113,13 +117,14 @@ def matching(action: str, given: dict[str, Any], using: str) -> QuerySet[Message
     return found.filter(status__in=CANDIDATES[action]) if action in CANDIDATES else found
 
 
-def acts(action: str, given: dict[str, Any], using: str) -> Act:
+def action_function(action: str, given: dict[str, Any], using: str) -> Action:
+    """Return the function that does the action."""
     reason = given["reason"]
     at = clock(using) + given["delay"] if given["delay"] else given["at"]
-    found: dict[str, Act] = {
+    found: dict[str, Action] = {
         "retry": lambda ids: reschedule(ids, using=using),
         "reschedule": lambda ids: reschedule(ids, at=at, using=using),
-        # Of a single one that is gone cancel would raise: here that is an answer.
+        # cancel raises for a single id that does not exist; with a second id it returns an outcome.
         "cancel": lambda ids: {pk: word for pk, word in cancel([*ids, 0], reason=reason, using=using).items() if pk},
         "discard": lambda ids: discard(ids, reason=reason, using=using),
         "release": lambda ids: lease_release(ids, reason=reason, using=using),
@@ -128,15 +133,16 @@ def acts(action: str, given: dict[str, Any], using: str) -> Act:
     return found[action]
 
 
-def run_all(ids: list[int], act: Act) -> Counter[str]:
+def run_all(ids: list[int], act: Action) -> Counter[str]:
+    """Do the action to the ids in batches. Returns the number of each outcome."""
     became: Counter[str] = Counter()
     for start in range(0, len(ids), BATCH):
         became += Counter(act(ids[start : start + BATCH]).values())
     return became
 
 
-def run_matching(found: QuerySet[Message], limit: int | None, act: Act) -> Counter[str]:
-    """By id from the last one on, and not beyond the newest of now: producers may be faster than this."""
+def run_matching(found: QuerySet[Message], limit: int | None, act: Action) -> Counter[str]:
+    """Do the action to matching messages by id, up to the newest of now, because producers may be faster than this."""
     became: Counter[str] = Counter()
     newest = found.order_by("-id").values_list("id", flat=True).first() or 0
     last, left = 0, limit

@@ -17,15 +17,19 @@ from django_pgqueue.models.expressions import ClockTimestamp
 
 
 class Command(ActingCommand):
-    help = "Pauses a queue, a channel or a worker, or resumes it. Enqueue goes on, and what is leased may be settled."
+    help = "Pauses a queue, a channel or a worker, or resumes it. Enqueue goes on, and leased messages can be settled."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("--queue", metavar="NAME", help="the whole queue; with --channel, the queue of the channel")
         parser.add_argument("--channel", metavar="NAME", help="a channel (of the queue default, without --queue)")
         parser.add_argument("--worker", metavar="NAME", help="a worker")
-        parser.add_argument("--reason", default="", help="shown to whoever wonders why nothing is delivered")
+        parser.add_argument("--reason", default="", help="shown in the admin, by queueexplain and by queuedoctor")
         parser.add_argument(
-            "--for", dest="seconds", type=seconds, metavar="SECONDS", help="then the sweep resumes it (no worker)"
+            "--for",
+            dest="seconds",
+            type=seconds,
+            metavar="SECONDS",
+            help="after this time the sweep resumes it (not for a worker)",
         )
         parser.add_argument("--resume", action="store_true", help="end the pause")
 
@@ -33,9 +37,9 @@ class Command(ActingCommand):
         using = queue_database(database)
         what, text = target(given)
         if given["resume"] and (given["reason"] or given["seconds"]):
-            raise CommandError("--resume goes with neither --reason nor --for.")
+            raise CommandError("--resume cannot be combined with --reason or --for.")
         if given["worker"] and given["seconds"]:
-            raise CommandError("A worker is not resumed by itself: --for is for queues and channels.")
+            raise CommandError("--for is for queues and channels: resume a worker with --resume.")
         facts = {"action": "resume" if given["resume"] else "pause", **what, "dry_run": dry_run}
         with refusals(using):
             if dry_run:
@@ -47,20 +51,21 @@ class Command(ActingCommand):
 
 
 def target(given: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """Return the names that the options give, and the same as text. Raises CommandError."""
     queue, channel, worker = given["queue"], given["channel"], given["worker"]
     if worker is not None and (queue is not None or channel is not None):
-        raise CommandError("--worker goes with neither --queue nor --channel.")
+        raise CommandError("--worker cannot be combined with --queue or --channel.")
     if worker is not None:
         return {"worker": worker}, f"worker {worker}"
     if channel is not None:
         return {"queue": queue or "default", "channel": channel}, f"channel {queue or 'default'}/{channel}"
     if queue is not None:
         return {"queue": queue}, f"queue {queue}"
-    raise CommandError("Say what: --queue, --channel or --worker.")
+    raise CommandError("Name what to pause or resume: --queue, --channel or --worker.")
 
 
 def missing(what: dict[str, str], using: str) -> None:
-    """Raises, as the act would, when there is none."""
+    """Raise CommandError if the worker, channel or queue does not exist."""
     if "worker" in what:
         there = Worker.objects.using(using).filter(name=what["worker"]).exists()
     elif "channel" in what:
@@ -72,6 +77,7 @@ def missing(what: dict[str, str], using: str) -> None:
 
 
 def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
+    """Pause or resume the worker, channel or queue."""
     reason, length = given["reason"], given["seconds"]
     until = clock(using) + length if isinstance(length, timedelta) else None
     match what:

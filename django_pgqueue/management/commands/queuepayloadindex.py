@@ -11,22 +11,24 @@ from django_pgqueue.sql import payload_index
 
 class Command(BaseCommand):
     help = (
-        "Makes or removes the indexes that the search of payloads in the admin needs (payload.customer=42), while the "
-        "queue works. Run it as the owner of the tables; when it was interrupted, run it again."
+        "Creates or removes the indexes that the search of payloads in the admin needs (payload.customer=42), while "
+        "the queue works. Run it as the owner of the tables; if it was interrupted, run it again."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("table", nargs="+", choices=payload_index.TABLES, help="whose payloads; one or more")
+        parser.add_argument(
+            "table", nargs="+", choices=payload_index.TABLES, help="the tables whose payloads are searched; one or more"
+        )
         parser.add_argument("--drop", action="store_true", help="remove the index")
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, table: list[str], drop: bool, database: str | None, **options: Any) -> None:
         using = queue_database(database)
         if connections[using].in_atomic_block:
-            raise CommandError("This works outside of transactions only.")
+            raise CommandError("The command cannot run inside of a transaction: CREATE INDEX CONCURRENTLY forbids it.")
         try:
             for name in table:
-                # One by one: what comes next depends on what is there by then.
+                # Run one by one: the next statement depends on the result of the one before.
                 for statement in payload_index.drop(name) if drop else payload_index.create(name, using):
                     self.stdout.write(f"{statement};")
                     with connections[using].schema_editor(atomic=False) as editor:

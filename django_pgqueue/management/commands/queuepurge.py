@@ -9,12 +9,12 @@ from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Message
 
-# A transaction each: short locks, and what is purged stays purged.
+# Each batch is a transaction: locks are short, and purged messages stay purged.
 BATCH = 10_000
 
 
 class Command(ActingCommand):
-    help = "Purges a queue: what waits in all of its channels goes to the archive. What is leased stays."
+    help = "Moves the messages that wait in all channels of a queue to the archive. Leased messages stay."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("queue")
@@ -22,7 +22,7 @@ class Command(ActingCommand):
     def handle(self, *, queue: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
         if not has_queue(queue, using):
-            raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row.")
+            raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row of its own.")
         with refusals(using):
             count = waiting(queue, using) if dry_run else purged(queue, using)
         facts = {"action": "purge", "queue": queue, "dry_run": dry_run, "messages": count}
@@ -30,12 +30,14 @@ class Command(ActingCommand):
 
 
 def waiting(queue: str, using: str) -> int:
+    """Return the number of messages that wait in the queue."""
     found = Message.objects.using(using).filter(channel__queue=queue)
     return found.exclude(status=Message.Status.LEASED).count()
 
 
 def purged(queue: str, using: str) -> int:
-    """Purge no more than wait when it begins: producers may be faster."""
+    """Purge as many messages as wait at the beginning, because producers may be faster than a purge. Returns how
+    many."""
     left = waiting(queue, using)
     count = 0
     while batch := queue_purge(queue=queue, limit=min(BATCH, left - count), using=using):

@@ -23,7 +23,7 @@ from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Schedule
 from django_pgqueue.outcomes import KEEP
 
-# What is set, and not told: it may hold what a terminal should not.
+# These are set and not printed: they may hold data that a terminal should not show.
 CONTENT = ("payload", "headers")
 PLAN = (
     "handler", "cron", "every", "time_zone", "queue", "channel", *CONTENT, "priority", "missed", "missed_limit",
@@ -32,6 +32,7 @@ PLAN = (
 
 
 def not_negative(text: str) -> timedelta:
+    """Return a number of seconds as a timedelta. Raises ArgumentTypeError if it is negative or above ten years."""
     value = float(text)
     if not 0 <= value <= 3660 * 86_400:
         raise ArgumentTypeError(f"{text} seconds are not between 0 and ten years")
@@ -39,15 +40,15 @@ def not_negative(text: str) -> timedelta:
 
 
 class Command(ActingCommand):
-    help = "Makes, changes or removes a schedule, runs it now, or switches it on or off."
+    help = "Creates, changes or removes a schedule, runs it now, or switches it on or off."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["set", "remove", "run", "enable", "disable"])
-        parser.add_argument("name", help="the schedule; set makes it, unless it is there")
+        parser.add_argument("name", help="the schedule; set creates it if it does not exist")
         when = parser.add_mutually_exclusive_group()
-        when.add_argument("--cron", metavar="EXPRESSION", help="as '30 2 * * *' or @daily")
+        when.add_argument("--cron", metavar="EXPRESSION", help="such as '30 2 * * *' or @daily")
         when.add_argument("--every", type=seconds, metavar="SECONDS", help="in place of a cron expression")
-        parser.add_argument("--time-zone", metavar="NAME", help="whose wall clock cron means")
+        parser.add_argument("--time-zone", metavar="NAME", help="the zone whose wall clock the cron expression follows")
         parser.add_argument("--handler", metavar="NAME")
         parser.add_argument("--queue", metavar="NAME")
         parser.add_argument("--channel", metavar="NAME")
@@ -55,19 +56,25 @@ class Command(ActingCommand):
         parser.add_argument("--headers", type=headers, default=KEEP, metavar="JSON")
         parser.add_argument("--priority", type=int, metavar="N")
         parser.add_argument("--missed", choices=Schedule.Missed.values, help="what happens to missed ticks")
-        parser.add_argument("--missed-limit", type=at_least_one, metavar="N", help="the most that are made up for")
-        parser.add_argument("--grace", type=not_negative, metavar="SECONDS", help="a tick that late is not missed")
         parser.add_argument(
-            "--overlap", action=BooleanOptionalAction, help="no: no message while that of an earlier tick is live"
+            "--missed-limit", type=at_least_one, metavar="N", help="the most missed ticks that fire later"
+        )
+        parser.add_argument(
+            "--grace", type=not_negative, metavar="SECONDS", help="a tick that is late by less is not missed"
+        )
+        parser.add_argument(
+            "--overlap",
+            action=BooleanOptionalAction,
+            help="--no-overlap: no message while that of an earlier tick is live",
         )
 
     def handle(self, *, action: str, name: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
         plan = {key: given[key] for key in PLAN if given[key] is not (KEEP if key in CONTENT else None)}
         if action == "set" and not plan:
-            raise CommandError("Say what to set.")
+            raise CommandError("Name at least one option to set, such as --cron.")
         if action != "set" and plan:
-            raise CommandError(f"{action} takes the name alone.")
+            raise CommandError(f"{action} takes only the name, and no other options.")
         row = Schedule.objects.using(using).filter(name=name)
         facts: dict[str, Any] = {"action": action, "schedule": name, "dry_run": dry_run}
         with refusals(using):
@@ -88,10 +95,10 @@ class Command(ActingCommand):
                 text = f"{name}: {action}d"
         self.answer(form, text, facts)
         if action == "run" and not dry_run and facts["outcome"] != "created":
-            raise CommandError("No message was made.")
+            raise CommandError("The run created no message: see the outcome above.")
 
     def set(self, row: QuerySet[Schedule], name: str, plan: dict[str, Any], facts: dict[str, Any]) -> str:
-        """No more than is named, so that nobody's change is lost."""
+        """Create or change the schedule. Only the named columns are written, so that concurrent changes are kept."""
         if "cron" in plan or "every" in plan:
             plan = {"cron": None, "every": None, **plan}
         found = row.first()
@@ -109,25 +116,26 @@ class Command(ActingCommand):
                 row.update(**plan)
             else:
                 schedule.save(using=row.db, force_insert=True)
-        told = [key for key in plan if key not in CONTENT and plan[key] != (before[key] if before else None)]
+        changed = [key for key in plan if key not in CONTENT and plan[key] != (before[key] if before else None)]
         facts |= {
             "created": found is None,
-            "before": before and {key: before[key] for key in told},
-            "after": {key: plan[key] for key in told},
+            "before": before and {key: before[key] for key in changed},
+            "after": {key: plan[key] for key in changed},
             "replaced": [key for key in CONTENT if key in plan],
             "next": schedule.timetable.after(clock(row.db)),
         }
-        changes = [f"{key} {before[key] if before else '-'} → {plan[key]}" for key in told]
+        changes = [f"{key} {before[key] if before else '-'} → {plan[key]}" for key in changed]
         return f"{name}: " + (", ".join([*changes, *(f"another {key}" for key in facts["replaced"])]) or "as it was")
 
     def remove(self, row: QuerySet[Schedule], name: str) -> str:
+        """Delete the schedule. Returns the text of the answer."""
         declared_in = row.values_list("declared_in", flat=True).get()
         row.delete()
         return f"{name}: removed" + (f"; a worker that has {declared_in} makes it again" if declared_in else "")
 
 
 def check(schedule: Schedule, plan: dict[str, Any], using: str, *, is_new: bool) -> None:
-    """What would only fail when it fires is refused, as in the admin."""
+    """Raise CommandError for a definition that would fail at its ticks, as the admin does."""
     try:
         schedule.clean_fields()
         schedule.clean()
@@ -136,7 +144,7 @@ def check(schedule: Schedule, plan: dict[str, Any], using: str, *, is_new: bool)
         raise CommandError("; ".join(problems)) from error
     if "handler" in plan and handlers.find(schedule.handler) is None:
         known = ", ".join(handlers.names()) or "none"
-        raise CommandError(f"No handler is called {schedule.handler!r}. There are: {known}.")
+        raise CommandError(f"No handler is called {schedule.handler!r}. The registered handlers are: {known}.")
     if is_new or {"queue", "channel"} & set(plan):
         open_channels = Channel.objects.using(using).filter(released_at=None)
         if not open_channels.filter(queue=schedule.queue, name=schedule.channel).exists():

@@ -12,7 +12,7 @@ from django_pgqueue.outcomes import Archive
 
 
 class Command(ActingCommand):
-    help = "Sets what the archive keeps of a queue's messages, while everything runs."
+    help = "Sets what the archive keeps of a queue's messages, while workers run."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="the queue")

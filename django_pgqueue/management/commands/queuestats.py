@@ -21,6 +21,7 @@ HEAD = ("queue", "ready", "leased", "scheduled", "dead", "oldest", "workers", ""
 
 
 def interval(text: str) -> float:
+    """Return a number of seconds from 0.1 to 3,600. Raises ArgumentTypeError."""
     seconds = float(text)
     if not 0.1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 3600")
@@ -28,13 +29,18 @@ def interval(text: str) -> float:
 
 
 class Command(BaseCommand):
-    help = "Shows how many messages each queue has in which state, how long the oldest waits, and what comes and goes."
+    help = "Shows each queue's messages by state, how long the oldest waits, and the messages enqueued and settled."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--watch", nargs="?", type=interval, const=EVERY, metavar="SECONDS", help="again and again (default: 2)"
+            "--watch",
+            nargs="?",
+            type=interval,
+            const=EVERY,
+            metavar="SECONDS",
+            help="repeat after so many seconds (default: 2)",
         )
-        parser.add_argument("--times", type=int, metavar="N", help="with --watch: end after so many times")
+        parser.add_argument("--times", type=int, metavar="N", help="with --watch: stop after this many times")
         parser.add_argument("--queue", metavar="NAME", help="only this queue")
         parser.add_argument(
             "--format", dest="form", choices=["text", "json"], default="text", help="json: a line each time"
@@ -69,10 +75,12 @@ class Command(BaseCommand):
 
 
 def as_json(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:
+    """Return the figures as JSON in one line."""
     return json.dumps({"version": 1, "queues": [row.as_json() for row in rows], "per_second": rates})
 
 
 def as_text(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:
+    """Return the figures as a table."""
     table = [HEAD, *map(cells, rows)]
     widths = [max(len(line[place]) for line in table) for place in range(len(HEAD))]
     lines = [
@@ -88,6 +96,7 @@ def as_text(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:
 
 
 def cells(row: QueueHealth) -> tuple[str, ...]:
+    """Return the row of one queue."""
     more = "" if row.complete else "+"
     numbers = [f"{number}{more}" for number in (row.ready, row.leased, row.scheduled, row.dead)]
     oldest = "-" if row.oldest_age is None else str(timedelta(seconds=round(row.oldest_age.total_seconds())))

@@ -13,22 +13,24 @@ from django_pgqueue.management.dead_letters import DeadLettersCommand, parts
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.redaction import printable
 
-# A transaction each: short locks, and what is done stays done.
+# Each batch is a transaction: locks are short, and finished batches stay done.
 BATCH = 500
 
 
 class Command(DeadLettersCommand):
-    help = "Enqueues dead letters again that were not redriven yet, oldest first, with all attempts."
+    help = "Enqueues dead letters that were not redriven yet, oldest first, again with all their attempts."
 
     def add_own(self, parser: CommandParser) -> None:
         super().add_own(parser)
-        parser.add_argument("--rate", type=rate, metavar="N", help="so many a second are due (default: all at once)")
-        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="another one, for one id")
+        parser.add_argument(
+            "--rate", type=rate, metavar="N", help="messages that become due in a second (default: all at once)"
+        )
+        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="a new payload, for one id")
 
     def handle(self, *, database: str | None, limit: int | None, dry_run: bool, form: str, **given: Any) -> None:
         using = queue_database(database)
         if given["payload"] is not KEEP and len(given["ids"]) != 1:
-            raise CommandError("--payload is for one id.")
+            raise CommandError("--payload takes exactly one id.")
         found = self.chosen(given, using)
         if dry_run:
             self.describe(found, limit, form, "redriven")
@@ -46,6 +48,7 @@ class Command(DeadLettersCommand):
 
 
 def paced(begun_at: datetime, per_second: float | None, before: int, count: int) -> list[datetime] | None:
+    """Return when each message is due, or None without a rate. ``before``: the number of messages before these."""
     if per_second is None:
         return None
     return [begun_at + timedelta(seconds=(before + n) / per_second) for n in range(count)]

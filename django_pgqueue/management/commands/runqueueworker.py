@@ -28,6 +28,8 @@ from django_pgqueue.worker.worker import QueueWorker
 
 
 def at_least(least: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least ``least``."""
+
     def parse(text: str) -> int:
         number = int(text)
         if number < least:
@@ -42,6 +44,7 @@ positive = at_least(1)
 
 
 def address(text: str) -> tuple[str, int]:
+    """Return host and port of ``[HOST:]PORT``. Raises ArgumentTypeError."""
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
         raise ArgumentTypeError(f"{text} is not a port, nor host:port")
@@ -49,6 +52,8 @@ def address(text: str) -> tuple[str, int]:
 
 
 def seconds(*, zero: bool = False) -> Callable[[str], timedelta]:
+    """Return a parser of numbers of seconds up to 86,400. ``zero``: 0 is allowed, too."""
+
     def parse(text: str) -> timedelta:
         number = float(text)
         if not (number > 0 or (zero and number == 0)) or number > 86_400:
@@ -60,12 +65,12 @@ def seconds(*, zero: bool = False) -> Callable[[str], timedelta]:
 
 
 class Command(BaseCommand):
-    help = "Runs the handlers of messages. SIGTERM and Ctrl-C end it cleanly, a second one at once."
+    help = "Runs the handlers of messages. SIGTERM or Ctrl-C ends it cleanly, a second one ends it at once."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--queue", action="append", dest="queues", type=queue_name, metavar="NAME",
-            help="serve this queue; repeatable; '*': all, also those that are made later (default: default)",
+            help="serve this queue; repeatable; '*': all, including later ones (default: default)",
         )  # fmt: skip
         parser.add_argument(
             "--exclude-queue", action="append", dest="excluded", type=queue_name, metavar="NAME",
@@ -82,24 +87,26 @@ class Command(BaseCommand):
             help="async handlers at the same time (default: %(default)s)",
         )  # fmt: skip
         parser.add_argument(
-            "--batch", type=positive, default=100, help="most messages of one dequeue (default: %(default)s)"
+            "--batch", type=positive, default=100, help="the most messages of one dequeue (default: %(default)s)"
         )
         until = parser.add_mutually_exclusive_group()
-        until.add_argument("--once", action="store_true", help="one dequeue, then exit")
-        until.add_argument("--drain", action="store_true", help="until nothing is ready, then exit")
+        until.add_argument("--once", action="store_true", help="dequeue once, then exit")
+        until.add_argument("--drain", action="store_true", help="work until nothing is ready, then exit")
         parser.add_argument(
             "--lease", type=seconds(), help="seconds that a silent worker keeps its messages (default: setting LEASE)"
         )
         parser.add_argument(
             "--notify", choices=["waiting", "always", "never"],
-            help="when enqueue shall wake it; never: poll only (default: setting NOTIFY)",
+            help="when enqueue wakes it; never: it only polls (default: setting NOTIFY)",
         )  # fmt: skip
         parser.add_argument(
-            "--poll-interval", type=seconds(), help="seconds between looks when idle (default: setting POLL_INTERVAL)"
+            "--poll-interval",
+            type=seconds(),
+            help="seconds between dequeues when idle (default: setting POLL_INTERVAL)",
         )
         parser.add_argument(
             "--shutdown-timeout", type=seconds(zero=True), default=timedelta(seconds=30),
-            help="seconds that running handlers get to end (default: 30)",
+            help="seconds that running handlers have to end (default: 30)",
         )  # fmt: skip
         self._add_process_arguments(parser)
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
@@ -107,16 +114,16 @@ class Command(BaseCommand):
     def _add_process_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--processes", type=at_least(0), default=1, metavar="N",
-            help="processes that run handlers, under this one; 0: this one runs them (default: %(default)s)",
+            help="processes that run handlers; 0: this process runs them itself (default: %(default)s)",
         )  # fmt: skip
         parser.add_argument(
-            "--max-messages", type=positive, metavar="N", help="replace a process after so many messages"
+            "--max-messages", type=positive, metavar="N", help="replace a process after this many messages"
         )
         parser.add_argument(
-            "--max-age", type=seconds(), metavar="SECONDS", help="replace a process after so many seconds"
+            "--max-age", type=seconds(), metavar="SECONDS", help="replace a process after this many seconds"
         )
         parser.add_argument(
-            "--max-memory", type=positive, metavar="MB", help="replace a process that occupies so many megabytes"
+            "--max-memory", type=positive, metavar="MB", help="replace a process that occupies this many megabytes"
         )
         parser.add_argument(
             "--reload", action=BooleanOptionalAction, help="replace the processes when a file changes (default: DEBUG)"
@@ -165,7 +172,7 @@ class Command(BaseCommand):
 
         processes, reload = given["processes"], given["reload"]
         if reload and not processes:
-            raise CommandError("--reload replaces processes: it needs --processes 1 at least.")
+            raise CommandError("--reload replaces processes: it needs --processes 1 or more.")
         vitals = make_vitals(given["probe_port"], given["heartbeat_file"])
         if processes:
             reload = django_settings.DEBUG if reload is None else reload
@@ -180,6 +187,7 @@ class Command(BaseCommand):
 
 
 def make_vitals(address: tuple[str, int] | None, file: Path | None) -> Vitals:
+    """Return the probe endpoint and the heartbeat file. Raises CommandError if they cannot be used."""
     if file is not None and not file.absolute().parent.is_dir():
         raise CommandError(f"The folder of --heartbeat-file {file} does not exist.")
     try:
@@ -189,9 +197,10 @@ def make_vitals(address: tuple[str, int] | None, file: Path | None) -> Vitals:
 
 
 def orders(options: WorkerOptions, verbosity: int) -> Orders:
+    """Return the orders for worker processes. Raises CommandError if they could not find the settings."""
     if not os.environ.get("DJANGO_SETTINGS_MODULE"):
         raise CommandError(
-            "Worker processes find the settings by DJANGO_SETTINGS_MODULE, which is not set. Set it, or use "
+            "Worker processes find the settings by DJANGO_SETTINGS_MODULE, which is not set. Set it, or give "
             "--processes 0."
         )
     database = whereabouts(connections[options.using].settings_dict)
@@ -200,6 +209,7 @@ def orders(options: WorkerOptions, verbosity: int) -> Orders:
 
 
 def check_pool(using: str, concurrency: int) -> None:
+    """Raise CommandError if the connection pool is smaller than the concurrency."""
     pool = connections[using].settings_dict["OPTIONS"].get("pool")
     if not pool:
         return

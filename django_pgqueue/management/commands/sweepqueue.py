@@ -13,7 +13,7 @@ from django_pgqueue.management.database import known_database, queue_database
 
 # cron.schedule replaces a job of the same name.
 CRON = """\
--- In the database that holds the extension pg_cron. Workers do this by themselves: this is for projects without one.
+-- Run this in the database with the extension pg_cron. Workers do it by themselves: it is for projects without one.
 SELECT cron.schedule_in_database('pgqueue_sweep', '5 seconds', $$SELECT pgqueue_sweep()$$, {database});
 SELECT cron.schedule_in_database('pgqueue_prune', '*/5 * * * *',
     $$SELECT pgqueue_prune({archive}, {dead_letter}, {ahead}, {keep})$$, {database});
@@ -23,15 +23,15 @@ SELECT cron.schedule_in_database('pgqueue_measure', '15 seconds', $$SELECT pgque
 
 class Command(BaseCommand):
     help = (
-        "Gives back what dead workers held, promotes scheduled messages that are due, makes the archive's partitions, "
-        "drops what retention does not keep, and measures for the dashboard: once. Workers do it by themselves; this "
-        "is for cron."
+        "Runs maintenance once: gives back the messages of dead workers, promotes scheduled messages that are due, "
+        "creates the archive's partitions, drops what retention does not keep, and updates the dashboard's figures. "
+        "Workers do this by themselves; the command is for cron in projects without workers."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
         parser.add_argument(
-            "--print-cron", action="store_true", help="only print the statements that let pg_cron do it"
+            "--print-cron", action="store_true", help="only print the statements that make pg_cron run maintenance"
         )
 
     def handle(self, *, database: str | None, print_cron: bool, **options: Any) -> None:
@@ -52,7 +52,7 @@ class Command(BaseCommand):
 
 
 def said(field: str, count: int | bool) -> str:
-    """``3 partitions made``; of what happens or does not, ``counted`` or ``not counted``."""
+    """Return a count as ``3 partitions made``; a flag as ``counted`` or ``not counted``."""
     words = field.replace("_", " ")
     if isinstance(count, bool):
         return words if count else f"not {words}"
@@ -60,7 +60,7 @@ def said(field: str, count: int | bool) -> str:
 
 
 def cron(using: str) -> str:
-    """The statements that make pg_cron sweep, prune and measure by today's settings."""
+    """Return the statements that make pg_cron sweep, prune and measure by today's settings."""
     return CRON.format(
         database=literal(connections[using].settings_dict["NAME"]),
         archive=interval(settings.ARCHIVE_RETENTION),
@@ -71,8 +71,10 @@ def cron(using: str) -> str:
 
 
 def interval(value: Any) -> str:
+    """Return a timedelta as an SQL literal; NULL for None."""
     return "NULL" if value is None else f"'{value.total_seconds():.6f}".rstrip("0").rstrip(".") + " seconds'"
 
 
 def literal(text: str) -> str:
+    """Return the text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-// Replaces the figures of the dashboard every few seconds, while somebody may see them. Without this the page is complete, and stays as it is.
+// Replaces the figures of the dashboard every few seconds while the page is visible. Without it the page is complete, and is not refreshed.
 "use strict";
 
 (() => {
@@ -34,7 +34,7 @@
         return response.text();
     }
 
-    // Somebody who selects a text or uses the keyboard must not lose his place.
+    // A user who selects text or uses the keyboard must not lose the position.
     function isInUse() {
         const selection = document.getSelection();
         return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
@@ -50,13 +50,13 @@
             const again = [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused);
             if (again) again.focus({preventScroll: true});
         }
-        told();
+        showAlertCount();
     }
 
-    function told() {
-        const found = part.querySelector("[data-troubles]");
-        const troubles = found ? Number(found.dataset.troubles) : 0;
-        document.title = troubles ? `(${troubles}) ${title}` : title;
+    function showAlertCount() {
+        const found = part.querySelector("[data-alerts]");
+        const alerts = found ? Number(found.dataset.alerts) : 0;
+        document.title = alerts ? `(${alerts}) ${title}` : title;
     }
 
     async function refresh() {
@@ -88,6 +88,6 @@
         else plan();
     });
     wanted.addEventListener("change", plan);
-    told();
+    showAlertCount();
     plan();
 })();

@@ -43,7 +43,7 @@ def test_they_look_as_those_of_django(tab: Tab, site: str, log_in: Callable[...,
     assert tab.run(TEXTS) == "Home PostgreSQL queue Dashboard"
 
     tab.open(site + page)
-    confirm(tab, "document.querySelector('.pgqueue-acts button').click()")
+    confirm(tab, "document.querySelector('.pgqueue-actions button').click()")
     assert tab.run(LOOKS) == looks
     assert tab.run(TEXTS) == "Home Channels default/acme Pause channels"
 

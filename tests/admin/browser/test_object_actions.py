@@ -15,7 +15,7 @@ from tests.admin.conftest import VIEW, make_dead
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LogIn = Callable[..., None]
-BUTTONS = "[...document.querySelectorAll('.pgqueue-acts button')]"
+BUTTONS = "[...document.querySelectorAll('.pgqueue-actions button')]"
 TEXTS = f"{BUTTONS}.map(button => button.textContent)"
 HERE = "location.pathname + location.search"
 
@@ -102,4 +102,4 @@ def test_who_may_only_look_finds_no_button(tab: Tab, site: str, log_in: LogIn) -
     tab.open(site + page("message", sent.id))
     assert tab.run("document.body.textContent").count(f"mail.send #{sent.id}")
     assert tab.run(TEXTS) == []
-    assert tab.run("document.querySelector('#pgqueue-acts')") is None
+    assert tab.run("document.querySelector('#pgqueue-actions')") is None

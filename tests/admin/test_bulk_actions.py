@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from django_pgqueue import NewMessage, complete, dequeue, enqueue, enqueue_many
-from django_pgqueue.admin import acting
+from django_pgqueue.admin import bulk_actions
 from django_pgqueue.models import Channel, DeadLetter, Message
 from tests.admin.conftest import act, address, logged, make_dead, told
 from tests.admin.test_messages import MORE
@@ -47,7 +47,7 @@ def test_messages_are_put_off(admin_client: Client) -> None:
     response = act(admin_client, "message", "reschedule", *pks, confirmed="yes", at="soon")
     assert "Enter a valid date/time" in response.content.decode()
     response = act(admin_client, "message", "reschedule", *pks, confirmed="yes", at="2100-01-01T06:00")
-    assert told(response) == "1 message is rescheduled. | 1 message is left alone: a worker has it."
+    assert told(response) == "1 message is rescheduled. | 1 message is unchanged: a worker has it."
     at = timezone.make_aware(timezone.datetime(2100, 1, 1, 6))
     assert Message.objects.get(pk=waiting.id).dequeue_at == at
     assert logged()[0][1].startswith("Rescheduled to 1 Jan 2100, 06:00")
@@ -83,17 +83,17 @@ def test_one_payload_is_edited(admin_client: Client) -> None:
     sent, other = enqueue("mail.send", {"to": "Grüße"}), enqueue("mail.send")
     text = act(admin_client, "message", "edit", sent.id).content.decode()
     assert "&quot;to&quot;: &quot;Grüße&quot;" in text
-    for wrong, complaint in (("{", "Enter a valid JSON."), ("", "Give JSON: null")):
+    for wrong, complaint in (("{", "Enter a valid JSON."), ("", "Give JSON, or null")):
         response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload=wrong)
         assert complaint in response.content.decode()
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload='{"to": "secret"}')
     assert told(response) == "The payload is replaced."
     assert Message.objects.get(pk=sent.id).payload == {"to": "secret"}
     assert logged() == [(f"mail.send #{sent.id}", "The payload is replaced.", "admin")]
-    assert told(act(admin_client, "message", "edit", sent.id, other.id)) == "Select one: a payload is edited alone."
+    assert told(act(admin_client, "message", "edit", sent.id, other.id)) == "Select one row: a payload is edited alone."
     dequeue()
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload="1")
-    assert told(response) == "1 message is left alone: a worker has it."
+    assert told(response) == "1 message is unchanged: a worker has it."
 
 
 def test_a_payload_that_cannot_be_stored_is_told(admin_client: Client) -> None:
@@ -123,7 +123,7 @@ def test_what_is_gone_since_the_page_is_told(admin_client: Client) -> None:
         enqueue("mail.send")
     complete(dequeue())
     response = admin_client.post(address("message"), everything("cancel", reason="", shown="3"))
-    assert told(response) == "2 messages are cancelled. | 1 of those on the page is not there any more."
+    assert told(response) == "2 messages are cancelled. | 1 of the rows on the page no longer matches."
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry_now", "reschedule", "discard"])
@@ -141,8 +141,8 @@ def test_the_page_in_between_does_not_ask_for_each_message(
 def test_when_the_time_of_a_request_is_over_the_page_asks_whether_to_go_on(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
-    monkeypatch.setattr(acting, "BATCH", 2)
-    monkeypatch.setattr(acting, "SECONDS", 0.0)
+    monkeypatch.setattr(bulk_actions, "BATCH", 2)
+    monkeypatch.setattr(bulk_actions, "SECONDS", 0.0)
     if model == "message":
         enqueue_many(NewMessage(handler="mail.send") for _ in range(5))
         action, done, left = "cancel", "messages are cancelled", Message.objects.all()
@@ -186,8 +186,8 @@ def test_a_rate_that_is_none_is_refused(admin_client: Client, rate: str) -> None
 
 
 def test_a_rate_goes_on_over_requests(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "BATCH", 2)
-    monkeypatch.setattr(acting, "SECONDS", 0.0)
+    monkeypatch.setattr(bulk_actions, "BATCH", 2)
+    monkeypatch.setattr(bulk_actions, "SECONDS", 0.0)
     make_dead(4)
     response = admin_client.post(address("deadletter"), everything("redrive", shown="4", rate="0.1"))
     posted = dict(response.context["hidden"]) | {"rate": "0.1"}
@@ -206,7 +206,7 @@ def test_a_dead_letter_is_redriven_with_another_payload(admin_client: Client) ->
     assert DeadLetter.objects.get().payload == {"to": "x"}
     assert logged() == [(f"mail.send #{letter.pk}: refused", told(response), "admin")]
     again = act(admin_client, "deadletter", "edit", letter.pk, confirmed="yes", payload="1")
-    assert told(again) == "Select one: a payload is edited alone."
+    assert told(again) == "Select one row: a payload is edited alone."
 
 
 def test_dead_letters_are_discarded(admin_client: Client) -> None:
@@ -228,8 +228,8 @@ def test_dead_letters_are_discarded(admin_client: Client) -> None:
 def test_all_dead_letters_that_match_are_discarded_in_batches(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acting, "BATCH", 2)
-    monkeypatch.setattr(acting, "EACH", 1)
+    monkeypatch.setattr(bulk_actions, "BATCH", 2)
+    monkeypatch.setattr(bulk_actions, "EACH", 1)
     make_dead(4, reason="spam")
     [other] = make_dead()
     path = f"{address('deadletter')}?reason=spam"
@@ -245,7 +245,7 @@ def test_what_a_lake_lacks_is_not_discarded(admin_client: Client, settings: Any)
     settings.DJANGO_PGQUEUE = {"KEEP_UNTIL_EXPORTED": True, "LAKE": "/srv/lake"}
     [letter] = make_dead()
     response = act(admin_client, "deadletter", "discard", letter.pk, confirmed="yes")
-    assert told(response) == "0 dead letters are discarded. | 1 dead letter is left alone until a lake has it."
+    assert told(response) == "0 dead letters are discarded. | 1 dead letter stays until a lake has it."
     assert logged() == []
 
 

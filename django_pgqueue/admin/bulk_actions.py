@@ -1,5 +1,7 @@
-"""Acts on many messages: a page that says what will happen to how many, then batches, a history, and what became of
-them. Each batch is a transaction: whatever happens, what was told is what was done."""
+"""Do actions on many messages: a page that says what will happen, then batches, history entries, and a report.
+
+Each batch and its history entries are one transaction, so the report and the history agree with the data.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from django.utils.translation import ngettext
 from django_pgqueue.admin.base import user_of
 from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed, shown_count
 from django_pgqueue.admin.content import ContentAdmin
-from django_pgqueue.admin.object_acts import ObjectActsAdmin
+from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.exceptions import PgQueueError
 
 if TYPE_CHECKING:
@@ -30,21 +32,24 @@ if TYPE_CHECKING:
 
 BATCH = 1_000
 MOST = 100_000
-"""Confirmed by one page."""
+"""The most rows that one page confirms."""
 SECONDS = 15.0
-"""A request takes no longer, but for the batch that it is at; then the page asks whether to go on. A web server often
-ends a request after 30."""
+"""After this time a request finishes its batch, and the page asks whether to go on. A web server often ends a request
+after 30 s."""
 EACH = 1_000
-"""So many have an entry in the history of each; of more, each batch has one."""
+"""Up to this many objects, each gets its own history entry; above it, each batch gets one."""
 
 Run = Callable[[list[int], Mapping[str, Any], str], Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """``run``: ids, what the form says and the database; returns an outcome for each id. ``done``: the outcomes that
-    changed something, the usual one first, as texts with a count; ``left``: those that did not. ``logged``: for the
-    history, from what the form says."""
+class Action:
+    """Define an action on many messages.
+
+    ``run``: takes ids, the form's values and the database, and returns an outcome for each id. ``done``: the outcomes
+    that changed something, the usual one first, as texts with a count; ``left``: those that changed nothing.
+    ``logged``: makes the history's text from the form's values.
+    """
 
     name: str
     title: StrOrPromise
@@ -58,11 +63,14 @@ class Act:
     flag: int = CHANGE
 
 
-class ActingAdmin(ObjectActsAdmin, ContentAdmin):
-    named_by: tuple[str, ...] = ("id", "handler")
-    """The columns of the text of a row."""
+class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
+    """Show messages, with actions on many of them."""
 
-    def perform(self, request: HttpRequest, queryset: QuerySet[Any], act: Act) -> HttpResponse | None:
+    named_by: tuple[str, ...] = ("id", "handler")
+    """The columns that the text of a row needs."""
+
+    def perform(self, request: HttpRequest, queryset: QuerySet[Any], act: Action) -> HttpResponse | None:
+        """Do the action if it is confirmed, and else show the page that asks. Returns None when it is done."""
         form = act.form(request.POST if is_confirmed(request) else None) if act.form else None
         if not is_confirmed(request) or (form and not form.is_valid()):
             return self.ask(request, queryset, act, form)
@@ -86,12 +94,13 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
         self,
         request: HttpRequest,
         queryset: QuerySet[Any],
-        act: Act,
+        act: Action,
         form: forms.Form | None,
         *,
         most: int = MOST,
         after: int | None = None,
     ) -> HttpResponse:
+        """Return the page that asks for a confirmation."""
         rows = [(str(item), "") for item in self.named(queryset)]
         return confirm(
             self,
@@ -109,17 +118,18 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
         )
 
     def groups(self, queryset: QuerySet[Any], most: int) -> str:
-        """A table of the first ``most`` rows by kind, as HTML; empty where there are no kinds."""
+        """Return a table of the first ``most`` rows by kind, as HTML; empty if there are no kinds."""
         return ""
 
     def named(self, queryset: QuerySet[Any]) -> list[Any]:
-        """The first ones, with what their text needs: what else were fetched one by one could be gone by then."""
+        """Return the first rows with the columns of their text, loaded at once, because they could be gone a moment
+        later."""
         return list(queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN])
 
     def run_batch(
-        self, request: HttpRequest, act: Act, ids: list[int], form: forms.Form | None, *, each: bool, using: str
+        self, request: HttpRequest, act: Action, ids: list[int], form: forms.Form | None, *, each: bool, using: str
     ) -> Counter[str]:
-        """Done and logged, both or neither. What the database refuses is told."""
+        """Do the action on a batch and log it, in one transaction. An error of the queue is shown to the user."""
         cleaned = form.cleaned_data if form else {}
         found = self.model.objects.using(using).only(*self.named_by).in_bulk(ids)
         try:
@@ -135,6 +145,7 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
     def log_batch(
         self, request: HttpRequest, objects: list[Model], text: StrOrPromise, *, each: bool, flag: int = CHANGE
     ) -> None:
+        """Write a history entry for each object, or one for the batch."""
         if each or len(objects) <= 1:
             self.log(request, objects, text, flag=flag)
             return
@@ -148,7 +159,8 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
             change_message=str(text),
         )
 
-    def tell_what_became(self, request: HttpRequest, act: Act, became: Counter[str]) -> None:
+    def tell_what_became(self, request: HttpRequest, act: Action, became: Counter[str]) -> None:
+        """Show how many messages had each outcome."""
         usual = next(iter(act.done))
         for outcome, text in act.done.items():
             if became[outcome] or (outcome == usual and not any(became[word] for word in act.done)):
@@ -158,21 +170,23 @@ class ActingAdmin(ObjectActsAdmin, ContentAdmin):
                 self.message_user(request, text % became[outcome], messages.WARNING)
 
     def tell_of_others(self, request: HttpRequest, chosen: Chosen) -> None:
+        """Show how many rows of the page are gone, and whether more rows match."""
         if chosen.gone:
             text = ngettext(
-                "%d of those on the page is not there any more.",
-                "%d of those on the page are not there any more.",
+                "%d of the rows on the page no longer matches.",
+                "%d of the rows on the page no longer match.",
                 chosen.gone,
             )
             self.message_user(request, text % chosen.gone, messages.WARNING)
         if chosen.more:
-            text = _("There are more that match: they were not on the page, and are left alone. Do it again for them.")
+            text = _("More rows match, which were not on the page. They are unchanged; repeat the action for them.")
             self.message_user(request, text, messages.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """``more``: others match now, too. ``gone``: how many that the page showed do not any more."""
+    """Hold the rows of an action. ``more``: other rows match by now, too. ``gone``: how many of the shown rows no
+    longer match."""
 
     rows: list[Any]
     more: bool
@@ -180,9 +194,10 @@ class Chosen:
 
 
 def choose(request: HttpRequest, queryset: QuerySet[Any], *columns: str) -> Chosen:
-    """No more rows than the page showed, in the order of ``columns``; of one column the values, of several tuples.
+    """Return at most as many rows as the page showed, in the order of ``columns``; for one column values, for more
+    tuples.
 
-    Which ones is decided now: what comes from here on was not confirmed, and would keep this request going.
+    The rows are fixed now: rows that arrive later were not confirmed, and would keep this request running.
     """
     shown = shown_count(request)
     most = MOST if shown is None else min(shown, MOST)

@@ -1,5 +1,5 @@
-"""The acts of the list on the page of one object: a button for each that makes sense there, the same page in between,
-and back to the object."""
+"""Show the list's actions on the page of one object: a button for each that its state allows, then the confirmation
+page, and back to the object."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 
-class ObjectActsAdmin(BaseAdmin):
-    """Its actions are methods. The page of an object posts their names to itself."""
+class ObjectActionsAdmin(BaseAdmin):
+    """Show an object with buttons for its actions. Actions are methods; the page of an object posts their names to
+    itself."""
 
-    def acts_on(self, item: Any) -> dict[str, StrOrPromise]:
-        """The actions that make sense in this state, and the texts of their buttons."""
+    def actions_on(self, item: Any) -> dict[str, StrOrPromise]:
+        """Return the actions that the object's state allows, with the texts of their buttons."""
         raise NotImplementedError
 
     def render_change_form(
@@ -39,7 +40,7 @@ class ObjectActsAdmin(BaseAdmin):
     ) -> HttpResponse:
         if obj is not None:
             allowed = self.get_actions(request)
-            context["acts"] = [(name, text) for name, text in self.acts_on(obj).items() if name in allowed]
+            context["object_actions"] = [(name, text) for name, text in self.actions_on(obj).items() if name in allowed]
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def change_view(
@@ -50,14 +51,15 @@ class ObjectActsAdmin(BaseAdmin):
         return super().change_view(request, object_id, form_url, extra_context)
 
     def act_on(self, request: HttpRequest, object_id: str, name: str) -> HttpResponse:
+        """Do an action on one object, and return to its page, or to the list if it is gone."""
         if not self.has_view_or_change_permission(request) or name not in self.get_actions(request):
             raise PermissionDenied
         item = self.get_object(request, unquote(object_id))
         if item is None:
-            self.message_user(request, _("It is not there any more."), messages.WARNING)
+            self.message_user(request, _("The object no longer exists."), messages.WARNING)
             return self.to_list(request)
-        if name not in self.acts_on(item):
-            text = _("Nothing is done: its state has changed since the page was loaded.")
+        if name not in self.actions_on(item):
+            text = _("Nothing was done: the state has changed since the page was loaded.")
             self.message_user(request, text, messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())
         chosen = self.get_queryset(request).filter(pk=item.pk)

@@ -1,4 +1,4 @@
-"""The lives of a message that was redriven: the dead letters that it comes from, and what became of it since."""
+"""Read the history of a redriven message: the dead letters that it comes from, and the messages that follow it."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ ORDER BY f.step
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """``step``: -1 the life before, 1 the next one. ``model``: the admin's name of the table that has it; empty: none,
-    retention has dropped it."""
+class RedriveEntry:
+    """Hold one message of the history. ``step``: -1 the one before, 1 the next one. ``model``: the admin's name of its
+    table; empty if retention has dropped it."""
 
     id: int
     step: int
     model: str
 
 
-def lives(redriven_from: int | None, redriven_to: int | None, *, using: str) -> list[Life]:
-    """The other lives, the earliest first; at most 50 in each direction."""
+def redrive_history(redriven_from: int | None, redriven_to: int | None, *, using: str) -> list[RedriveEntry]:
+    """Return the other messages of the history, the earliest first; at most 50 in each direction."""
     if redriven_from is None and redriven_to is None:
         return []
-    return [Life(*row) for row in call(using, SQL, (redriven_from, MOST, redriven_to, MOST))]
+    return [RedriveEntry(*row) for row in call(using, SQL, (redriven_from, MOST, redriven_to, MOST))]

@@ -35,7 +35,7 @@ class Buttons(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        if tag == "button" and given.get("form") == "pgqueue-acts":
+        if tag == "button" and given.get("form") == "pgqueue-actions":
             assert given["name"] == "action"
             self.name = given["value"]
 
@@ -50,7 +50,7 @@ def buttons(client: Client, model: str, pk: int) -> dict[str, str]:
     assert response.status_code == 200
     page = response.content.decode()
     found = Buttons(page).found
-    assert ('<form id="pgqueue-acts" method="post">' in page) == bool(found)
+    assert ('<form id="pgqueue-actions" method="post">' in page) == bool(found)
     return found
 
 
@@ -121,7 +121,7 @@ def test_there_is_none_where_an_object_is_made(admin_client: Client) -> None:
     for model in ("channel", "schedule"):
         page = admin_client.get(f"{address(model)}add/")
         assert page.status_code == 200
-        assert b"pgqueue-acts" not in page.content
+        assert b"pgqueue-actions" not in page.content
 
 
 def test_an_act_asks_and_leads_back_to_the_object(admin_client: Client) -> None:
@@ -161,7 +161,7 @@ def test_when_the_object_is_gone_the_list_follows(admin_client: Client, filters:
     entry = LogEntry.objects.get()
     assert (entry.action_flag, entry.change_message, entry.object_id) == (DELETION, "Discarded: a test", str(letter.pk))
     response = press(admin_client, "deadletter", letter.pk, "discard")
-    assert (told(response), response["Location"]) == ("It is not there any more.", address("deadletter"))
+    assert (told(response), response["Location"]) == ("The object no longer exists.", address("deadletter"))
 
 
 @pytest.mark.parametrize("name", ["next", "back", "url", "return", "_changelist_filters"])
@@ -200,12 +200,12 @@ def test_what_has_changed_since_the_page_is_left_alone(admin_client: Client, dat
     assert "release_leases" in buttons(admin_client, "message", sent.id)
     Message.objects.filter(pk=sent.id).update(status=Message.Status.READY, lease_token=None)
     response = press(admin_client, "message", sent.id, "release_leases", **data)
-    assert told(response) == "Nothing is done: its state has changed since the page was loaded."
+    assert told(response) == "Nothing was done: the state has changed since the page was loaded."
     assert response["Location"] == address("message", sent.id)
     Message.objects.filter(pk=sent.id).update(status=Message.Status.LEASED, lease_token=taken.token)
     complete(taken)
     response = press(admin_client, "message", sent.id, "release_leases", **data)
-    assert (told(response), response["Location"]) == ("It is not there any more.", address("message"))
+    assert (told(response), response["Location"]) == ("The object no longer exists.", address("message"))
     assert logged() == []
 
 
@@ -274,7 +274,7 @@ def test_only_actions_are_acts(admin_client: Client, action: str) -> None:
 
 def test_a_popup_has_no_buttons(admin_client: Client) -> None:
     pk = Channel.objects.get().pk
-    assert b"pgqueue-acts" not in admin_client.get(address("channel", pk), {"_popup": "1"}).content
+    assert b"pgqueue-actions" not in admin_client.get(address("channel", pk), {"_popup": "1"}).content
     assert press(admin_client, "channel", pk, "release", "?_popup=1", confirmed="yes").status_code == 403
 
 

@@ -3,21 +3,21 @@ from __future__ import annotations
 import pytest
 from django.db import OperationalError
 
-from django_pgqueue.sql.call import call, looking
+from django_pgqueue.sql.call import bounded_read, call
 from tests.lifecycle.conftest import value
 
 pytestmark = pytest.mark.django_db
 
 
 def test_what_takes_too_long_is_given_up():
-    with pytest.raises(OperationalError, match="statement timeout"), looking("default", seconds=0.05):
+    with pytest.raises(OperationalError, match="statement timeout"), bounded_read("default", seconds=0.05):
         call("default", "SELECT pg_sleep(60)")
     assert value("SELECT 1") == 1
 
 
 def test_nothing_of_it_stays():
     before = value("SELECT current_setting('statement_timeout')")
-    with looking("default", seconds=5):
+    with bounded_read("default", seconds=5):
         assert value("SELECT current_setting('statement_timeout')") == "5s"
         value("SELECT pgqueue_channel_set('default', 'left behind')")
     assert value("SELECT current_setting('statement_timeout')") == before

@@ -1,4 +1,4 @@
-"""What can be done to live messages, in the words of the pages."""
+"""Define the actions on live messages, with their texts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from django.utils.translation import gettext as now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from django_pgqueue.admin.acting import Act
+from django_pgqueue.admin.bulk_actions import Action
 from django_pgqueue.admin.confirmation import OptionalReasonForm
-from django_pgqueue.admin.edit_payload import PayloadAct
+from django_pgqueue.admin.edit_payload import PayloadAction
 from django_pgqueue.lifecycle.cancel import cancel
 from django_pgqueue.lifecycle.discard import discard
 from django_pgqueue.lifecycle.edit import edit
@@ -23,16 +23,16 @@ from django_pgqueue.lifecycle.lease_release import lease_release
 from django_pgqueue.lifecycle.reschedule import reschedule
 
 SETTLED = ngettext_lazy("%d message was settled already.", "%d messages were settled already.")
-GONE = ngettext_lazy("%d message is not there any more.", "%d messages are not there any more.")
+GONE = ngettext_lazy("%d message no longer exists.", "%d messages no longer exist.")
 BUSY = ngettext_lazy(
-    "%d message is left alone: it is taken or settled at this moment.",
-    "%d messages are left alone: they are taken or settled at this moment.",
+    "%d message is unchanged: another transaction takes or settles it at this moment.",
+    "%d messages are unchanged: other transactions take or settle them at this moment.",
 )
-LEASED = ngettext_lazy("%d message is left alone: a worker has it.", "%d messages are left alone: workers have them.")
+LEASED = ngettext_lazy("%d message is unchanged: a worker has it.", "%d messages are unchanged: workers have them.")
 
 
 def with_reason(done: str) -> Callable[[Mapping[str, Any]], str]:
-    """The text of the history: what was done, and why if that was said."""
+    """Return a function that makes the text of the history: the action, and the reason if there is one."""
 
     def logged(cleaned: Mapping[str, Any]) -> str:
         reason = cleaned.get("reason")
@@ -60,26 +60,27 @@ class WhenForm(forms.Form):
         zone = {"zone": timezone.get_current_timezone_name()}
         self.fields["at"].help_text = now("In the time zone %(zone)s. A time that has passed means now.") % zone
         self.fields["at"].initial = timezone.localtime() + timedelta(hours=1)
-        # The browser always writes it so, whatever the language of the page.
+        # Browsers send these formats, whatever the language of the page.
         field: Any = self.fields["at"]
         field.input_formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 
 
 def due(cleaned: Mapping[str, Any]) -> str:
+    """Return the text of the history for a new time."""
     return now("Rescheduled to %s.") % date_format(timezone.localtime(cleaned["at"]), "j M Y, H:i e")
 
 
 def cancelled(ids: list[int], reason: str, using: str) -> dict[int, str]:
-    """Of a single one that is gone it would raise: here that is an answer."""
+    """Cancel the messages. A second id keeps cancel from raising for a single id that no longer exists."""
     return {pk: outcome for pk, outcome in cancel([*ids, 0], reason=reason, using=using).items() if pk}
 
 
-CANCEL = Act(
+CANCEL = Action(
     name="cancel",
     title=_("Cancel messages"),
     consequence=_(
-        "What waits goes to the archive as cancelled. The workers of what is leased are asked to stop: "
-        "they may complete it all the same, but it is not delivered again."
+        "Messages that wait go to the archive as cancelled. The workers of leased messages are asked to stop: "
+        "they may still complete them, but the messages are not delivered again."
     ),
     button=_("Cancel these messages"),
     run=lambda ids, cleaned, using: cancelled(ids, cleaned["reason"], using),
@@ -94,12 +95,12 @@ CANCEL = Act(
     logged=with_reason("Cancelled"),
     form=OptionalReasonForm,
 )
-RETRY_NOW = Act(
+RETRY_NOW = Action(
     name="retry_now",
     title=_("Retry messages now"),
     consequence=_(
-        "Scheduled messages are ready at once, whatever their back-off says. Attempts and errors stay. What is ready "
-        "keeps its place; what is leased stays with its worker."
+        "Scheduled messages are ready at once, whatever their back-off says. Attempts and errors stay. Ready messages "
+        "keep their places; leased messages stay with their workers."
     ),
     button=_("Retry now"),
     run=lambda ids, cleaned, using: reschedule(ids, using=using),
@@ -113,11 +114,11 @@ RETRY_NOW = Act(
     },
     logged=with_reason("To be retried now"),
 )
-RESCHEDULE = Act(
+RESCHEDULE = Action(
     name="reschedule",
     title=_("Reschedule messages"),
     consequence=_(
-        "Ready and scheduled messages are due at the time below, not before. What is leased stays with its worker."
+        "Ready and scheduled messages are due at the time below, not before. Leased messages stay with their workers."
     ),
     button=_("Reschedule"),
     run=lambda ids, cleaned, using: reschedule(ids, at=cleaned["at"], using=using),
@@ -126,12 +127,13 @@ RESCHEDULE = Act(
     logged=due,
     form=WhenForm,
 )
-DISCARD = Act(
+DISCARD = Action(
     name="discard",
     title=_("Discard messages"),
     consequence=_(
-        "They become dead letters with the reason discarded; a redrive brings them back. Also what is leased: its "
-        "worker runs on, but what it says is refused, and what an atomic handler has written is rolled back."
+        "They become dead letters with the reason discarded; a redrive brings them back. This includes leased "
+        "messages: their handlers run on, but their outcomes are refused, and writes of atomic handlers are rolled "
+        "back."
     ),
     button=_("Discard"),
     run=lambda ids, cleaned, using: discard(ids, reason=cleaned["reason"], using=using),
@@ -140,13 +142,13 @@ DISCARD = Act(
     logged=with_reason("Discarded"),
     form=DiscardForm,
 )
-RELEASE = Act(
+RELEASE = Action(
     name="release_leases",
     title=_("Release leases"),
     consequence=_(
-        "The messages are taken away from their workers and are ready at once; the attempt counts, and where it was "
-        "the last one the message becomes a dead letter. Only for workers that hang or are gone: what a living one "
-        "runs may then run twice at the same time."
+        "The messages are taken away from their workers and are ready at once. The attempt counts; if it was the "
+        "last one, the message becomes a dead letter. Use this only for workers that hang or have died: a message of "
+        "a live worker may run twice at the same time."
     ),
     button=_("Release leases"),
     run=lambda ids, cleaned, using: lease_release(ids, reason=cleaned["reason"], using=using),
@@ -157,7 +159,8 @@ RELEASE = Act(
             "%d messages had no attempt left: they are dead letters.",
         ),
         "cancelled": ngettext_lazy(
-            "%d message was to be cancelled: it is.", "%d messages were to be cancelled: they are."
+            "%d message had a requested cancellation, and is cancelled.",
+            "%d messages had a requested cancellation, and are cancelled.",
         ),
     },
     left={
@@ -172,17 +175,17 @@ RELEASE = Act(
 
 
 def edited(pk: int, payload: Any, using: str) -> tuple[bool, str]:
-    """Whether it was done, and what to say."""
+    """Replace the payload. Returns whether it was done, and the text for the user."""
     outcome = edit(pk, payload, using=using)
     if outcome == "edited":
         return True, now("The payload is replaced.")
     return False, str((LEASED if outcome == "leased" else RETRY_NOW.left[outcome]) % 1)
 
 
-EDIT = PayloadAct(
+EDIT = PayloadAction(
     name="edit",
     title=_("Edit a payload"),
-    consequence=_("The message keeps its place, its attempts and its errors. What is leased cannot be edited."),
+    consequence=_("The message keeps its place, its attempts and its errors. A leased message cannot be edited."),
     button=_("Replace the payload"),
     run=edited,
 )

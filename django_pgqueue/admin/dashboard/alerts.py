@@ -1,4 +1,4 @@
-"""What is wrong, in sentences, the worst first: what somebody wants to know who was woken."""
+"""Describe what is wrong in sentences, the worst first, for an operator on call."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from django_pgqueue.admin.dashboard.spans import Key, Spans
 from django_pgqueue.conf import settings
 
 BAD, LATE = "bad", "late"
-# Times WAITING_WARNING from which on waiting is bad.
+# A message that waits longer than this many times WAITING_WARNING is bad; a shorter wait is late.
 MUCH = 10
 # More dead letters than this share of an hour's messages are bad.
 MANY_DEAD = 0.01
-# More retries than this share of an hour's messages are told.
+# More retries than this share of an hour's messages raise an alert.
 MANY_RETRIES = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """``kind``: bad or late. ``page`` and ``query``: where in the admin to look."""
+class Alert:
+    """Describe one problem. ``kind``: bad or late. ``page`` and ``query``: the page of the admin that shows more."""
 
     kind: str
     text: str
@@ -39,37 +39,40 @@ class Trouble:
     query: Mapping[str, object] = field(default_factory=dict)
 
 
-def troubles(
+def alerts(
     fresh: Freshness,
     queues: Sequence[QueueFigures],
     spans: dict[Key, Spans],
     limited: LimitedChannels | None,
     workers: Sequence[WorkerFigures],
     schedules: Sequence[ScheduleFigures],
-) -> list[Trouble]:
+) -> list[Alert]:
+    """Return all alerts, the bad ones first."""
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
     found += [*of_limits(limited), *of_workers(workers), *of_schedules(schedules)]
-    return sorted(found, key=lambda trouble: trouble.kind != BAD)
+    return sorted(found, key=lambda alert: alert.kind != BAD)
 
 
-def of_freshness(fresh: Freshness) -> Iterator[Trouble]:
+def of_freshness(fresh: Freshness) -> Iterator[Alert]:
+    """Yield an alert if the figures are old."""
     if fresh.measured_at is None:
-        yield Trouble(BAD, _("Nobody has measured yet: start a worker, or run manage.py sweepqueue."))
+        yield Alert(BAD, _("There are no figures yet: start a worker, or run manage.py sweepqueue."))
     elif fresh.is_stale:
         age = rendering.duration(fresh.now - fresh.measured_at)
-        yield Trouble(BAD, _("These figures are %s old: no worker keeps house.") % age, "worker_changelist")
+        yield Alert(BAD, _("These figures are %s old: no worker runs maintenance.") % age, "worker_changelist")
 
 
 def lateness(age: timedelta) -> str:
-    """Of a message that waits: bad, late, or nothing to worry about."""
+    """Return whether a wait of this age is bad, late, or neither (empty)."""
     if age > MUCH * settings.WAITING_WARNING:
         return BAD
     return LATE if age > settings.WAITING_WARNING else ""
 
 
-def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Trouble]:
+def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert]:
+    """Yield the alerts of one queue."""
     name, backlog, hour = queue.name, queue.backlog, spans.hour
     waiting = {"queue": name, "status__exact": 1}
     if queue.paused and backlog.ready:
@@ -78,17 +81,17 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
             "Queue %(queue)s is paused, and %(ready)s messages wait.",
             backlog.ready,
         )
-        yield Trouble(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
+        yield Alert(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
     elif backlog.ready and not queue.workers:
         text = ngettext(
             "Queue %(queue)s has no worker, and %(ready)s message waits.",
             "Queue %(queue)s has no worker, and %(ready)s messages wait.",
             backlog.ready,
         )
-        yield Trouble(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
+        yield Alert(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
-        yield Trouble(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
+        yield Alert(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
     if hour.dead:
         text = ngettext(
             "In queue %(queue)s %(dead)s message died within an hour (%(share)s of all).",
@@ -96,9 +99,9 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
             hour.dead,
         )
         share = hour.dead / hour.settled
-        told = text % {"queue": name, "dead": f"{hour.dead:,}", "share": percent(share)}
+        sentence = text % {"queue": name, "dead": f"{hour.dead:,}", "share": percent(share)}
         query = {"queue": name, "redriven": "no", "age": "hour"}
-        yield Trouble(BAD if share > MANY_DEAD else LATE, told, "deadletter_changelist", query)
+        yield Alert(BAD if share > MANY_DEAD else LATE, sentence, "deadletter_changelist", query)
     if hour.retries > MANY_RETRIES * hour.settled:
         text = ngettext(
             "In queue %(queue)s %(retries)s attempt failed within an hour; messages settled: %(settled)s.",
@@ -106,10 +109,11 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Troub
             hour.retries,
         )
         numbers = {"queue": name, "retries": f"{hour.retries:,}", "settled": f"{hour.settled:,}"}
-        yield Trouble(LATE, text % numbers)
+        yield Alert(LATE, text % numbers)
 
 
-def of_limits(limited: LimitedChannels | None) -> Iterator[Trouble]:
+def of_limits(limited: LimitedChannels | None) -> Iterator[Alert]:
+    """Yield an alert if channels are at their limit."""
     if limited is None:
         return
     text = ngettext(
@@ -117,7 +121,7 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Trouble]:
         "Channel %(name)s is at its limit (%(leased)s of %(most)s at once), and %(ready)s messages wait for it.",
         limited.ready,
     )
-    told = text % {
+    sentence = text % {
         "name": f"{limited.queue}/{limited.name}",
         "leased": limited.leased,
         "most": limited.max_concurrency,
@@ -125,37 +129,40 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Trouble]:
     }
     if limited.count > 1:
         more = limited.count - 1
-        told += " " + ngettext("So is %s other.", "So are %s others.", more) % f"{more:,}"
-    yield Trouble(LATE, told, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
+        sentence += " " + ngettext("So is %s other channel.", "So are %s other channels.", more) % f"{more:,}"
+    yield Alert(LATE, sentence, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
 
 
-def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Trouble]:
+def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
+    """Yield alerts for silent and paused workers."""
     silent = workers[0].total_silent if workers else 0
     if silent:
         text = ngettext(
-            "%s worker is silent: what it held is delivered to others when its lease ends.",
-            "%s workers are silent: what they held is delivered to others when its lease ends.",
+            "%s worker is silent: its messages are delivered to others when their leases end.",
+            "%s workers are silent: their messages are delivered to others when the leases end.",
             silent,
         )
         recent = any(worker.is_lost and worker.silent < timedelta(hours=1).total_seconds() for worker in workers)
-        yield Trouble(BAD if recent else LATE, text % silent, "worker_changelist", {"alive": "no"})
+        yield Alert(BAD if recent else LATE, text % silent, "worker_changelist", {"alive": "no"})
     paused = sum(worker.paused for worker in workers)
     if paused:
-        yield Trouble(
+        yield Alert(
             LATE, ngettext("%s worker is paused.", "%s workers are paused.", paused) % paused, "worker_changelist"
         )
 
 
-def of_schedules(schedules: Sequence[ScheduleFigures]) -> Iterator[Trouble]:
+def of_schedules(schedules: Sequence[ScheduleFigures]) -> Iterator[Alert]:
+    """Yield alerts for failing and overdue schedules."""
     failing = schedules[0].total_failing if schedules else 0
     if failing:
         text = ngettext("%s schedule fails.", "%s schedules fail.", failing) % failing
-        yield Trouble(BAD, text, "schedule_changelist", {"state": "failing"})
+        yield Alert(BAD, text, "schedule_changelist", {"state": "failing"})
     late = sum((schedule.next or 0) < -60 for schedule in schedules)
     if late:
         text = ngettext("%s schedule is overdue.", "%s schedules are overdue.", late) % late
-        yield Trouble(BAD, text, "schedule_changelist")
+        yield Alert(BAD, text, "schedule_changelist")
 
 
 def percent(share: float) -> str:
+    """Return a share as text."""
     return f"{100 * share:.0f}\N{NO-BREAK SPACE}%" if share >= 0.01 else "<\N{NO-BREAK SPACE}1\N{NO-BREAK SPACE}%"
