@@ -14,7 +14,7 @@ from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, sou
 if TYPE_CHECKING:
     from django_pgqueue.spark.export.job import Summary
 
-# What may stay out of the lake; without the others a row is worth nothing.
+# The columns that --without may leave empty; a row is worth nothing without the others.
 OPTIONAL = ("payload", "body", "headers", "result", "state", "errors", "details", "dedupe_key", "worker", "context")
 
 
@@ -54,7 +54,7 @@ def run(args: Namespace) -> int:
 
 
 def told(summary: Summary) -> str:
-    """The summary in words."""
+    """Return the summary in words, one or more lines."""
     archived, dead, channels = (summary.rows[table] for table in ("archive", "dead_letter", "channel"))
     lines = [f"Exported {archived:,} archived messages and {dead:,} dead letters"]
     if channels:
