@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
     from django_pgqueue.spark.lake import ParquetLake
 
     source = arguments.source_of(args)
-    # Said before Spark is up.
+    # This line is printed before Spark has started.
     source.connect().close()
     lake = None
     if args.lake is not None:
@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
 
 
 def told(tally: Tally, *, dry_run: bool) -> str:
-    """The counts in words."""
+    """Return the counts in words."""
     parts = [
         f"{tally.selected:,} dead letters chosen",
         f"{tally.redriven:,} {'would be ' if dry_run else ''}redriven",
