@@ -1,4 +1,4 @@
-"""The page, of what was read."""
+"""Composes the page from the data that was read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_pgqueue.spark.report.sections.sla import sla
 from django_pgqueue.spark.report.sections.summary import summary
 from django_pgqueue.spark.report.sections.tenants import tenants
 
-# So many queues have plots; all of them are in the tables.
+# The number of queues that have plots; the tables have all queues.
 MOST_QUEUES = 6
 
 

@@ -1,4 +1,4 @@
-"""What failed attempts cost: time in handlers that brought nothing."""
+"""The section about the cost of failed attempts: the time that they took in handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises about time from enqueued to settled, and how often they were broken."""
+"""The section about SLAs, which limit the time from enqueued to settled, and how often they were broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures to see first, and a line for each queue."""
+"""The first section: the main figures, and a line for each queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_pgqueue.spark.report.html import Safe, Section, paragraph, table, ti
 from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, sums, whole_queues
 
 SETTLED = ("completed", "popped", "dead")
-# A row for each; more queues than that are named in one line.
+# The most queues that have a row of their own; one line counts the others.
 MOST_QUEUES = 50
 
 
