@@ -91,7 +91,7 @@ class Enqueued:
 
 
 class LeaseToken(Protocol):
-    """A UUID, or what does for one."""
+    """The type of a lease's token: a UUID, or another object with the attribute ``hex``."""
 
     @property
     def hex(self) -> str: ...

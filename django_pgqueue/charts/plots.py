@@ -24,7 +24,7 @@ class Series:
 
 
 def _styled(series: Sequence[Series]) -> list[Series]:
-    """At most eight colours: what comes after them is grey. A colour never means two things."""
+    """Return the series with colours: at most eight have a colour of their own, the others are grey."""
     return [
         one if one.style else Series(one.name, one.values, f"pgq-{place}" if place <= COLOURS else "pgq-rest")
         for place, one in enumerate(series, 1)
@@ -78,7 +78,7 @@ def lines(
 
 
 def _runs(*columns: Sequence[float | None]) -> Iterator[list[tuple[int, tuple[float, ...]]]]:
-    """The stretches in which all columns have values: index, values."""
+    """Yield the stretches in which all columns have values, each as a list of (index, values)."""
     rows = enumerate(zip(*columns, strict=True))
     for there, run in groupby(rows, key=lambda row: None not in row[1]):
         if there:

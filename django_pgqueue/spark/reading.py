@@ -78,8 +78,8 @@ def _adbc_errors(source: Connectable) -> Iterator[None]:
         yield
     except (Error, pa.ArrowException, OSError) as error:
         # A connection that breaks while rows come is an error of the Arrow stream.
-        told = SQLSTATE.search(str(error))
-        sqlstate = getattr(error, "sqlstate", None) or (told[1] if told else CONNECTION_FAILED)
+        found = SQLSTATE.search(str(error))
+        sqlstate = getattr(error, "sqlstate", None) or (found[1] if found else CONNECTION_FAILED)
         raise source.error(error, sqlstate) from None
 
 

@@ -81,7 +81,7 @@ def _one_line_if_java_ends() -> Iterator[None]:
         if _java_ended():
             raise PipelineError(
                 "Java ended while Spark worked. If the system killed it for its memory, give it less (--memory) or the "
-                "machine more. What was committed stays: run it again."
+                "machine more. The commits of this run are kept: run it again."
             ) from None
         raise
 
@@ -188,4 +188,4 @@ def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise PipelineError("Java ended before Spark was up; its last words are above this line.") from None
+        raise PipelineError("Java ended before Spark had started; its last output is above this line.") from None

@@ -153,14 +153,14 @@ class Source:
             raise self.error(error, error.sqlstate or "") from None
 
     def error(self, error: Exception, sqlstate: str) -> PipelineError:
-        told = " ".join(self.redact(str(error)).split())
-        if sqlstate in (UNDEFINED_TABLE, UNDEFINED_FUNCTION) and PIPELINE.search(told):
-            return PipelineError(f"The database ({self}) cannot do this: {told.partition(' LINE ')[0]}. {NO_TABLES}")
+        reason = " ".join(self.redact(str(error)).split())
+        if sqlstate in (UNDEFINED_TABLE, UNDEFINED_FUNCTION) and PIPELINE.search(reason):
+            return PipelineError(f"The database ({self}) cannot do this: {reason.partition(' LINE ')[0]}. {NO_TABLES}")
         if sqlstate == UNDEFINED_TABLE:
-            return TableGone(f"The database ({self}) does not have a table: {told}")
+            return TableGone(f"The database ({self}) does not have a table: {reason}")
         if sqlstate.startswith(LOST):
-            return SourceLost(f"The database ({self}) cannot be reached: {told}")
-        return PipelineError(f"The database ({self}) refused a statement: {told}")
+            return SourceLost(f"The database ({self}) cannot be reached: {reason}")
+        return PipelineError(f"The database ({self}) refused a statement: {reason}")
 
 
 def _variables() -> dict[str, str]:

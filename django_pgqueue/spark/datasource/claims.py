@@ -77,7 +77,7 @@ class Claims:
             "SELECT held, lost FROM pgqueue_stream_extend(%s, %s, make_interval(secs => %s))",
             [self.options.stream, self.owner, self.options.lease],
         )
-        self.tell(lost, "go to somebody else")
+        self.tell(lost, "are delivered to another consumer")
         return held
 
     def bounds(self, after: int, upto: int) -> list[tuple[int, int]]:
@@ -104,8 +104,8 @@ class Claims:
 
     def tell(self, lost: int, fate: str) -> None:
         if lost:
-            told = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {fate}."
-            print(told, file=sys.stderr, flush=True)
+            line = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {fate}."
+            print(line, file=sys.stderr, flush=True)
 
     def _call(self, sql: str, parameters: list[Any]) -> Any:
         with self.options.source.connect() as connection, refusals(self.options.source):
@@ -131,9 +131,9 @@ class Heart:
             except SourceLost as error:
                 # There are a few tries left before the leases expire.
                 pause = self.pause / 4
-                print(f"pgqueue: leases could not be extended, trying again: {error}", file=sys.stderr, flush=True)
+                print(f"pgqueue: the leases could not be extended; retrying: {error}", file=sys.stderr, flush=True)
             except PipelineError as error:
-                print(f"pgqueue: leases are extended no more: {error}", file=sys.stderr, flush=True)
+                print(f"pgqueue: the leases are no longer extended: {error}", file=sys.stderr, flush=True)
                 return
 
     def stop(self) -> None:

@@ -124,7 +124,7 @@ def checked(field: spark.StructField) -> str:
     if name not in COLUMNS:
         raise PipelineError(
             f'A message has no column "{field.name}"; it has {", ".join(COLUMNS)}. '
-            "What the handler shall know belongs into payload."
+            "Put values for the handler into payload."
         )
     _, kinds = COLUMNS[name]
     if not isinstance(field.dataType, (*kinds, spark.NullType)):

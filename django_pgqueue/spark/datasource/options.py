@@ -149,11 +149,11 @@ class WriteOptions:
             "headers": given.take("headers", as_json),
         }
         given.end()
-        told = {name: str(value) for name, value in constants.items() if value is not None}
+        constants_as_text = {name: str(value) for name, value in constants.items() if value is not None}
         for name in ("delay", "backoff", "backoff_longest"):
-            if name in told:
-                told[name] += " seconds"
-        return cls(source, job, create_channels, told)
+            if name in constants_as_text:
+                constants_as_text[name] += " seconds"
+        return cls(source, job, create_channels, constants_as_text)
 
 
 def as_json(text: str) -> str:

@@ -30,9 +30,9 @@ def refusals(source: Source) -> Iterator[None]:
             yield
         except psycopg.Error as error:
             state = error.sqlstate or ""
-            told = f"{error.diag.message_primary}. {error.diag.message_hint or ''}".strip()
+            reason = f"{error.diag.message_primary}. {error.diag.message_hint or ''}".strip()
             if state in IN_THE_WAY:
-                raise InTheWay(f"Another transaction was in the way: {told}") from None
+                raise InTheWay(f"Another transaction was in the way: {reason}") from None
             if state.startswith("PGQ"):
-                raise PipelineError(told[0].upper() + told[1:]) from None
+                raise PipelineError(reason[0].upper() + reason[1:]) from None
             raise

@@ -99,7 +99,10 @@ class BulkEnqueue:
             with self.source.connect() as connection:
                 connection.execute("SELECT pgqueue_ingest_clean(%s)", [self.name])
         except (psycopg.Error, PipelineError) as error:
-            print(f"pgqueue: stages were left to the next job: {self.source.redact(str(error))}", file=sys.stderr)
+            print(
+                f"pgqueue: the stages were not removed; the next job removes them: {self.source.redact(str(error))}",
+                file=sys.stderr,
+            )
 
     @contextmanager
     def named(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ def said(name: str) -> str:
     task = TaskContext.get()
     value = None if task is None else task.getLocalProperty(name)
     if value is None:
-        raise PipelineError(f"Spark does not say {name}: this is no task of a stream.")
+        raise PipelineError(f"Spark has no property {name} here: this task does not belong to a stream.")
     return str(value)
 
 

@@ -46,14 +46,14 @@ def run(args: Namespace) -> int:
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
     options = ExportOptions(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
     summary = export(source_of(args), args.lake, options)
-    print(told(summary))
+    print(in_words(summary))
     for line in (summary.warning, *summary.losses):
         if line:
             print(f"Warning: {line}", file=sys.stderr)
     return 1 if summary.losses else 0
 
 
-def told(summary: Summary) -> str:
+def in_words(summary: Summary) -> str:
     """Return the summary in words, one or more lines."""
     archived, dead, channels = (summary.rows[table] for table in ("archive", "dead_letter", "channel"))
     lines = [f"Exported {archived:,} archived messages and {dead:,} dead letters"]
@@ -69,7 +69,7 @@ def told(summary: Summary) -> str:
     if summary.holder:
         lines.append(
             f"The horizon is held back since {summary.holder.since:%Y-%m-%d %H:%M:%S} UTC by {summary.holder.who}: "
-            "what was committed since then comes with a later export."
+            "a later export brings the rows that were committed since then."
         )
     return "\n".join(lines)
 

@@ -99,11 +99,11 @@ def _staged(file: Written) -> StagedFile:
 def find_losses(plan: ExportPlan, results: list[ExportResult], state: dict[str, Any]) -> Iterator[str]:
     """Yield a text for each partition that retention dropped before the lake had all of its rows."""
     for relation in sorted({result.gone for result in results if result.gone}):
-        yield f"{relation} was dropped while it was read: what it held is not all in the lake."
+        yield f"{relation} was dropped while it was read: the lake does not have all of its rows."
     present = {partition.day.isoformat() for partition in plan.partitions if partition.day}
     for day in state.get("open_days", []):
         if day not in present:
-            yield f"The partition of {day} was dropped since the last export: what came late to it is not in the lake."
+            yield f"The partition of {day} was dropped since the last export: the lake does not have its late rows."
 
 
 def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile]) -> None:

@@ -77,8 +77,8 @@ def report(source: Source, lake: ParquetLake, *, new: bool) -> str:
             f"manage.py queuegrants pipeline --role {user} --apply."
         )
     except (psycopg.Error, PipelineError) as error:
-        told = " ".join(source.redact(str(error)).split())
-        return f"The database could not be told of this export, the next one will: {told}"
+        reason = " ".join(source.redact(str(error)).split())
+        return f"This export could not be reported to the database; the next export reports again: {reason}"
     if not known:
         return (
             f"The database remembers a later export to this lake than up to transaction {exported}: another copy of it "

@@ -23,7 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--where",
         required=True,
         metavar="SQL",
-        help="which dead letters, in Spark SQL over their columns: \"reason = 'failed' AND handler = 'mail.send'\"",
+        help="the condition that chooses dead letters, in Spark SQL over their columns: "
+        "\"reason = 'failed' AND handler = 'mail.send'\"",
     )
     parser.add_argument(
         "--lake", type=Path, metavar="PATH", help="choose from the dead letters of this lake (default: the database's)"
@@ -35,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "keeps the old one",
     )
     parser.add_argument("--channel", metavar="NAME", help="another channel of the same queue")
-    parser.add_argument("--rate", type=rate, metavar="N/s", help="at most so many a second (default: no limit)")
+    parser.add_argument("--rate", type=rate, metavar="N/s", help="the most letters per second (default: no limit)")
     parser.add_argument("--dry-run", action="store_true", help="only count")
     arguments.add_engine(parser)
 
@@ -60,13 +61,13 @@ def run(args: Namespace) -> int:
         else:
             letters = dead_letters_of(spark, lake, args.where, args.set_payload)
         tally = put_back(letters, source, channel=args.channel, rate=args.rate, dry_run=args.dry_run)
-    print(told(tally, dry_run=args.dry_run))
+    print(in_words(tally, dry_run=args.dry_run))
     for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1]):
         print(f"{count:,} refused: {reason}", file=sys.stderr)
     return 1 if tally.refused else 0
 
 
-def told(tally: Tally, *, dry_run: bool) -> str:
+def in_words(tally: Tally, *, dry_run: bool) -> str:
     """Return the counts in words."""
     parts = [
         f"{tally.selected:,} dead letters chosen",

@@ -41,7 +41,7 @@ def redrive(
     Spark's exception that holds its text.
     """
     if rate is not None and not rate > 0:
-        raise PipelineError(f"A rate of {rate} dead letters a second is none: give a number above 0.")
+        raise PipelineError(f"A rate of {rate} dead letters per second is not possible: give a number above 0.")
     if not isinstance(letters, str):
         return put_back(once(prepared(letters)), source, channel=channel, rate=rate, dry_run=dry_run)
     with session("pgqueue redrive") as spark:

@@ -103,5 +103,5 @@ def errors_of_sql() -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        told = str(error).strip().splitlines()[0]
-        raise PipelineError(f"Spark does not take this SQL: {told}") from None
+        reason = str(error).strip().splitlines()[0]
+        raise PipelineError(f"Spark does not accept this SQL: {reason}") from None

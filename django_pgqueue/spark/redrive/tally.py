@@ -34,7 +34,7 @@ class Tally:
         self.redriven += other.redriven
         self.already += other.already
         self.gone += other.gone
-        told = sum(other.reasons.values())
+        listed = sum(other.reasons.values())
         for reason, letters in other.reasons.items():
             self.refuse(reason, letters)
-        self.refused += other.refused - told
+        self.refused += other.refused - listed

@@ -33,9 +33,9 @@ def compose(data: Data, expected: pa.Table, holdings: Holdings, made_at: datetim
 
 def _period(data: Data) -> str:
     if not data.queues:
-        return "Nothing in this period."
+        return "The lake has no metrics of this period."
     first, last = f"{data.days[0]:%d %b %Y}", f"{data.days[-1]:%d %b %Y}"
-    told = f"{first if first == last else f'{first} – {last}'}. Plots by {data.grain}; days and times are UTC."
+    line = f"{first if first == last else f'{first} – {last}'}. Plots by {data.grain}; days and times are UTC."
     if len(data.queues) > MOST_QUEUES:
-        told += f" The {MOST_QUEUES} busiest of {len(data.queues):,} queues have plots."
-    return told
+        line += f" The {MOST_QUEUES} busiest of {len(data.queues):,} queues have plots."
+    return line

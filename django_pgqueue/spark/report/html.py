@@ -33,8 +33,8 @@ class Section:
         return f'<section id="{self.anchor}"><h2>{safe(self.title)}</h2>{self.body}</section>'
 
 
-def paragraph(told: object) -> str:
-    return f"<p>{safe(told)}</p>"
+def paragraph(body: object) -> str:
+    return f"<p>{safe(body)}</p>"
 
 
 def tiles(items: Iterable[tuple[str, str, str]]) -> str:
@@ -59,8 +59,8 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
 def _cells(row: Sequence[object], names: int) -> str:
     drawn = []
     for place, cell in enumerate(row):
-        told = f"<bdi>{safe(cell)}</bdi>" if place < names else safe(cell)
-        drawn.append(f"<th scope=row>{told}</th>" if place == 0 else f"<td{_number(place, names)}>{told}</td>")
+        body = f"<bdi>{safe(cell)}</bdi>" if place < names else safe(cell)
+        drawn.append(f"<th scope=row>{body}</th>" if place == 0 else f"<td{_number(place, names)}>{body}</td>")
     return "".join(drawn)
 
 

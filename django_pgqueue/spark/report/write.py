@@ -42,11 +42,11 @@ def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) ->
         raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
     page = compose(data, expected, held, datetime.now(UTC))
     _replace(output, page)
-    told = [
+    counts = [
         f"{len(data.queues):,} queue{'s' * (len(data.queues) != 1)}",
         f"{len(data.days):,} day{'s' * (len(data.days) != 1)}",
     ]
-    return f"{output.resolve()}: {', '.join(told)}, {len(page.encode()) / 1000:,.0f} kB"
+    return f"{output.resolve()}: {', '.join(counts)}, {len(page.encode()) / 1000:,.0f} kB"
 
 
 def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:

@@ -76,13 +76,13 @@ def _capacity(outcome: SimulationOutcome) -> str:
 
 
 def _changes(was: SimulationOutcome, other: SimulationOutcome) -> str:
-    told = [
+    found = [
         f"; {_named(name)}: {field} {value} instead of {was.limits[name][field]}"
         for name, limits in other.limits.items()
         for field, value in limits.items()
         if name in was.limits and value != was.limits[name][field]
     ]
-    return "".join(told[:5]) + (f"; and {len(told) - 5} more" if len(told) > 5 else "")
+    return "".join(found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
 
 
 def _trust(was: SimulationOutcome) -> str:

@@ -45,8 +45,8 @@ class Workload:
         try:
             parts = [_read(table, paths, queue) for table, paths in files.items() if paths]
         except (pa.ArrowException, OSError) as error:
-            told = " ".join(str(error).split())
-            raise PipelineError(f"A file of the lake cannot be read, `verify` says more: {told}") from None
+            reason = " ".join(str(error).split())
+            raise PipelineError(f"A file of the lake cannot be read; run verify for the details: {reason}") from None
         if not parts or not sum(part.num_rows for part in parts):
             raise PipelineError(
                 f"The lake has no message of queue {queue!r} in these days: look at the name, and at --days."

@@ -100,4 +100,4 @@ def _numbers(data: Data, history: QueueHistory) -> str:
             for which in ("p50", "p95", "p99")
         ]
         rows.append([moment(time, data.width), *row])
-    return table(f"Of each {data.grain}, UTC", headings, rows)
+    return table(f"Figures by {data.grain}, UTC", headings, rows)

@@ -116,4 +116,6 @@ def _neighbours(data: Data) -> str:
         for row in found[:MOST_NEIGHBOURS]
     ]
     more = f", the worst {MOST_NEIGHBOURS} of {len(found):,}" if len(found) > MOST_NEIGHBOURS else ""
-    return table(f"Noisy neighbours{more}", headings, rows, names=3) + folded("What is counted", paragraph(rule))
+    return table(f"Noisy neighbours{more}", headings, rows, names=3) + folded(
+        "How noisy neighbours are found", paragraph(rule)
+    )
