@@ -1,7 +1,7 @@
 """Put dead letters back into their queues: those that a condition in Spark SQL chooses, each once.
 
-Each becomes a new message with all its attempts, at once and as a whole with thousands of others. What was redriven
-before, is gone, or is refused by its channel, is counted. With --dry-run nothing is changed.
+Each becomes a new message with all its attempts, at once and as a whole with thousands of others. Letters that were
+redriven before, are gone, or are refused by their channel, are counted. With --dry-run nothing is changed.
 """
 
 from __future__ import annotations
