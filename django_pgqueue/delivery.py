@@ -92,7 +92,7 @@ class Enqueued:
 
 
 class LeaseToken(Protocol):
-    """Describe a UUID, or an object with the same ``hex``."""
+    """The type of a lease's token: a UUID, or another object with the attribute ``hex``."""
 
     @property
     def hex(self) -> str: ...

@@ -79,7 +79,7 @@ def lines(
 
 
 def _runs(*columns: Sequence[float | None]) -> Iterator[list[tuple[int, tuple[float, ...]]]]:
-    """Yield the stretches in which all columns have values, as index and values."""
+    """Yield the stretches in which all columns have values, each as a list of (index, values)."""
     rows = enumerate(zip(*columns, strict=True))
     for there, run in groupby(rows, key=lambda row: None not in row[1]):
         if there:

@@ -49,7 +49,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Count moved jobs. ``duplicates``: jobs whose dedupe key a live message has already; they are settled, too."""
+    """The numbers of jobs that were moved.
+
+    ``created``: jobs that became messages. ``duplicates``: jobs whose dedupe key a live message has already; they are
+    settled in the source, too.
+    """
 
     created: int = 0
     duplicates: int = 0

@@ -4,7 +4,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class PipelineConfig(AppConfig):
-    """What only the pipeline needs in the database: the registry of lakes, loaded metrics, bulk enqueues, streams."""
+    """The app with the tables of the pipeline: the registry of lakes, loaded metrics, bulk enqueues, streams."""
 
     name = "django_pgqueue.pipeline"
     label = "pgqueue_pipeline"

@@ -1,4 +1,4 @@
-"""Arguments that several commands have."""
+"""Arguments and settings that several commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_lake(parser: ArgumentParser) -> None:
-    """``args.lake``, a Path."""
+    """Add the option for the lake's folder: ``args.lake``, a Path."""
     given = os.environ.get("PGQUEUE_LAKE")
     parser.add_argument(
         "--lake",
@@ -31,7 +31,7 @@ def add_lake(parser: ArgumentParser) -> None:
 
 
 def add_source(parser: ArgumentParser) -> None:
-    """``args.source``, text; for `source_of` or `named_source`."""
+    """Add the option for the database: ``args.source``, text for `source_of` or `named_source`."""
     parser.add_argument(
         "--source",
         metavar="DSN",
@@ -42,21 +42,23 @@ def add_source(parser: ArgumentParser) -> None:
 
 
 def source_of(args: Namespace) -> Source:
-    """The database that ``args.source``, else the environment, names. Raises PipelineError."""
+    """Return the database that ``args.source`` names, or else the environment. Raises PipelineError."""
     from django_pgqueue.spark.source import Source
 
     return Source.from_environment() if args.source is None else Source.parse(args.source)
 
 
 def named_source(args: Namespace) -> Source | None:
-    """The same for commands that do without: only ``args.source`` or PGQUEUE_SOURCE names a database."""
+    """Return the database that ``args.source`` or PGQUEUE_SOURCE names; None if neither is set. Raises
+    PipelineError.
+    """
     from django_pgqueue.spark.source import VARIABLE
 
     return source_of(args) if args.source is not None or os.environ.get(VARIABLE) else None
 
 
 def add_engine(parser: ArgumentParser) -> None:
-    """``args.master``, ``args.memory``, ``args.conf``: see `engine`."""
+    """Add the options of the Spark session: ``args.master``, ``args.memory``, ``args.conf``; see `engine`."""
     parser.add_argument("--master", metavar="URL", help="Spark's address of a cluster (default: this machine)")
     parser.add_argument("--memory", default="1g", metavar="SIZE", help="the heap of Spark's driver (default: 1g)")
     parser.add_argument(
@@ -78,6 +80,6 @@ def _setting(text: str) -> tuple[str, str]:
 
 @contextmanager
 def engine(name: str, args: Namespace) -> Iterator[SparkSession]:
-    """The session that these arguments ask for."""
+    """Open the Spark session that these arguments ask for. Raises PipelineError."""
     with session(f"pgqueue {name}", args.master, args.memory, dict(args.conf)) as spark:
         yield spark

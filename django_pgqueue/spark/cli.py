@@ -1,4 +1,4 @@
-"""``python -m django_pgqueue.spark``: finds the command, and says in one line what went wrong.
+"""``python -m django_pgqueue.spark`` finds the command and reports an error in one line.
 
 Each command is a module of its name beside this one, with ``add_arguments(parser)`` and ``run(args)``, which returns
 the exit status. It is imported only when it is asked for, and imports Spark only when it runs.
@@ -29,16 +29,16 @@ COMMANDS = {
     "redrive": "put dead letters back into their queues",
     "simulate": "replay the archive against other limits",
 }
-# As the last line of a traceback shows it.
+# The last line of a traceback shows the error like this.
 OF_TASK = re.compile(r"^(?:.*: )?django_pgqueue\.spark\.[a-z_.]+\.[A-Z]\w*: (.+)$", re.MULTILINE)
 INTERRUPTED = 130
 TERMINATED = 143
-# What the extra brings, by the name under which it is imported.
+# The modules that the extra installs.
 EXTRA = ("pyspark", "pyarrow", "adbc_driver_manager", "adbc_driver_postgresql")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. Returns the exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
+    """Run a command. Returns the exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     # Spark hands timestamps to Python in local time, without saying so.
     os.environ["TZ"] = "UTC"
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(arguments: Sequence[str]) -> ArgumentParser:
-    """Knows all commands, and the arguments of the one that is asked for."""
+    """Return a parser that knows all commands, and the arguments of the command that is asked for."""
     parser = ArgumentParser(prog="python -m django_pgqueue.spark", description="The archive as a data product.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     asked = next((argument for argument in arguments if not argument.startswith("-")), None)
@@ -81,7 +81,10 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
 
 
 def _said_by_task(error: BaseException) -> str | None:
-    """The line of an error of the pipeline that a task raised: Spark wraps it into pages of tracebacks."""
+    """Return the message of a PipelineError that a task raised, or None for another error.
+
+    Spark wraps such an error into pages of tracebacks; the message is one line of them.
+    """
     if found := OF_TASK.search(str(error)):
         return found[1]
     return None
@@ -93,5 +96,5 @@ def _fail(text: str, arguments: Sequence[str]) -> int:
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
-    # An exit like any other: the session is stopped, its files go.
+    # Raise SystemExit, so that the session is stopped and its files are removed.
     sys.exit(TERMINATED)

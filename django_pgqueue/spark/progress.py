@@ -1,4 +1,4 @@
-"""The line on a terminal that shows how far a job is; on Spark, where its tasks count."""
+"""Shows on a terminal how far a job is. On Spark, tasks count through an accumulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Progress:
-    """Tasks and rows that are done. Writes nothing when the stream is not a terminal."""
+    """Shows the tasks and rows that are done. Writes nothing when the stream is not a terminal."""
 
     def __init__(self, tasks: int, stream: TextIO | None = None) -> None:
         self.tasks = tasks
@@ -41,7 +41,7 @@ class Progress:
             self._stream.flush()
 
     def end(self) -> None:
-        """Takes the line away."""
+        """Remove the line from the terminal."""
         if self._shows:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -50,7 +50,10 @@ class Progress:
 def collect(
     rows: RDD[Any], task: Callable[[Iterable[Any]], Result], count: Callable[[Result], int], progress: Progress
 ) -> list[Result]:
-    """What ``task`` returns for each partition, with ``count`` of it shown meanwhile. If interrupted, stops them."""
+    """Run ``task`` on each partition and return the results, with progress shown meanwhile.
+
+    ``count`` gives the number of rows of a result. An interrupt stops the tasks.
+    """
     context = rows.context
     done, counted = context.accumulator(0), context.accumulator(0)
 

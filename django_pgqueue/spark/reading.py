@@ -1,4 +1,4 @@
-"""Rows as Arrow batches: by ADBC, or by psycopg where that is not installed. Both give the same."""
+"""Reads rows as Arrow batches: with ADBC, or with psycopg where ADBC is not installed. The results are the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK = 16 if pq.version() >= 170000 else 1
 
 
 class Connectable(Protocol):
-    """What a reader needs of :class:`django_pgqueue.spark.source.Source`."""
+    """The part of :class:`django_pgqueue.spark.source.Source` that a reader needs."""
 
     @property
     def conninfo(self) -> str: ...
@@ -33,7 +33,7 @@ class BatchReader(Protocol):
     """A connection that reads one statement after the other; between them it holds no snapshot."""
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of a statement, in batches of about ``batch_bytes``, of exactly this schema."""
+        """Yield the rows of a statement in batches of about ``batch_bytes`` bytes, of exactly this schema."""
 
 
 def find_adbc() -> bool:
@@ -42,7 +42,7 @@ def find_adbc() -> bool:
 
 @contextmanager
 def reading(source: Connectable, *, adbc: bool | None = None, batch_bytes: int = BATCH_BYTES) -> Iterator[BatchReader]:
-    """A reader: of ADBC where that is installed (``adbc``: whether it shall be)."""
+    """Open a reader. ``adbc``: use ADBC (default: where it is installed)."""
     if find_adbc() if adbc is None else adbc:
         with _adbc_errors(source):
             from adbc_driver_postgresql import dbapi
@@ -78,8 +78,8 @@ def _adbc_errors(source: Connectable) -> Iterator[None]:
         yield
     except (Error, pa.ArrowException, OSError) as error:
         # A connection that breaks while rows come is an error of the Arrow stream.
-        told = SQLSTATE.search(str(error))
-        sqlstate = getattr(error, "sqlstate", None) or (told[1] if told else CONNECTION_FAILED)
+        found = SQLSTATE.search(str(error))
+        sqlstate = getattr(error, "sqlstate", None) or (found[1] if found else CONNECTION_FAILED)
         raise source.error(error, sqlstate) from None
 
 
@@ -104,7 +104,7 @@ class PsycopgReader:
 
 
 def _size(row: tuple[Any, ...]) -> int:
-    """About how many bytes it takes in Arrow."""
+    """Return the approximate size of a row in Arrow, in bytes."""
     return sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
 
 

@@ -1,4 +1,4 @@
-"""Texts without the password of the source. `django_pgqueue.redaction` does more, and needs Django."""
+"""Removes the password of the source from texts. `django_pgqueue.redaction` does more, and needs Django."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "********"
-# From this length on a secret is one also inside of a longer word.
+# A secret of at least this length is also removed inside a longer word.
 UNMISTAKABLE = 8
 VARIABLES = ("PGPASSWORD", "PGQUEUE_SOURCE", "DATABASE_URL")
 
@@ -17,7 +17,7 @@ KEYWORD = re.compile(r"(\bpassword\s{0,4}=\s{0,4})('(?:[^'\\]|\\.)*+'|[^\s'\"&]+
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without passwords in URLs, ``password=…`` and these secrets."""
+    """Return the text without passwords in URLs, ``password=…`` and these secrets."""
     text = URL_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text)
     text = KEYWORD.sub(rf"\g<1>{HIDDEN}", text)
     for secret in sorted(secrets, key=len, reverse=True):
@@ -27,7 +27,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_of(*texts: str) -> set[str]:
-    """The passwords in these texts and in the environment, in all spellings."""
+    """Return the passwords in these texts and in the environment, in all spellings."""
     found = {os.environ["PGPASSWORD"]} if os.environ.get("PGPASSWORD") else set()
     for text in (*texts, *(os.environ.get(name, "") for name in VARIABLES[1:])):
         found.update(_passwords(text))

@@ -33,17 +33,21 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="how long messages of a queue, or of QUEUE/CHANNEL, may take from enqueue to the end: default=30s; "
         "may be repeated",
     )
-    parser.add_argument("--all", action="store_true", help="all days anew, as after a change of --sla")
+    parser.add_argument("--all", action="store_true", help="compute all days again, as after a change of --sla")
     parser.add_argument(
         "--load-grains",
         nargs="+",
         choices=GRAINS,
         default=["hour", "day"],
         metavar="GRAIN",
-        help="what is loaded into the database: minute, hour, day (default: hour day)",
+        help="the grains to load into the database: minute, hour, day (default: hour day)",
     )
     parser.add_argument(
-        "--keep-days", type=days, default=90, metavar="N", help="older metrics go from the database (default: 90)"
+        "--keep-days",
+        type=days,
+        default=90,
+        metavar="N",
+        help="remove metrics that are older than N days from the database (default: 90)",
     )
 
 

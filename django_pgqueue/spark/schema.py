@@ -40,7 +40,7 @@ POSTGRESQL = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``source``: the column of PostgreSQL that it comes from, when that has another name."""
+    """A column of the lake. ``source``: the column of PostgreSQL that it comes from, when that has another name."""
 
     name: str
     type: pa.DataType
@@ -51,14 +51,14 @@ class Column:
         return self.source or self.name
 
     def expression(self, kind: str) -> str:
-        """SQL that computes the value from a column whose type is ``kind`` in PostgreSQL."""
+        """Return SQL that computes the value from a column whose type is ``kind`` in PostgreSQL."""
         name = f'"{self.origin}"'
         if kind == "interval":
             return f"extract(epoch FROM {name})::float8"
         if kind == "xid8":
             return f"{name}::text::bigint"
         if kind.startswith("timestamp"):
-            # infinity has no place in Arrow, nor have years beyond 9999 in Python.
+            # Arrow has no infinity, and Python has no years beyond 9999.
             return (
                 f"CASE WHEN {name} IS NOT NULL THEN greatest('0001-01-01 00:00:00+00', "
                 f"least('9999-12-31 23:59:59.999999+00', {name})) END"
@@ -69,7 +69,7 @@ class Column:
 
     @property
     def absent(self) -> str:
-        """SQL for a column that this database does not have, or that is left out."""
+        """Return SQL for a column that this database does not have, or that is left out."""
         return f"NULL::{POSTGRESQL[self.type]}"
 
 
@@ -183,16 +183,17 @@ def arrow_schema(table: str) -> pa.Schema:
 
 
 def spark_schema(table: str) -> StructType:
-    """The same for Spark; pandas is not needed."""
+    """Return the schema of a table for Spark. pandas is not needed."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(arrow_schema(table))
 
 
 def select_list(table: str, existing: dict[str, str], without: Iterable[str] = ()) -> str:
-    """What to SELECT for the rows of a lake table, from a table of PostgreSQL with these columns and their types.
+    """Return the SELECT list for the rows of a lake table.
 
-    A column that an older database does not have, and one of ``without``, is NULL.
+    The table of PostgreSQL has these columns and types. A column that an older database does not have, and one of
+    ``without``, is NULL.
     """
     return ", ".join(f'{_value(column, existing, set(without))} AS "{column.name}"' for column in TABLES[table])
 

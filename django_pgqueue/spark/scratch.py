@@ -1,4 +1,4 @@
-"""A folder for what Spark writes beside its results: shuffles, spills, native libraries."""
+"""Makes a folder for the files that Spark writes beside its results: shuffles, spills, native libraries."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ LOCK = "lock"
 
 @contextmanager
 def scratch(parent: Path | None = None) -> Iterator[Path]:
-    """A new folder, gone at the end. Those of processes that were killed go first: they may hold gigabytes.
+    """Make a new folder, and remove it at the end. Folders of killed processes are removed first.
 
-    A folder is in use while its file `lock` is locked; the kernel lets go of the lock when the process ends.
+    They may hold gigabytes. A folder is in use while its file `lock` is locked; the kernel releases the lock when the
+    process ends.
     """
     parent = parent or Path(tempfile.gettempdir())
     _remove_abandoned(parent)
@@ -33,11 +34,11 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 def _make(parent: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        # Not inherited: the JVM lives a little longer than this process, and would keep the lock.
+        # The lock is not inherited: the JVM lives a little longer than this process, and would keep it.
         lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         if _take(lock):
             return folder, lock
-        # Somebody who cleans up was quicker than this process.
+        # Another process removed the folder first.
         os.close(lock)
 
 

@@ -1,4 +1,4 @@
-"""A Spark session for one job: local by default, quiet, in UTC, with Python and Java found."""
+"""Opens a Spark session for one job: local by default, quiet, in UTC, with Python and Java found."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def session(
     memory: str = "1g",
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """A session that is stopped at the end, and whose temporary files are gone.
+    """Open a Spark session; at the end, stop it and remove its temporary files.
 
     ``master`` is Spark's address of a cluster (default: this machine, at most 8 cores), ``memory`` the driver's heap,
     ``conf`` more of Spark's settings. A session that this process has already is used as it is, and goes on.
@@ -81,7 +81,7 @@ def _one_line_if_java_ends() -> Iterator[None]:
         if _java_ended():
             raise PipelineError(
                 "Java ended while Spark worked. If the system killed it for its memory, give it less (--memory) or the "
-                "machine more. What was committed stays: run it again."
+                "machine more. The commits of this run are kept: run it again."
             ) from None
         raise
 
@@ -91,7 +91,7 @@ def _java_ended() -> bool:
 
     process = getattr(SparkContext._gateway, "proc", None)
     try:
-        # Its connections end a moment before it does.
+        # The connections to the JVM end a moment before it does.
         return process is not None and process.wait(LAST_BREATH) is not None
     except subprocess.TimeoutExpired:
         return False
@@ -114,7 +114,7 @@ def _check_pyspark() -> None:
 
 
 def _active() -> SparkSession | None:
-    """The session of this process, also one that another thread has made."""
+    """Return the session of this process, also one that another thread has made."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -136,7 +136,7 @@ def _settings(master: str, memory: str, folder: Path) -> dict[str, str]:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.local.dir": str(folder),
-            # 200, the default, is for clusters: here each of them is a small task more.
+            # The default of 200 is for clusters: here each of them is one more small task.
             "spark.sql.shuffle.partitions": str(2 * _cores()),
         }
     return settings
@@ -144,12 +144,15 @@ def _settings(master: str, memory: str, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _environment(*, local: bool) -> Iterator[None]:
-    """What the JVM and its Python workers inherit; only for its start: other programs have another JAVA_HOME."""
+    """Set the variables that the JVM and its Python workers inherit.
+
+    They are set only while the JVM starts: other programs have another JAVA_HOME.
+    """
     variables = {**find_java().environment, "PYTHONPATH": os.pathsep.join(_import_path())}
     if local:
         variables["SPARK_LOCAL_IP"] = LOOPBACK
     if local or "PYSPARK_PYTHON" not in os.environ:
-        # The `python3` of PATH, Spark's default, is another one than that of this virtual environment.
+        # Spark's default, the `python3` of PATH, is not that of this virtual environment.
         variables["PYSPARK_PYTHON"] = sys.executable
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -164,7 +167,7 @@ def _environment(*, local: bool) -> Iterator[None]:
 
 
 def _import_path() -> list[str]:
-    """PYTHONPATH; with this package, where it is not installed but imported from its source."""
+    """Return PYTHONPATH, with this package added where it is imported from its source."""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     if str(ROOT) not in installed:
@@ -179,10 +182,10 @@ def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(name).master(master).config(map=dict(settings))
     try:
         with warnings.catch_warnings():
-            # Of pandas 3, which the pipeline does not use.
+            # This warning is about pandas 3, which the pipeline does not use.
             warnings.simplefilter("ignore", FutureWarning)
             return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise PipelineError("Java ended before Spark was up; its last words are above this line.") from None
+        raise PipelineError("Java ended before Spark had started; its last output is above this line.") from None

@@ -1,4 +1,4 @@
-"""The database that the pipeline reads: how to reach it, and short reads as Arrow batches."""
+"""The database that the pipeline reads: how to connect, and short reads as Arrow batches."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ DEFAULTS = {
 
 
 class SourceLost(PipelineError):
-    """The connection broke, or could not be made: the same may work again in a while."""
+    """The connection broke, or could not be made. A later attempt may succeed."""
 
 
 class TableGone(PipelineError):
-    """The table is not there, or not any more."""
+    """The table does not exist, or was dropped."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Source:
-    """A database; made by ``parse`` or ``from_environment``. It travels to Spark's workers, and shows no password.
+    """A database, made by ``parse`` or ``from_environment``. It travels to Spark's workers; its repr has no password.
 
     ``parameters`` are those of libpq, such as host, dbname or service.
     """
@@ -57,7 +57,8 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """The source that ``postgresql://…``, ``host=… dbname=…`` or ``service=…`` names; "": the variables PG*.
+        """Return the source that ``postgresql://…``, ``host=… dbname=…`` or ``service=…`` names; "" means the variables
+        PG*.
 
         Raises PipelineError, which does not repeat the text: there may be a password in it.
         """
@@ -76,12 +77,14 @@ class Source:
 
     @classmethod
     def from_environment(cls) -> Source:
-        """The source that the variable PGQUEUE_SOURCE names, else PGHOST, PGDATABASE, PGSERVICE and so on."""
+        """Return the source that PGQUEUE_SOURCE names, or else PGHOST, PGDATABASE, PGSERVICE and so on. Raises
+        PipelineError.
+        """
         return cls.parse(os.environ.get(VARIABLE, ""))
 
     @property
     def conninfo(self) -> str:
-        """For libpq, with the password."""
+        """Return the connection string for libpq, with the password."""
         return make_conninfo("", **dict(self.parameters))
 
     def __str__(self) -> str:
@@ -92,14 +95,14 @@ class Source:
         return f"<Source {self}>"
 
     def redact(self, text: str) -> str:
-        """The text without the password, should a library have repeated it."""
+        """Return the text without the password, in case a library has repeated it."""
         for name, value in self.parameters:
             if name in SECRETS and value:
                 text = text.replace(value, HIDDEN)
         return text
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        """A session in UTC, in autocommit unless told otherwise. Raises SourceLost."""
+        """Open a session in UTC, in autocommit by default. Raises SourceLost."""
         with self.errors():
             connection = psycopg.connect(self.conninfo, **{"autocommit": True, **options})
             try:
@@ -112,9 +115,10 @@ class Source:
             return connection
 
     def batches(self, sql: str, schema: pa.Schema, *, adbc: bool | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of one statement, on a connection of its own, in batches of about 16 MB, of exactly this schema.
+        """Yield the rows of one statement, on a connection of its own, in batches of about 16 MB, of exactly this
+        schema.
 
-        ADBC reads them where it is installed (``adbc``: whether it shall), else psycopg. Raises SourceLost, TableGone,
+        ``adbc``: read with ADBC (default: where it is installed), or else with psycopg. Raises SourceLost, TableGone,
         PipelineError.
         """
         with self.reader(adbc=adbc) as reader:
@@ -122,14 +126,14 @@ class Source:
 
     @contextmanager
     def reader(self, **options: Any) -> Iterator[BatchReader]:
-        """For several statements on one connection; ``reader.batches(sql, schema)`` as above."""
+        """Open a reader for several statements on one connection; use ``reader.batches(sql, schema)``."""
         from django_pgqueue.spark.reading import reading
 
         with reading(self, **options) as reader:
             yield reader
 
     def identity(self) -> tuple[str, str]:
-        """Which cluster (its system identifier) and which database in it (oid and name) this is."""
+        """Return the cluster's system identifier, and the database in it (oid and name)."""
         with self.connect() as connection, self.errors():
             sql = (
                 "SELECT c.system_identifier::text, d.oid || ' ' || d.datname"
@@ -140,7 +144,7 @@ class Source:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Errors of the database become PipelineError in one line, without the password."""
+        """Convert errors of the database to PipelineError, in one line without the password."""
         try:
             yield
         except psycopg.OperationalError as error:
@@ -149,18 +153,20 @@ class Source:
             raise self.error(error, error.sqlstate or "") from None
 
     def error(self, error: Exception, sqlstate: str) -> PipelineError:
-        told = " ".join(self.redact(str(error)).split())
-        if sqlstate in (UNDEFINED_TABLE, UNDEFINED_FUNCTION) and PIPELINE.search(told):
-            return PipelineError(f"The database ({self}) cannot do this: {told.partition(' LINE ')[0]}. {NO_TABLES}")
+        reason = " ".join(self.redact(str(error)).split())
+        if sqlstate in (UNDEFINED_TABLE, UNDEFINED_FUNCTION) and PIPELINE.search(reason):
+            return PipelineError(f"The database ({self}) cannot do this: {reason.partition(' LINE ')[0]}. {NO_TABLES}")
         if sqlstate == UNDEFINED_TABLE:
-            return TableGone(f"The database ({self}) does not have a table: {told}")
+            return TableGone(f"The database ({self}) does not have a table: {reason}")
         if sqlstate.startswith(LOST):
-            return SourceLost(f"The database ({self}) cannot be reached: {told}")
-        return PipelineError(f"The database ({self}) refused a statement: {told}")
+            return SourceLost(f"The database ({self}) cannot be reached: {reason}")
+        return PipelineError(f"The database ({self}) refused a statement: {reason}")
 
 
 def _variables() -> dict[str, str]:
-    """What the variables PG*, and the service that PGSERVICE names, say: not libpq's own defaults."""
+    """Return the parameters that the variables PG*, and the service that PGSERVICE names, set; not libpq's own
+    defaults.
+    """
     found = {}
     for option in pq.Conninfo.get_defaults():
         default = option.compiled.decode() if option.compiled else ""

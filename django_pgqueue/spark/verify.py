@@ -57,7 +57,7 @@ def run(args: Namespace) -> int:
 
 
 def committed_files(lake: ParquetLake) -> dict[str, LakeFile]:
-    """By path, what all commits together say is there. Raises PipelineError when a commit is missing."""
+    """Return the files that all commits together list, by path. Raises PipelineError when a commit is missing."""
     from django_pgqueue.spark.errors import PipelineError
 
     numbers = lake.commit_numbers()
@@ -86,7 +86,7 @@ def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date
 
 
 def look_at(lake: ParquetLake, file: LakeFile) -> str:
-    """What is wrong with a file; reads all of it."""
+    """Read a whole file and return its problem as text, or "" if there is none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -104,7 +104,7 @@ def look_at(lake: ParquetLake, file: LakeFile) -> str:
 
 
 def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:
-    """Days of which lake and database differ, up to where the last export went."""
+    """Yield a text for each day on which lake and database differ, up to the horizon of the last export."""
     from django_pgqueue.spark.export.archive import find_partitions
     from django_pgqueue.spark.export.register import check_identity
     from django_pgqueue.spark.export.repair import rows_in_database
@@ -121,7 +121,7 @@ def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:
             if there != here:
                 yield f"archive of {day}: the lake has {here:,} rows, the database {there:,}."
         for day, there in connection.execute(DEAD_LETTERS, [exported]):
-            # Those that retention has deleted are still in the lake.
+            # Days that retention has deleted from the database are still in the lake.
             if day >= since and there > _rows(counted["dead_letter"], day):
                 here = _rows(counted["dead_letter"], day)
                 yield f"dead letters of {day}: the lake has {here:,}, the database {there:,}."

@@ -109,7 +109,7 @@ def test_a_message_whose_lease_is_lost_is_not_read_again(
 
     assert len(left) == 2
     assert lost not in left
-    assert "stream s lost the leases of 1 messages: they go to somebody else" in capsys.readouterr().err
+    assert "stream s lost the leases of 1 messages: they are delivered to another consumer" in capsys.readouterr().err
 
 
 def test_a_query_whose_stream_was_taken_over_ends(
@@ -187,8 +187,8 @@ def test_leases_are_tried_again_while_the_server_is_away_and_given_up_when_the_s
     assert not heart.thread.is_alive()
     assert answers == []
     told = capsys.readouterr().err
-    assert told.count("trying again: away") == 2
-    assert "extended no more: taken over" in told
+    assert told.count("retrying: away") == 2
+    assert "no longer extended: taken over" in told
 
 
 def test_leases_are_extended_in_the_database(dsn: str, database: Database) -> None:

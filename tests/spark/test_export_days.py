@@ -55,7 +55,7 @@ def test_a_partition_that_is_dropped_while_it_is_read_is_told(
     results = [perform(task, source, str(tmp_path)) for task in plan.tasks]
 
     assert list(find_losses(plan, results, {})) == [
-        "pgqueue_archived_message_20260314 was dropped while it was read: what it held is not all in the lake."
+        "pgqueue_archived_message_20260314 was dropped while it was read: the lake does not have all of its rows."
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the newest forecast expects of each channel."""
+"""The admin of the newest forecast: the expected backlog of each channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lakes have taken over: how old their last export is, and what it brought."""
+"""The admin of the lakes: how old the last export of each is, and how many rows it has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ DAYS = 40
 
 @admin.register(Lake)
 class LakeAdmin(ReadOnlyAdmin):
-    """Exports write it. Whoever gives up a lake deletes its row: retention waits for every lake that is here."""
+    """Shows the lakes that exports have registered.
+
+    An operator who gives up a lake deletes its row, because retention waits for every lake that has one.
+    """
 
     list_display = ["name_shown", "age", "exported_at", "archived", "dead", "path_shown"]
     search_fields = ["name"]
@@ -32,7 +35,7 @@ class LakeAdmin(ReadOnlyAdmin):
     fields = ["name", "path", "exported_at", "age", "exported_xid", "archived", "dead", "days"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lake]:
-        # By the clock that wrote exported_at: this host's may be wrong.
+        # The age is by the clock that wrote exported_at: this host's may be wrong.
         age = ExpressionWrapper(ClockTimestamp() - F("exported_at"), output_field=DurationField())
         found: QuerySet[Lake] = super().get_queryset(request).annotate(behind=age)
         return found

@@ -1,4 +1,4 @@
-"""The rollups of the lake, as they were loaded: per hour and queue, unless other rows are asked for."""
+"""The admin of the metrics that were loaded from the lake: per hour and queue by default."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GrainFilter(OneOfFilter):
 
 
 class LevelFilter(OneOfFilter):
-    """Rows of one level: those of a queue are not the sum of what its channels show."""
+    """Chooses the rows of one level: the figures of a queue are not the sum of those of its channels."""
 
     title = _("level")
     parameter_name = "level"
@@ -52,7 +52,7 @@ class LevelFilter(OneOfFilter):
 
 @admin.register(QueueMetric)
 class QueueMetricAdmin(ReadOnlyAdmin):
-    """A queue leads to its channels, a channel to its handlers."""
+    """Shows the metrics. A row of a queue links to its channels, and a row of a channel to its handlers."""
 
     list_display = [
         "bucket_at",
@@ -148,7 +148,7 @@ class QueueMetricAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("capacity"))
     def share(self, metric: QueueMetric) -> str | None:
-        """Of the time that the queue's handlers ran."""
+        """Return the row's part of the time that the queue's handlers ran."""
         return None if metric.capacity_share is None else f"{metric.capacity_share:.1%}"
 
     @admin.display(description=_("SLA breaches"))

@@ -4,7 +4,7 @@ from django.db import models
 
 
 class BacklogForecast(models.Model):
-    """What the newest forecast expects of a channel in an hour: messages that come, that can be done, that wait."""
+    """The forecast for a channel in an hour: messages that come, that can be done, and that wait."""
 
     computed_at = models.DateTimeField()
     queue = models.CharField(max_length=100, db_collation="C")

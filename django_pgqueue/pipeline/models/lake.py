@@ -6,7 +6,7 @@ from django_pgqueue.models.expressions import ClockTimestamp
 
 
 class Lake(models.Model):
-    """What a lake of Parquet files has taken over, as its last export said. Retention asks this table.
+    """A lake of Parquet files, with the state of its last export. Retention reads this table.
 
     The lake's own commit files are the truth; a row that is deleted comes back with the next export.
     """

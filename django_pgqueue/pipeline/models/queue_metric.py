@@ -6,12 +6,12 @@ from django.utils.translation import gettext_lazy as _
 
 
 class QueueMetric(models.Model):
-    """A row of the lake's rollups. ``channel`` NULL: the whole queue; ``handler`` NULL: all handlers.
+    """A row of the lake's metrics. ``channel`` NULL: the whole queue; ``handler`` NULL: all handlers.
 
-    Percentiles cannot be summed, so each level has rows of its own. Loaded a day of a grain at a time.
+    Percentiles cannot be summed, so each level has rows of its own. A load replaces one day of a grain at a time.
 
-    Unique: grain, bucket_at, queue, channel, handler, by sql/tables/lake_v01.sql: a check of Django would ask the
-    server for NULLS NOT DISTINCT at each start.
+    The constraint on grain, bucket_at, queue, channel, handler is in sql/tables/lake_v01.sql: a check of Django would
+    ask the server for NULLS NOT DISTINCT at each start.
     """
 
     class Grain(models.TextChoices):
@@ -52,7 +52,7 @@ class QueueMetric(models.Model):
 
     class Meta:
         db_table = "pgqueue_queue_metric"
-        # Few rows among many, and the first that the admin shows.
+        # Rows of whole queues are few, and the admin shows them first.
         indexes = [
             models.Index(fields=["grain", "bucket_at"], name="pgqueue_queue_metric_queues", condition=Q(channel=None))
         ]

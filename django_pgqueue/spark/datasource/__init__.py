@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class PgQueueDataSource(DataSource):
-    """``spark.read.format("pgqueue")`` and so on. Options: docs/reference/spark-datasource.md.
+    """Serves ``spark.read.format("pgqueue")`` and its relatives. Options: docs/reference/spark-datasource.md.
 
-    Spark makes it in processes of the driver; what it makes travels to the workers, with the source's address in it.
+    Spark makes it in processes of the driver; the readers and writers that it returns travel to the workers, with the
+    address of the source in them.
     """
 
     @classmethod
@@ -27,7 +28,7 @@ class PgQueueDataSource(DataSource):
         return "pgqueue"
 
     def schema(self) -> StructType:
-        """Of a read without ``.schema(…)``: all columns of the table."""
+        """Return the schema of a read without ``.schema(…)``: all columns of the table."""
         from django_pgqueue.spark.datasource.options import Given, table
         from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 

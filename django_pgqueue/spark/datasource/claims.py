@@ -1,4 +1,4 @@
-"""What a stream has taken, as the database remembers it; and the thread that keeps it the stream's."""
+"""The messages that a stream has claimed, as the database remembers them, and the thread that extends their leases."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from django_pgqueue.spark.datasource.refused import refusals
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 
-# While other consumers hold what there is: so many claims, 0.3 s in all, before a batch is empty.
+# The number of claims, in 0.3 s altogether, before a batch is empty while other consumers hold the messages.
 CLAIM_TRIES = 8
 CLAIM_PAUSE_SECONDS = 0.0015
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """``batch``: up to which batch there are messages; ``messages``: how many it has."""
+    """The newest claim of a stream. ``batch``: the newest batch with messages; ``messages``: how many it has."""
 
     batch: int
     messages: int
 
 
 class Claims:
-    """A stream that this process has opened: whoever opens it later takes it over, and calls here raise then."""
+    """The claims of a stream that this process has opened.
+
+    A process that opens the stream later takes it over; calls here then raise PipelineError.
+    """
 
     def __init__(self, options: StreamOptions) -> None:
         self.options = options
@@ -39,7 +42,7 @@ class Claims:
         )
 
     def check(self, after: int) -> None:
-        """Raises PipelineError when the batches after this one are settled: their messages cannot be given again."""
+        """Check that the batches after ``after`` can be given again. Raises PipelineError when they are settled."""
         if after < self.settled:
             raise PipelineError(
                 f'The stream "{self.options.stream}" has settled batch {self.settled}, its checkpoint ends at batch '
@@ -47,7 +50,7 @@ class Claims:
             )
 
     def claim(self, after: int, limit: int) -> Claimed:
-        """Settles the batches up to ``after``, and leases the next one. Raises PipelineError."""
+        """Settle the batches up to ``after``, and lease the next one. Raises PipelineError."""
         for tries in range(CLAIM_TRIES):
             batch, messages, lost, contended = self._call(
                 "SELECT batch, messages, lost, contended "
@@ -68,17 +71,17 @@ class Claims:
         return Claimed(batch, messages)
 
     def extend(self) -> int:
-        """Extends all leases; returns how many. Raises PipelineError."""
+        """Extend all leases of the stream. Returns how many. Raises PipelineError."""
         held: int
         held, lost = self._call(
             "SELECT held, lost FROM pgqueue_stream_extend(%s, %s, make_interval(secs => %s))",
             [self.options.stream, self.owner, self.options.lease],
         )
-        self.tell(lost, "go to somebody else")
+        self.tell(lost, "are delivered to another consumer")
         return held
 
     def bounds(self, after: int, upto: int) -> list[tuple[int, int]]:
-        """First and last message id of each part of these batches that a task reads."""
+        """Return the first and last message id of each part of these batches; one task reads one part."""
         with self.options.source.connect() as connection, self.options.source.errors():
             rows = connection.execute(
                 "SELECT min(n.message_id), max(n.message_id) FROM ("
@@ -89,7 +92,7 @@ class Claims:
             return rows.fetchall()
 
     def waiting(self) -> int:
-        """Messages that could be delivered now."""
+        """Return how many messages could be delivered now."""
         count: int
         (count,) = self._call(
             "SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id"
@@ -101,8 +104,8 @@ class Claims:
 
     def tell(self, lost: int, fate: str) -> None:
         if lost:
-            told = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {fate}."
-            print(told, file=sys.stderr, flush=True)
+            line = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {fate}."
+            print(line, file=sys.stderr, flush=True)
 
     def _call(self, sql: str, parameters: list[Any]) -> Any:
         with self.options.source.connect() as connection, refusals(self.options.source):
@@ -110,7 +113,7 @@ class Claims:
 
 
 class Heart:
-    """Calls ``beat`` three times in a lease, in a thread of the process that plans the stream's batches."""
+    """Calls ``beat`` three times per lease, in a thread of the process that plans the stream's batches."""
 
     def __init__(self, beat: Callable[[], object], lease: float) -> None:
         self.beat = beat
@@ -128,9 +131,9 @@ class Heart:
             except SourceLost as error:
                 # There are a few tries left before the leases expire.
                 pause = self.pause / 4
-                print(f"pgqueue: leases could not be extended, trying again: {error}", file=sys.stderr, flush=True)
+                print(f"pgqueue: the leases could not be extended; retrying: {error}", file=sys.stderr, flush=True)
             except PipelineError as error:
-                print(f"pgqueue: leases are extended no more: {error}", file=sys.stderr, flush=True)
+                print(f"pgqueue: the leases are no longer extended: {error}", file=sys.stderr, flush=True)
                 return
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a frame as text for COPY: one line a message, so that a line's number is the row's."""
+"""Encodes the rows of a frame as text for COPY: one line per message, so that a line's number is the row's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import types as spark
 
 from django_pgqueue.spark.errors import PipelineError
 
-# About as much as is encoded and sent at once.
+# About this many bytes are encoded and sent at once.
 PIECE = 8 * 1024 * 1024
 NESTED = (spark.StructType, spark.MapType, spark.ArrayType)
 WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
@@ -58,7 +58,7 @@ def interval(values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(text(microseconds), "microseconds", " ")
 
 
-# What a message can be given: how it is encoded, and Spark's types that it may have.
+# The fields of a message that a frame may set: how each is encoded, and the Spark types that it may have.
 COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
     "handler": (text, (spark.StringType,)),
     "payload": (as_json, (spark.StringType, *NESTED)),
@@ -78,7 +78,7 @@ COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
 
 
 class RowEncoder:
-    """Of the rows of one frame. ``constants``: values for columns that are absent, or NULL in a row.
+    """Encodes the rows of one frame. ``constants``: values for columns that are absent, or NULL in a row.
 
     Raises PipelineError when the frame has columns that no message has, of the wrong type, or too few.
     """
@@ -95,11 +95,11 @@ class RowEncoder:
 
     @property
     def absent(self) -> dict[str, str]:
-        """The constants that are not among the columns."""
+        """Return the constants that are not among the columns."""
         return {name: value for name, value in self.constants.items() if name not in self.columns}
 
     def pieces(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        """The batch in COPY's text format."""
+        """Return the batch in COPY's text format, in pieces."""
         rows = max(1, PIECE * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
             yield self.lines(batch.slice(start, rows))
@@ -119,12 +119,12 @@ class RowEncoder:
 
 
 def checked(field: spark.StructField) -> str:
-    """The name of the column in PostgreSQL."""
+    """Check a field of the frame, and return the name of its column in PostgreSQL. Raises PipelineError."""
     name = field.name.lower()
     if name not in COLUMNS:
         raise PipelineError(
             f'A message has no column "{field.name}"; it has {", ".join(COLUMNS)}. '
-            "What the handler shall know belongs into payload."
+            "Put values for the handler into payload."
         )
     _, kinds = COLUMNS[name]
     if not isinstance(field.dataType, (*kinds, spark.NullType)):

@@ -1,4 +1,4 @@
-"""The options of the data source, checked: a wrong one is told before anything starts."""
+"""The options of the data source, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source
 
-# What Spark itself puts among the options.
+# Spark itself puts these names among the options.
 OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
 
 
 class Given:
-    """The options as text, taken one by one; what is left at the end is unknown."""
+    """Takes the options one by one, as text. An option that is left at the end is unknown."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = {name.lower(): value for name, value in options.items()}
@@ -68,13 +68,13 @@ def table(text: str) -> str:
 
 
 def moment(text: str) -> datetime:
-    """ISO 8601; without a zone it is UTC."""
+    """Parse a time in ISO 8601; without a zone it is UTC. Raises PipelineError."""
     value = datetime.fromisoformat(text)
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def duration(text: str) -> float:
-    """Seconds, as a number or with a unit: 30, 30s, 10m, 2h."""
+    """Parse a duration into seconds: a number, or a number with a unit: 30, 30s, 10m, 2h. Raises PipelineError."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     number, unit = (text[:-1], text[-1]) if text and text[-1] in units else (text, "s")
     seconds = float(number) * units[unit]
@@ -105,7 +105,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Raises PipelineError."""
+        """Return the checked options. Raises PipelineError."""
         given = Given(options)
         read = cls(
             source=given.source(),
@@ -122,7 +122,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """``constants``: values of columns that the frame does not have, or has NULL in."""
+    """The options of a write. ``constants``: values for columns that the frame does not have, or has NULL in."""
 
     source: Source
     job: str | None
@@ -131,7 +131,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
-        """Raises PipelineError."""
+        """Return the checked options. Raises PipelineError."""
         given = Given(options)
         source = given.source()
         job = None if stream else given.take("job", channel_name)
@@ -149,11 +149,11 @@ class WriteOptions:
             "headers": given.take("headers", as_json),
         }
         given.end()
-        told = {name: str(value) for name, value in constants.items() if value is not None}
+        constants_as_text = {name: str(value) for name, value in constants.items() if value is not None}
         for name in ("delay", "backoff", "backoff_longest"):
-            if name in told:
-                told[name] += " seconds"
-        return cls(source, job, create_channels, told)
+            if name in constants_as_text:
+                constants_as_text[name] += " seconds"
+        return cls(source, job, create_channels, constants_as_text)
 
 
 def as_json(text: str) -> str:
@@ -163,7 +163,7 @@ def as_json(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """``lease`` is in seconds."""
+    """The options of a stream. ``lease`` is in seconds."""
 
     source: Source
     stream: str
@@ -175,7 +175,7 @@ class StreamOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
-        """Raises PipelineError."""
+        """Return the checked options. Raises PipelineError."""
         given = Given(options)
         read = cls(
             source=given.source(),

@@ -1,4 +1,4 @@
-"""How a table is cut into short reads: each is a statement of its own, so that none pins the xmin horizon for long."""
+"""Cuts a table into short reads. Each is a statement of its own, so that none pins the xmin horizon for long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_pgqueue.spark.datasource.tables import Table
 from django_pgqueue.spark.export.archive import find_partitions
 from django_pgqueue.spark.fetch import only
 
-# Some tenths of a second, so that a hundred thousand rows are work for several tasks; or a second or so.
+# A range takes between some tenths of a second and a second, so a hundred thousand rows are work for several tasks.
 ROWS = 50_000
 RANGE_BYTES = 64_000_000
 
@@ -22,27 +22,30 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A condition that a part of the table's rows meet; ``rows``: the partition to read, where there is one."""
+    """A condition that a part of the table's rows meet. ``rows``: the partition to read, where there is one."""
 
     condition: str
     rows: str = ""
 
 
 def by_block(connection: psycopg.Connection[Any], since: datetime | None, until: datetime | None) -> Iterator[Range]:
-    """Ranges of pages of the archive's partitions. Its rows never move, so that each is read once."""
+    """Return ranges of pages of the archive's partitions. The rows never move, so each is read once."""
     for partition in find_partitions(connection):
         if partition.day is None or not outside(partition.day, since, until):
             yield from (Range(condition, partition.relation) for condition in partition.ranges(RANGE_BYTES))
 
 
 def outside(day: date, since: datetime | None, until: datetime | None) -> bool:
-    """Whether nothing of that day (UTC) can be in the time that is asked for."""
+    """Return whether no row of this day (UTC) can lie between ``since`` and ``until``."""
     begin = datetime.combine(day, time.min, UTC)
     return (until is not None and begin >= until) or (since is not None and begin + timedelta(days=1) <= since)
 
 
 def by_id(connection: psycopg.Connection[Any], table: Table) -> Iterator[Range]:
-    """Ranges of ids with equally many rows. A row that is updated meanwhile keeps its id, so it is not read twice."""
+    """Return ranges of ids with about equally many rows.
+
+    A row that is updated meanwhile keeps its id, so it is not read twice.
+    """
     last = 0
     while True:
         rows = connection.execute(
@@ -57,6 +60,6 @@ def by_id(connection: psycopg.Connection[Any], table: Table) -> Iterator[Range]:
 
 
 def dealt(parts: Sequence[Part], hands: int) -> list[list[Part]]:
-    """The parts in their order, in as many lists of about equal length; none is empty."""
+    """Distribute the parts, in their order, over ``hands`` lists of about equal length. No list is empty."""
     hands = min(hands, len(parts))
     return [list(parts[len(parts) * hand // hands : len(parts) * (hand + 1) // hands]) for hand in range(hands)]

@@ -1,4 +1,4 @@
-"""``spark.read``: live messages, the archive, dead letters and channels, as Arrow batches."""
+"""Implements ``spark.read``: live messages, the archive, dead letters and channels, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 
 
 class Statements(InputPartition):
-    """What one task reads, one statement after the other."""
+    """The statements that one task runs, one after the other."""
 
     def __init__(self, statements: Sequence[str]) -> None:
         self.statements = list(statements)
 
 
 class TableReader(DataSourceReader):
-    """Only the columns of ``schema`` are read. Each range of rows is read at a moment of its own: what is settled
-    while a live table is read may be missing, and nothing is there twice."""
+    """Reads the columns of ``schema`` from one table.
+
+    Each range of rows is read at a moment of its own: a row that is settled while a live table is read may be missing,
+    but no row is read twice.
+    """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -62,7 +65,7 @@ class TableReader(DataSourceReader):
         ]
         return "".join(f" AND {condition}{literal(value)}" for value, condition in conditions if value is not None)
 
-    # Spark hands back what partitions() made.
+    # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
         return read(self.source, partition.statements, self.schema)
 
@@ -75,7 +78,7 @@ def read(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterat
 
 
 def types(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:
-    """The columns of a table and their types; an older database has fewer."""
+    """Return the columns of a table with their types. An older database has fewer columns."""
     rows = connection.execute(
         "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute AS a"
         " WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped",

@@ -1,4 +1,4 @@
-"""Errors of the queue's functions, in their own words."""
+"""Converts the errors of the queue's functions, and keeps their texts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ import psycopg
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source
 
-# Another transaction was in the way: it is over when we come again.
+# Errors of a conflict with another transaction, which is over when the call is repeated.
 IN_THE_WAY = ("40001", "40P01", "PGQ06")
 
 
 class InTheWay(PipelineError):
-    """Another transaction; the same may work in a moment."""
+    """Another transaction holds a lock that the statement needs. The same call may succeed a moment later."""
 
 
 @contextmanager
 def refusals(source: Source) -> Iterator[None]:
-    """What a function refuses is told with its hint, what was in the way is InTheWay; the rest as always."""
+    """Convert the errors of the queue's functions.
+
+    A refusal becomes a PipelineError with its hint, a conflict with another transaction becomes InTheWay. Other errors
+    are converted as `Source.errors` does.
+    """
     with source.errors():
         try:
             yield
         except psycopg.Error as error:
             state = error.sqlstate or ""
-            told = f"{error.diag.message_primary}. {error.diag.message_hint or ''}".strip()
+            reason = f"{error.diag.message_primary}. {error.diag.message_hint or ''}".strip()
             if state in IN_THE_WAY:
-                raise InTheWay(f"Another transaction was in the way: {told}") from None
+                raise InTheWay(f"Another transaction was in the way: {reason}") from None
             if state.startswith("PGQ"):
-                raise PipelineError(told[0].upper() + told[1:]) from None
+                raise PipelineError(reason[0].upper() + reason[1:]) from None
             raise

@@ -32,20 +32,22 @@ if TYPE_CHECKING:
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
 PAUSES = (0.5, 2.0, 8.0)
-# JSON has lines of its own, which come first.
+# JSON has line numbers of its own; they come first.
 PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class BulkEnqueue:
-    """A bulk enqueue, or a batch of a stream. ``name`` and ``batch`` say whether it was done before."""
+    """A bulk enqueue, or a batch of a stream. ``name`` and ``batch`` identify it, so that it is done only once."""
 
     source: Source
     name: str
     batch: int = 0
 
     def stage(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> tuple[int | None, int]:
-        """Copies the rows; returns the id of their stage, if there are any, and how many. Raises PipelineError."""
+        """Copy the rows into a stage. Returns its id (None if there are no rows) and the number of rows. Raises
+        PipelineError.
+        """
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -67,7 +69,7 @@ class BulkEnqueue:
         return stage, rows
 
     def ingest(self, stages: Sequence[int], messages: int, *, create_channels: bool) -> None:
-        """Enqueues what lies in the stages, once. Raises PipelineError."""
+        """Enqueue the rows of the stages, once. Raises PipelineError."""
         for pause in (*PAUSES, None):
             try:
                 self._ingest(stages, messages, create_channels)
@@ -92,16 +94,19 @@ class BulkEnqueue:
             )
 
     def clean(self) -> None:
-        """Removes the stages of this job, and what others have left. What fails here is left for the next job."""
+        """Remove the stages of this job, and those that other jobs left. The next job repeats a removal that fails."""
         try:
             with self.source.connect() as connection:
                 connection.execute("SELECT pgqueue_ingest_clean(%s)", [self.name])
         except (psycopg.Error, PipelineError) as error:
-            print(f"pgqueue: stages were left to the next job: {self.source.redact(str(error))}", file=sys.stderr)
+            print(
+                f"pgqueue: the stages were not removed; the next job removes them: {self.source.redact(str(error))}",
+                file=sys.stderr,
+            )
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """A row that PostgreSQL refuses is named; its content, which the error repeats, is not."""
+        """Name the row that PostgreSQL refuses, without its content, which the error repeats."""
         try:
             yield
         except (psycopg.DataError, psycopg.IntegrityError) as error:
@@ -117,7 +122,7 @@ class BulkEnqueue:
 
 
 class StagedRows(WriterCommitMessage):
-    """What a task has copied, for the commit."""
+    """The rows that a task has copied; the task passes them to the commit."""
 
     def __init__(self, name: str, stage: int | None, rows: int) -> None:
         self.name = name
@@ -126,7 +131,7 @@ class StagedRows(WriterCommitMessage):
 
 
 def gathered(messages: Iterable[StagedRows | None]) -> tuple[list[int], int]:
-    """The stages in the order of partitions, and how many messages they hold."""
+    """Return the ids of the stages in the order of partitions, and how many messages they hold."""
     staged = [(message.stage, message.rows) for message in messages if message is not None]
     filled = [(stage, rows) for stage, rows in staged if stage is not None]
     return [stage for stage, _ in filled], sum(rows for _, rows in filled)

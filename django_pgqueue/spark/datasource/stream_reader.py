@@ -1,4 +1,4 @@
-"""``spark.readStream``: a queue, or one channel of it, consumed in batches under leases.
+"""Implements ``spark.readStream``: a queue, or one channel of it, consumed in batches under leases.
 
 A batch is settled when its query has committed it. Spark calls ``commit`` for a batch only when it has planned the
 next one, never for the last: so batches are settled in ``latestOffset(start)``, which is called once everything up to
@@ -26,16 +26,19 @@ MESSAGE = TABLES["message"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark makes one that plans, in a process beside the driver, and one that reads, which travels to the workers."""
+    """Reads a queue as a stream.
+
+    Spark makes one reader that plans, in a process beside the driver, and one that reads, which travels to the workers.
+    """
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self.options = options
         self.columns, self.schema = chosen(MESSAGE, schema)
         self.claims: Claims | None = None
         self.heart: Heart | None = None
-        # The batch that was claimed last, by this process.
+        # The batch that this process claimed last.
         self.fresh = -1
-        # How many messages may still be taken: those that were there when a run with availableNow began.
+        # The number of messages that may still be taken: those that waited when a run with availableNow began.
         self.left: int | None = None
 
     def opened(self) -> Claims:
@@ -54,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.left = self.opened().waiting() + self.opened().extend()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        # Even a query that asks for everything gets what its memory can be expected to hold.
+        # A query that asks for everything gets as many messages as its memory can be expected to hold.
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch_messages
         if self.left is not None:
             most = min(most, self.left)
@@ -71,14 +74,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         claims = self.opened()
         claims.check(after)
         if upto != self.fresh:
-            # After a crash: what is still held stays the stream's from now on, what is not goes to somebody else.
+            # After a crash the stream keeps the leases that it still holds; other consumers get the other messages.
             claims.extend()
         with self.options.source.connect() as connection, self.options.source.errors():
             existing = types(connection, MESSAGE.name)
         return [Statements([self.statement(existing, after, upto, *ids)]) for ids in claims.bounds(after, upto)]
 
     def statement(self, existing: dict[str, str], after: int, upto: int, first: int, last: int) -> str:
-        """Reads the claimed messages with these ids whose lease is still the stream's."""
+        """Return the SQL that reads the claimed messages with these ids, if the stream still holds their leases."""
         claim = (
             f"FROM pgqueue_stream_claim AS s WHERE s.stream = {literal(self.options.stream)}"
             f" AND s.batch > {after} AND s.batch <= {upto}"
@@ -89,12 +92,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f" AND EXISTS (SELECT {claim} AND s.message_id = m.id AND s.token = m.lease_token) ORDER BY m.id"
         )
 
-    # Spark hands back what partitions() made.
+    # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
         return read(self.options.source, partition.statements, self.schema)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Too late for the last batch, so nothing depends on it."""
+        """Do nothing: Spark does not call this for the last batch, so no settlement depends on it."""
 
     def stop(self) -> None:
         if self.heart is not None:

@@ -1,4 +1,6 @@
-"""``df.writeStream``: each batch of a stream is enqueued once, also when it is written again after a crash."""
+"""Implements ``df.writeStream``: each batch of a stream is enqueued once, also when it is written again after a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,19 @@ BATCH = "streaming.sql.batchId"
 
 
 def said(name: str) -> str:
-    """What Spark tells the task that runs now."""
+    """Return a property that Spark sets for the task that runs now."""
     task = TaskContext.get()
     value = None if task is None else task.getLocalProperty(name)
     if value is None:
-        raise PipelineError(f"Spark does not say {name}: this is no task of a stream.")
+        raise PipelineError(f"Spark has no property {name} here: this task does not belong to a stream.")
     return str(value)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Spark makes another one for the commit than for the tasks: what they share travels in the messages."""
+    """Writes a stream into a queue.
+
+    Spark makes another writer for the commit than for the tasks: they share data only in the commit messages.
+    """
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -44,7 +49,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         job = BulkEnqueue(self.options.source, said(QUERY), int(said(BATCH)))
         return StagedRows(job.name, *job.stage(iterator, self.encoder))
 
-    # Spark hands back what write() returned.
+    # Spark passes the objects that write() returned.
     def commit(self, messages: list[StagedRows | None], batchId: int) -> None:  # type: ignore[override]  # see above
         for name in {message.name for message in messages if message is not None}:
             job = BulkEnqueue(self.options.source, name, batchId)

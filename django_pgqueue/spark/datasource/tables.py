@@ -1,4 +1,4 @@
-"""What can be read: the tables, their columns and how PostgreSQL computes them."""
+"""The tables that can be read, their columns, and how PostgreSQL computes them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ LIVE = """(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``name``: in PostgreSQL. ``rows``: what to select from, when that is more than the table. ``time``: the column
-    that the options since and until go by."""
+    """A table that can be read.
+
+    ``name``: its name in PostgreSQL. ``rows``: the FROM clause, when it is more than the table. ``time``: the column
+    that the options since and until compare.
+    """
 
     name: str
     columns: Sequence[Column]
@@ -67,7 +70,7 @@ TABLES = {
         channel="name",
     ),
 }
-# Columns that a row of LIVE has and the table has not.
+# Columns that a row of LIVE has and the table does not have.
 JOINED = {"queue": "varchar", "channel": "varchar", "status_name": "text"}
 
 
@@ -76,7 +79,7 @@ def spark_schema(table: Table) -> StructType:
 
 
 def chosen(table: Table, schema: StructType) -> tuple[list[Column], pa.Schema]:
-    """The columns that a user's schema names, and the Arrow schema that Spark expects. Raises PipelineError."""
+    """Return the columns that a user's schema names, and the Arrow schema that Spark expects. Raises PipelineError."""
     known = {column.name: column for column in table.columns}
     expected = to_arrow_schema(schema, timezone="UTC")
     columns = []
@@ -91,7 +94,9 @@ def chosen(table: Table, schema: StructType) -> tuple[list[Column], pa.Schema]:
 
 
 def select(table: Table, columns: Sequence[Column], existing: dict[str, str], rows: str = "") -> str:
-    """SELECT … FROM …, without conditions; ``existing``: columns of the database's table, with their types."""
+    """Return SELECT … FROM … without conditions. ``existing``: the columns of the database's table, with their
+    types.
+    """
     kinds = existing | (JOINED if table.rows else {})
     values = []
     for column in columns:
@@ -101,5 +106,5 @@ def select(table: Table, columns: Sequence[Column], existing: dict[str, str], ro
 
 
 def literal(value: object) -> str:
-    """The value as SQL text, quoted."""
+    """Return the value as quoted SQL text."""
     return sql.Literal(value).as_string(None)

@@ -1,4 +1,4 @@
-"""``df.write``: bulk enqueue, all of the frame or nothing, once whatever becomes of its tasks."""
+"""Implements ``df.write``: a bulk enqueue of the whole frame or nothing, done once even if tasks are repeated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Writer(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         return StagedRows(self.job.name, *self.job.stage(iterator, self.encoder))
 
-    # Spark hands back what write() returned.
+    # Spark passes the objects that write() returned.
     def commit(self, messages: list[StagedRows | None]) -> None:  # type: ignore[override]  # see above
         self.job.ingest(*gathered(messages), create_channels=self.create_channels)
 

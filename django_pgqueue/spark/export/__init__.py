@@ -14,7 +14,7 @@ from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, sou
 if TYPE_CHECKING:
     from django_pgqueue.spark.export.job import Summary
 
-# What may stay out of the lake; without the others a row is worth nothing.
+# The columns that --without may leave empty; a row is worth nothing without the others.
 OPTIONAL = ("payload", "body", "headers", "result", "state", "errors", "details", "dedupe_key", "worker", "context")
 
 
@@ -46,15 +46,15 @@ def run(args: Namespace) -> int:
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
     options = ExportOptions(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
     summary = export(source_of(args), args.lake, options)
-    print(told(summary))
+    print(in_words(summary))
     for line in (summary.warning, *summary.losses):
         if line:
             print(f"Warning: {line}", file=sys.stderr)
     return 1 if summary.losses else 0
 
 
-def told(summary: Summary) -> str:
-    """The summary in words."""
+def in_words(summary: Summary) -> str:
+    """Return the summary in words, one or more lines."""
     archived, dead, channels = (summary.rows[table] for table in ("archive", "dead_letter", "channel"))
     lines = [f"Exported {archived:,} archived messages and {dead:,} dead letters"]
     if channels:
@@ -69,7 +69,7 @@ def told(summary: Summary) -> str:
     if summary.holder:
         lines.append(
             f"The horizon is held back since {summary.holder.since:%Y-%m-%d %H:%M:%S} UTC by {summary.holder.who}: "
-            "what was committed since then comes with a later export."
+            "a later export brings the rows that were committed since then."
         )
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What to read of the archive: the blocks of its partitions, in ranges of a bounded size."""
+"""Finds the parts of the archive to read: the blocks of its partitions, in ranges of a bounded size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
 
-# After its day a partition still gets the rows of transactions that began to settle within it.
+# A partition still gets rows after its day, from transactions that began to settle within the day.
 GRACE = timedelta(hours=1)
 
 PARTITIONS = """
@@ -30,7 +30,7 @@ ORDER BY c.relname
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition as it was when the export was planned. ``day``: None when its name does not say it."""
+    """A partition as it was when the export was planned. ``day``: None when its name contains no day."""
 
     oid: int
     relation: str
@@ -40,14 +40,15 @@ class Partition:
     bytes: int
 
     def grew(self, connection: psycopg.Connection[Any], known: Mapping[str, int]) -> bool:
-        """Whether a closed partition has rows that it should not have got any more: new blocks, or in its last one."""
+        """Return whether a closed partition got rows after it was closed: in new blocks, or in its last one."""
         if self.blocks != known["blocks"] or self.blocks == 0:
             return self.blocks != known["blocks"]
         last = f"ctid >= '({self.blocks - 1},0)'::tid AND xid >= '{known['xid']}'::xid8"
         return has_rows(connection, self, last)
 
     def ranges(self, range_bytes: int) -> Iterator[str]:
-        """Conditions on ctid that divide it into ranges of about so many bytes, values out of line included.
+        """Yield conditions on ctid that divide the partition into ranges of about ``range_bytes`` bytes, TOAST
+        included.
 
         The archive is only ever inserted into: rows below the horizon are in the blocks that it had then.
         """
@@ -59,8 +60,12 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Which days are over for good: those before ``before``. Those before ``pending`` will be once the horizon has
-    passed ``pending_xid``. ``closed``: by day the blocks of a closed partition, and the horizon it was read up to."""
+    """Tells which days get no more rows: the closed days.
+
+    Days before ``before`` are closed. Days before ``pending`` will be closed once the horizon has passed
+    ``pending_xid``. ``closed``: for each closed day, the blocks of its partition and the horizon up to which it was
+    read.
+    """
 
     before: date = date.min
     pending: date | None = None
@@ -78,7 +83,7 @@ class Closing:
         )
 
     def advance(self, horizon: Horizon) -> Closing:
-        """After a run with this horizon, but for ``closed``."""
+        """Return the state after a run with this horizon; ``closed`` is not changed."""
         before, pending, pending_xid = self.before, self.pending, self.pending_xid
         if pending is not None and horizon.xid >= pending_xid:
             before, pending, pending_xid = pending, None, 0
@@ -88,7 +93,7 @@ class Closing:
         return replace(self, before=before, pending=pending, pending_xid=pending_xid)
 
     def read_up_to(self, partition: Partition) -> int | None:
-        """The horizon that a closed partition was read up to; None: it is open."""
+        """Return the horizon up to which a closed partition was read; None: the partition is open."""
         known = self.closed.get(partition.day.isoformat()) if partition.day and partition.day < self.before else None
         return known["xid"] if known else None
 
@@ -101,7 +106,10 @@ class Closing:
 
 
 def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
-    """Raises PipelineError when the role may not read one: the right to read the parent does not suffice."""
+    """Return the partitions of the archive. Raises PipelineError when the role may not read one of them.
+
+    The right to read the parent does not suffice.
+    """
     found = []
     for oid, relation, name, filenode, blocks, size, readable in connection.execute(PARTITIONS):
         if not readable:
@@ -114,7 +122,10 @@ def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
 
 
 def has_rows(connection: psycopg.Connection[Any], partition: Partition, condition: str) -> bool:
-    """Whether there is one that meets the condition; also when the partition is gone by now: its task tells of that."""
+    """Return whether a row of the partition meets the condition; True also when the partition was dropped.
+
+    The task that reads a dropped partition reports it.
+    """
     try:
         sql = f"SELECT EXISTS (SELECT FROM {partition.relation} WHERE {condition})"  # noqa: S608
         is_there: bool = only(connection.execute(sql))[0]
@@ -132,7 +143,10 @@ def _day(name: str) -> date | None:
 
 
 def check_unchanged(connection: psycopg.Connection[Any], partitions: list[Partition]) -> None:
-    """Raises PipelineError when one was rewritten since: its rows have changed places. One may have been dropped."""
+    """Raise PipelineError when a partition was rewritten since: its rows have changed places.
+
+    A partition may have been dropped.
+    """
     now = dict(
         connection.execute(
             "SELECT o, pg_relation_filenode(o::oid)::bigint FROM unnest(%s::bigint[]) AS o",

@@ -1,4 +1,4 @@
-"""A snapshot of the channels' configuration, when it is not as it was."""
+"""Takes a snapshot of the channels' configuration when it has changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ DIGEST = "SELECT count(*) || ':' || coalesce(sum(hashtextextended(c::text, 0)), 
 
 
 def digest(connection: psycopg.Connection[Any]) -> str:
-    """Says whether any channel changed. Read before the snapshot: a change in between shows in the next run."""
+    """Return a text that changes when any channel changes.
+
+    The caller reads it before the snapshot, so that a change in between shows in the next run.
+    """
     text: str = only(connection.execute(DIGEST))[0]
     return text
 

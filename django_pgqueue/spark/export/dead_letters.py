@@ -1,4 +1,4 @@
-"""What to read of the dead letters: ranges of (xid, id), as their rows move when they are redriven."""
+"""Cuts the dead letters into ranges of (xid, id): their rows move when they are redriven, so ctid is of no use."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ FEWEST, MOST = 100, 50_000  # rows of a range
 
 
 def find_ranges(connection: psycopg.Connection[Any], xid: int, horizon: int, range_bytes: int) -> Iterator[str]:
-    """Conditions for the letters of transactions from ``xid`` up to the horizon."""
+    """Yield conditions for the letters of transactions from ``xid`` up to the horizon.
+
+    ``range_bytes``: the approximate size of a range in bytes.
+    """
     [size] = only(connection.execute(SIZE))
     rows = min(MOST, max(FEWEST, range_bytes // max(size, 1)))
-    # No id is as small: all letters of the first transaction are in.
+    # This id is below all ids, so that all letters of the first transaction are read.
     last = (xid, -(2**63))
     while True:
         found = connection.execute(BOUNDARY, [*last, horizon, rows - 1]).fetchone()

@@ -1,4 +1,4 @@
-"""Runs the tasks of an export: on Spark, or right here when there is little to read."""
+"""Runs the tasks of an export: on Spark, or in this process when there is little to read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django_pgqueue.spark.source import Source
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# So many ranges are read before Spark would be up.
+# Up to this number of ranges, this process is done before Spark would have started.
 FEW = 6
 
 
 def run(
     tasks: list[ExportTask], source: Source, folder: str, progress: Progress, options: ExportOptions
 ) -> list[ExportResult]:
-    """The results of all tasks. Where a master is asked for, Spark is used for however little."""
+    """Run all tasks and return their results. If a master is given, Spark runs even a single task."""
     if not tasks:
         return []
     if options.master is None and sum(len(task.ranges) for task in tasks) <= FEW:
@@ -40,7 +40,7 @@ def run_here(task: ExportTask, source: Source, folder: str, progress: Progress) 
 def run_on_spark(
     tasks: list[ExportTask], source: Source, folder: str, progress: Progress, context: SparkContext
 ) -> list[ExportResult]:
-    # The source is in the function: what `parallelize` is given goes through a file.
+    # The closure carries the source, because `parallelize` writes its arguments to a file.
     def one(part: Iterable[ExportTask]) -> ExportResult:
         [task] = part
         return perform(task, source, folder)

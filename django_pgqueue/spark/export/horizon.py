@@ -1,4 +1,4 @@
-"""Up to where an export may read: transactions below the horizon are over, and will not be forgotten."""
+"""Finds the horizon of an export: all transactions below it have ended and are durable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 
 from django_pgqueue.spark.fetch import only
 
-# A younger transaction is no reason to speak of it.
+# A younger transaction is not reported.
 OLD = timedelta(minutes=1)
 
 SNAPSHOT = """
@@ -30,8 +30,11 @@ ORDER BY 3 DESC LIMIT 1
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Every transaction below ``xid`` is over, and none from ``next_xid`` on had begun ``now``, by the database's
-    clock. A standby does not know ``next_xid``."""
+    """The point up to which an export may read.
+
+    Every transaction below ``xid`` has ended. No transaction from ``next_xid`` on had begun at ``now``, by the
+    database's clock. A standby does not know ``next_xid``.
+    """
 
     xid: int
     next_xid: int | None
@@ -47,17 +50,17 @@ class HorizonHolder:
 
 
 def read_horizon(connection: psycopg.Connection[Any]) -> Horizon:
-    """The present horizon; what is below it is on disk of the server, too."""
+    """Return the present horizon. On a primary, the transactions below it are also on the server's disk."""
     xid, now, standby = only(connection.execute(SNAPSHOT))
-    # Not the snapshot's xmax: transactions above it may run already.
+    # The snapshot's xmax does not serve here: transactions above it may run already.
     return Horizon(xid, None if standby else _barrier(connection), now)
 
 
 def _barrier(connection: psycopg.Connection[Any]) -> int:
-    """Commit a transaction of our own above the horizon, and wait until it is on disk. Returns its number.
+    """Commit a transaction above the horizon, and wait until it is on disk. Returns its number.
 
     With synchronous_commit = off a crash would take back transactions that the export has seen, and give their numbers
-    to others, which no export would look at.
+    to others, which no export would read.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION READ WRITE")
@@ -68,7 +71,10 @@ def _barrier(connection: psycopg.Connection[Any]) -> int:
 
 
 def find_holder(connection: psycopg.Connection[Any], horizon: Horizon) -> HorizonHolder | None:
-    """Who holds the horizon back for over a minute. A role without pg_read_all_stats sees only its own sessions."""
+    """Return the transaction that has held the horizon back for over a minute, or None.
+
+    A role without pg_read_all_stats sees only its own sessions.
+    """
     row = connection.execute(HOLDERS).fetchone()
     if row is None or row[1] is None or horizon.now - row[1] < OLD:
         return None

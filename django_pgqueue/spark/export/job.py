@@ -1,4 +1,4 @@
-"""An export: what is new in the archive goes to the lake, each row once."""
+"""Exports the new rows of the archive, the dead letters and the channels to the lake, each row once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from django_pgqueue.spark.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Rows by table, what was written, and what the operator should know."""
+    """The result of an export: rows by table, the files, and the warnings for the operator."""
 
     rows: dict[str, int] = field(default_factory=dict)
     files: int = 0
@@ -41,7 +41,9 @@ class Summary:
 
 
 def export(source: Source, path: Path, options: ExportOptions | None = None) -> Summary:
-    """Bring all below the horizon that the lake does not have. Raises PipelineError; then the lake is as before."""
+    """Bring all rows below the horizon that the lake does not have. Raises PipelineError; then the lake is
+    unchanged.
+    """
     options = options or ExportOptions()
     began = time.monotonic()
     identity = source.identity()
@@ -95,17 +97,17 @@ def _staged(file: Written) -> StagedFile:
 
 
 def find_losses(plan: ExportPlan, results: list[ExportResult], state: dict[str, Any]) -> Iterator[str]:
-    """What retention dropped before the lake had it."""
+    """Yield a text for each partition that retention dropped before the lake had all of its rows."""
     for relation in sorted({result.gone for result in results if result.gone}):
-        yield f"{relation} was dropped while it was read: what it held is not all in the lake."
+        yield f"{relation} was dropped while it was read: the lake does not have all of its rows."
     present = {partition.day.isoformat() for partition in plan.partitions if partition.day}
     for day in state.get("open_days", []):
         if day not in present:
-            yield f"The partition of {day} was dropped since the last export: what came late to it is not in the lake."
+            yield f"The partition of {day} was dropped since the last export: the lake does not have its late rows."
 
 
 def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile]) -> None:
-    """Commits unless nothing is new: an idle queue does not fill the lake with commits."""
+    """Commit the files, unless nothing is new: an idle queue does not fill the lake with commits."""
     before = writing.lake.state
     state = {
         **plan.closing.as_state(),

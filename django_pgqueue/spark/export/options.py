@@ -1,4 +1,4 @@
-"""What may be asked of an export."""
+"""The options of an export."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ RANGE_BYTES = 64 * 1024 * 1024  # what one statement reads, about half a second
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """``without``: columns that are left empty, None: as before. ``rescan``: compare all days, write anew those that
-    differ. ``adopt``: go on although the database, or the state of the lake, is another one than expected."""
+    """The options of an export.
+
+    ``without``: columns that are left empty; None: as in the last export. ``rescan``: compare all days, and write those
+    that differ again. ``adopt``: continue although the database, or the state of the lake, is not the expected one.
+    """
 
     master: str | None = None
     memory: str = "1g"

@@ -1,4 +1,4 @@
-"""What one export has to read, decided at one moment."""
+"""Plans an export: the ranges to read, decided at one moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """``tasks`` read what is new below the horizon, and ``rewritten`` days as a whole. ``closing``: afterwards."""
+    """The plan of one export.
+
+    ``tasks`` read the new rows below the horizon, and all rows of the days ``rewritten``. ``closing``: the closed days
+    after the export.
+    """
 
     horizon: Horizon
     tasks: list[ExportTask]
@@ -41,7 +45,7 @@ class ExportPlan:
 
     @property
     def open_days(self) -> list[str]:
-        """Days that may still get rows."""
+        """Return the days that may still get rows."""
         before = self.closing.before
         return [p.day.isoformat() for p in self.partitions if p.day and p.day >= before and p.blocks]
 
@@ -54,11 +58,11 @@ def make_plan(
     rewrite: Collection[date] = (),
     range_bytes: int = RANGE_BYTES,
 ) -> ExportPlan:
-    """Raises PipelineError when the tables are not there, or not to be read."""
+    """Plan an export. Raises PipelineError when a table is missing or may not be read."""
     selects = {table: _select(connection, table, without) for table in schema.SOURCES}
     since = state.get("exported_xid", 0)
     closing = Closing.from_state(state)
-    # In this order: what is below the horizon was in the blocks that the partitions have afterwards.
+    # The horizon is read first: the rows below it are in the blocks that the partitions have afterwards.
     horizon = read_horizon(connection)
     partitions = find_partitions(connection)
     tasks = []
@@ -71,7 +75,7 @@ def make_plan(
             rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
             conditions = [f"{rows} AND {blocks}" for blocks in partition.ranges(range_bytes)]
             if partition.day and partition.day.isoformat() in state.get("open_days", []):
-                # Most of it is in the lake: what has nothing new is not worth a task.
+                # The lake has most of the rows; a partition without new rows needs no task.
                 conditions = [condition for condition in conditions if has_rows(connection, partition, condition)]
             tasks += [ExportTask("archive", partition.relation, query, (condition,)) for condition in conditions]
         if partition.day and partition.day < after.before:
@@ -89,7 +93,10 @@ def make_plan(
 
 
 def first_xid(connection: psycopg.Connection[Any], partition: Partition, closing: Closing, since: int) -> int | None:
-    """From which transaction on a partition is to be read; None: it is closed, and did not grow."""
+    """Return the transaction from which on a partition is to be read.
+
+    None: the partition is closed and did not grow.
+    """
     read_up_to = closing.read_up_to(partition)
     if read_up_to is None or partition.day is None:
         return since

@@ -1,4 +1,4 @@
-"""What lake and database know of each other."""
+"""Checks that lake and database belong together, and reports exports to the database."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ REPORT = "SELECT pgqueue_lake_exported(%s, %s, %s, %s)"
 
 
 def check_identity(lake: ParquetLake, identity: tuple[str, str], *, adopt: bool) -> None:
-    """Raises PipelineError when the lake holds the rows of another database."""
+    """Raise PipelineError when the lake holds the rows of another database."""
     known = (lake.description.system_identifier, lake.description.database)
-    # A database may be renamed; its oid stays.
+    # A database may be renamed; its oid does not change.
     same = known[0] == identity[0] and known[1].split()[:1] == identity[1].split()[:1]
     if any(known) and not same and not adopt:
         raise PipelineError(
@@ -32,7 +32,9 @@ def check_identity(lake: ParquetLake, identity: tuple[str, str], *, adopt: bool)
 
 
 def check_horizon(lake: ParquetLake, horizon: Horizon) -> None:
-    """Raises PipelineError when the database is older than the lake: new rows would have numbers that are passed."""
+    """Raise PipelineError when the database is older than the lake: new rows would have numbers that are exported
+    already.
+    """
     exported = lake.state.get("exported_xid", 0)
     if horizon.next_xid is not None and exported > horizon.next_xid:
         raise PipelineError(
@@ -42,7 +44,7 @@ def check_horizon(lake: ParquetLake, horizon: Horizon) -> None:
 
 
 def check_remembered(connection: psycopg.Connection[Any], lake: ParquetLake, *, adopt: bool) -> None:
-    """Raises PipelineError when the database remembers a newer state of this lake."""
+    """Raise PipelineError when the database remembers a newer state of this lake."""
     try:
         row = connection.execute(REMEMBERED, [lake.description.name]).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
@@ -57,14 +59,14 @@ def check_remembered(connection: psycopg.Connection[Any], lake: ParquetLake, *, 
 
 
 def report(source: Source, lake: ParquetLake, *, new: bool) -> str:
-    """Tell the database what the lake holds. Returns a warning, or nothing."""
+    """Report to the database which rows the lake holds. Returns a warning, or ""."""
     name, path, state = lake.description.name, str(lake.path), lake.state
     exported = state["exported_xid"]
     try:
         with source.connect() as connection:
             user = connection.info.user
             if new:
-                # Retention would wait for ever for a lake that was here before.
+                # Retention would wait for ever for a lake that was in this folder before.
                 connection.execute(FORGET, [path, name])
             [known] = only(connection.execute(REPORT, [name, path, exported, json.dumps(state.get("rows", {}))]))
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
@@ -75,8 +77,8 @@ def report(source: Source, lake: ParquetLake, *, new: bool) -> str:
             f"manage.py queuegrants pipeline --role {user} --apply."
         )
     except (psycopg.Error, PipelineError) as error:
-        told = " ".join(source.redact(str(error)).split())
-        return f"The database could not be told of this export, the next one will: {told}"
+        reason = " ".join(source.redact(str(error)).split())
+        return f"This export could not be reported to the database; the next export reports again: {reason}"
     if not known:
         return (
             f"The database remembers a later export to this lake than up to transaction {exported}: another copy of it "

@@ -1,4 +1,4 @@
-"""Which days of the lake are not what the archive holds."""
+"""Finds the days on which the lake differs from the archive."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ COUNT_BYTES = 512 * 1024 * 1024  # what one statement counts, about a second
 
 
 def days_that_differ(connection: psycopg.Connection[Any], lake: ParquetLake) -> list[date]:
-    """Days of which the lake cannot be read, or lacks rows that an earlier export should have brought.
+    """Return the days on which the lake cannot be read, or lacks rows that an earlier export should have brought.
 
-    A day of which the database holds fewer rows than the lake stays as it is.
+    A day on which the database holds fewer rows than the lake is left as it is.
     """
     exported = lake.state.get("exported_xid", 0)
     differing = []
@@ -33,7 +33,7 @@ def days_that_differ(connection: psycopg.Connection[Any], lake: ParquetLake) -> 
 
 
 def rows_in_lake(lake: ParquetLake, table: str, day: date) -> int | None:
-    """What the files say that are there; None: one cannot be read."""
+    """Return the number of rows in the files of a day; None: a file cannot be read."""
     try:
         rows: int = sum(pq.read_metadata(path).num_rows for path in lake.files(table, [day]))
     except (OSError, pa.ArrowException):
@@ -42,6 +42,6 @@ def rows_in_lake(lake: ParquetLake, table: str, day: date) -> int | None:
 
 
 def rows_in_database(connection: psycopg.Connection[Any], partition: Partition, exported: int) -> int:
-    """Rows of a partition below a horizon, counted in short statements."""
+    """Return the number of a partition's rows below a horizon, counted in short statements."""
     sql = f"SELECT count(*) FROM {partition.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
     return sum(only(connection.execute(sql + blocks))[0] for blocks in partition.ranges(COUNT_BYTES))

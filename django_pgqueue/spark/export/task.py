@@ -1,4 +1,4 @@
-"""One task of an export: reads some ranges of a table, one short statement each, and writes Parquet files by day."""
+"""Runs one task of an export: reads ranges of a table in short statements, and writes Parquet files by day."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from django_pgqueue.spark.source import Source, SourceLost, TableGone
 ATTEMPTS = 4
 RESTART_TIMEOUT_SECONDS = 60  # for a server that restarts
 MOST_WRITERS = 32
-# Columns with few different values; the others would pay for a dictionary and not gain.
+# Columns with few different values; the others would gain nothing from a dictionary.
 DICTIONARY = ["queue", "channel", "handler", "outcome", "reason", "worker"]
 
 
 @dataclass(frozen=True, slots=True)
 class ExportTask:
-    """``query``: a SELECT from ``relation`` up to its WHERE; ``ranges``: a condition for each statement."""
+    """A part of one table. ``query``: a SELECT from ``relation`` up to its WHERE; ``ranges``: a condition for each
+    statement.
+    """
 
     table: str
     relation: str
@@ -37,7 +39,7 @@ class ExportTask:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file of a task. ``created_days``: the days of created_at of its rows, which rollups look at again."""
+    """A file of a task. ``created_days``: the days of created_at of its rows, which rollups compute again."""
 
     table: str
     day: date
@@ -49,7 +51,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """``failure``: why the task gave up. ``gone``: the table that was dropped; what was read before is written."""
+    """The result of a task.
+
+    ``failure``: why the task gave up, or "". ``gone``: the table that was dropped, or ""; the rows that were read
+    before are in the files.
+    """
 
     files: tuple[Written, ...] = ()
     failure: str = ""
@@ -61,9 +67,10 @@ class ExportResult:
 
 
 def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
-    """Run a task into a staging folder. A server that goes away is waited for; then the task starts from the beginning.
+    """Run a task: write its rows into a staging folder.
 
-    Known errors are values: Spark would turn an exception into pages of text.
+    If the server goes away, the task waits for it, and then starts from the beginning. Known errors are returned as
+    ``failure``: Spark would turn an exception into pages of text.
     """
     for attempt in range(1, ATTEMPTS + 1):
         files = Files(task.table, Path(folder))
@@ -91,7 +98,7 @@ def read(task: ExportTask, source: Source) -> Iterator[pa.RecordBatch]:
 
 
 def wait_for(source: Source) -> bool:
-    """Whether the server is there again in time."""
+    """Wait for the server. Returns whether it came back in time."""
     deadline = time.monotonic() + RESTART_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -112,7 +119,7 @@ class OpenFile:
 
 
 class Files:
-    """Parquet files, one a day, written batch by batch: what is in memory is one batch."""
+    """Writes Parquet files, one per day, batch by batch: only one batch is in memory."""
 
     def __init__(self, table: str, folder: Path) -> None:
         self.table = table
@@ -133,7 +140,7 @@ class Files:
         return tuple(self._closed)
 
     def discard(self) -> None:
-        """Forget what was written; the staging folder goes at the end of the run."""
+        """Forget the files; the staging folder is removed at the end of the run."""
         for file in self._open.values():
             file.writer.close()
         self._open.clear()
@@ -149,7 +156,7 @@ class Files:
         file.created_days.update(pc.unique(batch.column("created_at").cast(pa.date32())).to_pylist())
 
     def _create(self, day: date) -> OpenFile:
-        # Not with its parents: the staging folder of a run that was killed must not come back.
+        # Parents are not made: the staging folder of a run that was killed must not come back.
         for folder in (self.folder / self.table, self.folder / self.table / f"day={day}"):
             folder.mkdir(exist_ok=True)
         path = folder / f"{uuid4().hex}.parquet"

@@ -1,4 +1,4 @@
-"""A commit: the files that came and went, and the whole state after it. The newest one tells all."""
+"""A commit: the files that were added and removed, and the whole state after it. The newest commit has all of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 class StagedFile:
     """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
 
-    ``more``: what else the commit shall remember of it, in JSON's types.
+    ``more``: other data that the commit keeps about it, in JSON's types.
     """
 
     table: str
@@ -25,7 +25,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """A file of a commit, at ``path`` in the lake; at ``staged`` until it is moved there."""
+    """A file of a commit, at ``path`` in the lake; it is at ``staged`` until it is moved."""
 
     table: str
     partition: str
@@ -37,7 +37,7 @@ class LakeFile:
 
     @property
     def path(self) -> str:
-        """Relative to the lake."""
+        """Return the path relative to the lake."""
         return f"{self.table}/{self.partition}/{self.name}"
 
     @property
@@ -95,5 +95,5 @@ NOTHING = Commit(0, "none", "")
 
 
 def day_of(partition: str) -> date:
-    """Of ``grain=hour/day=2026-11-21`` the day."""
+    """Return the day of a partition such as ``day=2026-11-21`` or ``grain=hour/day=2026-11-21``."""
     return date.fromisoformat(partition.rpartition("day=")[2])

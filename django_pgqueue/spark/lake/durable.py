@@ -1,4 +1,4 @@
-"""Files that are whole or not there, also after the machine lost its power."""
+"""Writes files atomically, so that they are whole or absent even after a power loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sync(path: Path) -> None:
 
 
 def create(path: Path, content: dict[str, Any], temporary: Path) -> None:
-    """Make a JSON file that must not exist yet. Raises FileExistsError when somebody else made it first."""
+    """Make a JSON file that must not exist yet. Raises FileExistsError when it exists."""
     _write(temporary, content)
     try:
         # Unlike a rename, a link does not replace what is there.
@@ -29,7 +29,7 @@ def create(path: Path, content: dict[str, Any], temporary: Path) -> None:
 
 
 def replace(path: Path, content: dict[str, Any]) -> None:
-    """Make a JSON file, or another one in its place."""
+    """Write a JSON file, in place of an existing one if there is one."""
     temporary = path.with_name(f".{path.name}")
     _write(temporary, content)
     os.replace(temporary, path)

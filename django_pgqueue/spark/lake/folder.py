@@ -18,8 +18,11 @@ CONTROL = "_pgqueue"
 
 @dataclass(frozen=True, slots=True)
 class LakeDescription:
-    """lake.json. ``name`` tells the database which lake this is, wherever it is moved to; ``system_identifier`` and
-    ``database`` are those of the database whose rows it holds, empty until the first export."""
+    """The content of lake.json.
+
+    ``name`` tells the database which lake this is, wherever it is moved to; ``system_identifier`` and ``database`` are
+    those of the database whose rows it holds, empty until the first export.
+    """
 
     format: int
     name: str
@@ -30,7 +33,7 @@ class LakeDescription:
 
 
 class LakeFolder:
-    """What the readers and the writer of a lake share: its description, and what is committed."""
+    """The part of a lake that readers and the writer share: its description and its commits."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,14 +65,14 @@ class LakeFolder:
             raise damaged(path, error) from None
 
     def describe(self, **changes: Any) -> None:
-        """Change what lake.json says; while writing."""
+        """Change lake.json. Only the writer of the lake may call this."""
         described = asdict(replace(self.description, **changes))
         if described != asdict(self.description):
             durable.replace(self.control / "lake.json", described)
 
     @property
     def head(self) -> Commit:
-        """The newest commit; number 0 when there is none."""
+        """Return the newest commit; its number is 0 when there is none."""
         number = max(self.commit_numbers(), default=0)
         return self.commit(number) if number else NOTHING
 
@@ -78,7 +81,7 @@ class LakeFolder:
         return self.head.state
 
     def commit_numbers(self) -> list[int]:
-        """Of all commits, the oldest first."""
+        """Return the numbers of all commits, the oldest first."""
         return sorted(int(name[:-5]) for name in os.listdir(self.commits) if name[:-5].isdigit())
 
     def commit(self, number: int) -> Commit:

@@ -1,4 +1,4 @@
-"""A lake: a folder of Parquet files whose commits say what belongs to it."""
+"""A lake: a folder of Parquet files whose commits say which files belong to it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class ParquetLake(LakeFolder):
-    """A lake, opened with ``ParquetLake.open``, read as committed last, written in ``with lake.writing() as …``."""
+    """A lake. Open it with ``ParquetLake.open``; reads see the last commit; write in ``with lake.writing() as …``."""
 
     @classmethod
     def open(cls, path: str | Path, create: bool = False) -> ParquetLake:
-        """The lake at a path; ``create``: an empty one when the folder is missing or empty.
+        """Open the lake at a path. ``create``: make an empty lake when the folder is missing or empty.
 
-        Raises PipelineError: no lake, one of a newer version, one that cannot be read.
+        Raises PipelineError when there is no lake, when a newer version wrote it, or when it cannot be read.
         """
         if "://" in str(path) or ":/" in str(path):
             raise PipelineError(f"{path} is no folder: object stores are not supported, a lake is in a file system.")
@@ -41,12 +41,12 @@ class ParquetLake(LakeFolder):
         return lake
 
     def partitions(self, table: str) -> list[str]:
-        """Such as ``day=2026-11-21``, or ``grain=hour/day=2026-11-21``."""
+        """Return the partitions of a table, such as ``day=2026-11-21`` or ``grain=hour/day=2026-11-21``."""
         root = self.path / table
         return sorted(path.relative_to(root).as_posix() for path in root.rglob("day=????-??-??") if path.is_dir())
 
     def files(self, table: str, days: Collection[date] | None = None) -> list[Path]:
-        """The Parquet files of a table, of some days (UTC) or all, as the newest commit left them."""
+        """Return the Parquet files of a table in the newest commit, of some days (UTC) or of all."""
         self.settle()
         return [
             path
@@ -56,7 +56,7 @@ class ParquetLake(LakeFolder):
         ]
 
     def read(self, spark: SparkSession, table: str, days: Collection[date] | None = None) -> DataFrame:
-        """A table with all its columns and `day`; a file that lacks a column has NULL there."""
+        """Read a table with all its columns and `day`; a file that lacks a column has NULL there."""
         from pyspark.sql.types import DateType, StructType
 
         columns = StructType([*schema.spark_schema(table).fields]).add("day", DateType())
@@ -67,7 +67,7 @@ class ParquetLake(LakeFolder):
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
-        """The exclusive right to write. What a killed run left is finished or removed first.
+        """Take the exclusive right to write. The files that a killed run left are moved or removed first.
 
         Raises PipelineError when another run has the lake.
         """
@@ -75,7 +75,7 @@ class ParquetLake(LakeFolder):
             yield right
 
     def settle(self) -> None:
-        """Move the files of the newest commit to their places, if the run that committed them could not."""
+        """Move the files of the newest commit to their places, if the run that committed them could not do so."""
         settle(self)
 
     def _create(self) -> None:

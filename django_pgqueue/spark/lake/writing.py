@@ -1,4 +1,4 @@
-"""The right to write a lake: staging, commits, and what a killed run left behind."""
+"""Writes a lake: staging, commits, and the repair after a killed run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
 from django_pgqueue.spark.lake.folder import LakeFolder
 
-# Tables whose rows are counted by day in the state: what the database may forget once the lake has it.
+# Tables whose rows the state counts by day, so that retention knows which rows the lake has.
 COUNTED = ("archive", "dead_letter")
 MOVING_TIMEOUT_SECONDS = 30  # a reader waits so long for a run that is moving its files
 
 
 @dataclass(slots=True)
 class Writing:
-    """One run's right to write. ``folder`` is its staging folder, where Spark's tasks may write, too."""
+    """The exclusive right of one run to write. ``folder`` is its staging folder, where Spark's tasks may write, too."""
 
     lake: LakeFolder
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -39,13 +39,13 @@ class Writing:
         return self.lake.staging / self.run
 
     def stage(self, table: str, partition: str) -> Path:
-        """A new path for a Parquet file of a partition such as ``day=2026-11-21``; its folder is made."""
+        """Return a new path for a Parquet file of a partition such as ``day=2026-11-21``, and make its folder."""
         folder = self.folder / table / partition
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{uuid.uuid4().hex}.parquet"
 
     def staged(self, path: Path, **more: Any) -> StagedFile:
-        """A file that was written to where ``stage`` said, safe on disk. Raises PipelineError when it is not whole."""
+        """Sync a file at a path from ``stage`` to disk, and describe it. Raises PipelineError when it is not whole."""
         try:
             rows = pq.read_metadata(path).num_rows
             durable.sync(path)
@@ -55,7 +55,7 @@ class Writing:
         return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, more)
 
     def collect(self, table: str) -> list[StagedFile]:
-        """What Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
+        """Return the files that Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
         return [self.staged(path) for path in sorted((self.folder / table).rglob("day=*/*.parquet"))]
 
     def commit(
@@ -65,7 +65,7 @@ class Writing:
         replace: Iterable[tuple[str, str]] = (),
         state: dict[str, Any] | None = None,
     ) -> Commit:
-        """Add files, remove what is in the partitions ``replace``, and change these keys of the state: all or nothing.
+        """Add files, remove the files of the partitions ``replace``, and change these keys of the state, atomically.
 
         Raises PipelineError when another run committed meanwhile, or a file is not as it was staged.
         """
@@ -116,7 +116,7 @@ def check(staged: StagedFile) -> None:
 def count(
     rows: dict[str, dict[str, int]], files: Iterable[StagedFile], replaced: Iterable[tuple[str, str]]
 ) -> dict[str, dict[str, int]]:
-    """Rows by table and day, with those of new files, without those of replaced partitions."""
+    """Return the rows by table and day, with those of new files, without those of replaced partitions."""
     counted = {table: dict(days) for table, days in rows.items()}
     for table, partition in replaced:
         counted.get(table, {}).pop(partition.removeprefix("day="), None)
@@ -129,7 +129,7 @@ def count(
 
 
 def finish(lake: LakeFolder, commit: Commit) -> None:
-    """Bring the folders to what a commit says. Repeating it changes nothing."""
+    """Move and remove files until the folders match a commit. Repeating it changes nothing."""
     for path in commit.removed:
         (lake.path / path).unlink(missing_ok=True)
     for file in commit.files:
@@ -152,7 +152,7 @@ def unfinished(lake: LakeFolder, commit: Commit) -> bool:
 
 @contextmanager
 def locked(lake: LakeFolder) -> Iterator[None]:
-    """Raises PipelineError when another process of this machine has the lake."""
+    """Hold the lock of the lake. Raises PipelineError when another process of this machine holds it."""
     with open(lake.control / "lock", "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -180,7 +180,7 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
         try:
             yield right
         finally:
-            # What is committed and could not be moved is all there is of it.
+            # Committed files that could not be moved exist only in this folder, so it is kept.
             if not unfinished(lake, lake.head):
                 shutil.rmtree(right.folder, ignore_errors=True)
 
@@ -200,7 +200,7 @@ def settle(lake: LakeFolder) -> None:
             with locked(lake):
                 finish(lake, lake.head)
         except PipelineError:
-            # The run that has it is moving the files at this moment.
+            # Another run holds the lock, and is moving the files.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

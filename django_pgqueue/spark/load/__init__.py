@@ -1,1 +1,1 @@
-"""From the lake's metrics and forecast to the tables that the admin shows."""
+"""Loads the lake's metrics and forecast into the tables that the admin shows."""

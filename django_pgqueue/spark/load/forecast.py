@@ -1,4 +1,4 @@
-"""The newest forecast of the lake takes the place of the one in the database."""
+"""Replaces the forecast in the database by the newest one of the lake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLUMNS = [column.name for column in schema.TABLES["forecast"]]
 
 
 def load_forecast(source: Source, lake: ParquetLake) -> int:
-    """Returns the number of rows. Raises PipelineError."""
+    """Load the lake's newest forecast into the database. Returns the number of rows. Raises PipelineError."""
     newest = lake.partitions("forecast")[-1:]
     files = [path for partition in newest for path in lake.path.joinpath("forecast", partition).glob("*.parquet")]
     application = "pgqueue spark rollup"

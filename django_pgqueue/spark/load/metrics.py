@@ -1,4 +1,4 @@
-"""Metrics reach the database a day of a grain at a time: what was there of it goes, what the lake has comes."""
+"""Loads metrics into the database, one day of a grain at a time: the old rows are deleted, the lake's are copied."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ TABLE = "pgqueue_queue_metric"
 COLUMNS = [column.name for column in schema.TABLES["metrics"]]
 MAPS = {n for n, column in enumerate(schema.TABLES["metrics"]) if column.type == schema.COUNTS}
 REMOVE = "DELETE FROM pgqueue_queue_metric WHERE grain = %s AND bucket_at >= %s AND bucket_at < %s"
-# All grains by name: the index begins with them.
+# All grains are named, because the index begins with the grain.
 EXPIRE = "DELETE FROM pgqueue_queue_metric WHERE grain IN ('minute', 'hour', 'day') AND bucket_at < %s"
 ONE_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """``days``: of all grains together; ``rows``: that were written; ``expired``: that were too old and are gone."""
+    """The result of a load.
+
+    ``days``: the days of all grains together; ``rows``: the rows that were written; ``expired``: the old rows that were
+    removed.
+    """
 
     days: int = 0
     rows: int = 0
@@ -43,10 +47,10 @@ def load_metrics(
     everything: bool = False,
     now: datetime | None = None,
 ) -> Loaded:
-    """Load the days that were computed since the last load; ``everything``: all days of the lake.
+    """Load the days that were computed since the last load; ``everything``: load all days of the lake.
 
     Rows that are older than ``keep`` are removed, and not loaded. The lake's state remembers in ``loaded``, by grain,
-    up to which commit days were loaded: a load that failed is made up for by the next. Raises PipelineError.
+    up to which commit days were loaded, so that the next load repeats one that failed. Raises PipelineError.
     """
     oldest = midnight(((now or datetime.now(UTC)) - keep).date())
     with lake.writing() as writing, source.connect(application_name="pgqueue spark rollup") as connection:
@@ -71,7 +75,7 @@ def midnight(day: date) -> datetime:
 
 
 def _changed(lake: ParquetLake, grain: str, since: int) -> set[date]:
-    """The days of a grain that commits after ``since`` wrote or removed."""
+    """Return the days of a grain that commits after ``since`` wrote or removed."""
     folder = f"metrics/grain={grain}/"
     return {
         day_of(path.rpartition("/")[0])

@@ -1,4 +1,4 @@
-"""From Parquet files to a table by COPY, a few thousand rows in memory at a time."""
+"""Copies Parquet files into a table with COPY, with a few thousand rows in memory at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = 5_000
 
 
 def read_rows(files: Iterable[Path], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Raises PipelineError, with the name of a file that cannot be read."""
+    """Yield the rows of the files. Raises PipelineError, with the name of a file that cannot be read."""
     for path in files:
         try:
             with pq.ParquetFile(path) as file:
@@ -30,7 +30,7 @@ def read_rows(files: Iterable[Path], columns: Sequence[str]) -> Iterator[tuple[A
 def copy_into(
     connection: psycopg.Connection[Any], table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> int:
-    """Returns the number of rows."""
+    """Copy rows into a table. Returns the number of rows."""
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)
     written = 0

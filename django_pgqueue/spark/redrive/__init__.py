@@ -1,7 +1,7 @@
 """Put dead letters back into their queues: those that a condition in Spark SQL chooses, each once.
 
-Each becomes a new message with all its attempts, at once and as a whole with thousands of others. What was redriven
-before, is gone, or is refused by its channel, is counted. With --dry-run nothing is changed.
+Each becomes a new message with all its attempts, at once and as a whole with thousands of others. Letters that were
+redriven before, are gone, or are refused by their channel, are counted. With --dry-run nothing is changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--where",
         required=True,
         metavar="SQL",
-        help="which dead letters, in Spark SQL over their columns: \"reason = 'failed' AND handler = 'mail.send'\"",
+        help="the condition that chooses dead letters, in Spark SQL over their columns: "
+        "\"reason = 'failed' AND handler = 'mail.send'\"",
     )
     parser.add_argument(
         "--lake", type=Path, metavar="PATH", help="choose from the dead letters of this lake (default: the database's)"
@@ -35,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "keeps the old one",
     )
     parser.add_argument("--channel", metavar="NAME", help="another channel of the same queue")
-    parser.add_argument("--rate", type=rate, metavar="N/s", help="at most so many a second (default: no limit)")
+    parser.add_argument("--rate", type=rate, metavar="N/s", help="the most letters per second (default: no limit)")
     parser.add_argument("--dry-run", action="store_true", help="only count")
     arguments.add_engine(parser)
 
@@ -45,7 +46,7 @@ def run(args: Namespace) -> int:
     from django_pgqueue.spark.lake import ParquetLake
 
     source = arguments.source_of(args)
-    # Said before Spark is up.
+    # This line is printed before Spark has started.
     source.connect().close()
     lake = None
     if args.lake is not None:
@@ -60,14 +61,14 @@ def run(args: Namespace) -> int:
         else:
             letters = dead_letters_of(spark, lake, args.where, args.set_payload)
         tally = put_back(letters, source, channel=args.channel, rate=args.rate, dry_run=args.dry_run)
-    print(told(tally, dry_run=args.dry_run))
+    print(in_words(tally, dry_run=args.dry_run))
     for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1]):
         print(f"{count:,} refused: {reason}", file=sys.stderr)
     return 1 if tally.refused else 0
 
 
-def told(tally: Tally, *, dry_run: bool) -> str:
-    """The counts in words."""
+def in_words(tally: Tally, *, dry_run: bool) -> str:
+    """Return the counts in words."""
     parts = [
         f"{tally.selected:,} dead letters chosen",
         f"{tally.redriven:,} {'would be ' if dry_run else ''}redriven",

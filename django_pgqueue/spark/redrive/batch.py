@@ -1,4 +1,4 @@
-"""Some thousand dead letters, put back in one transaction; what is refused is told apart from the rest."""
+"""Redrives some thousand dead letters in one transaction, and separates the letters that are refused."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LEFT JOIN pgqueue_channel AS c ON c.queue = d.queue AND c.name = coalesce(%s, d.
 WHERE d.id = ANY (%s::bigint[]) AND d.redriven_at IS NULL AND (c.id IS NULL OR c.released_at IS NOT NULL)
 """
 HELD = "another session holds it"
-# Seconds between attempts at letters that somebody holds: it may be this very task, run twice by Spark.
+# Seconds between attempts at letters that another session holds; it may be this task, run twice by Spark.
 WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)
 
 
 class Letter(NamedTuple):
-    """``payload``: JSON text that replaces the old one; None keeps it."""
+    """A dead letter to redrive. ``payload``: JSON text that replaces the old payload; None keeps it."""
 
     id: int
     payload: str | None = None
@@ -38,8 +38,11 @@ class Letter(NamedTuple):
 def redrive_batch(
     connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, began_at: datetime
 ) -> Tally:
-    """Put them back, once. ``began_at``: when the job began, by the clock of the database: what has been redriven since
-    then counts as redriven, for a task that failed may have done it before it was tried again."""
+    """Redrive the letters, each once. Returns the counts.
+
+    ``began_at``: when the job began, by the clock of the database. A letter that was redriven since then counts as
+    redriven, because a failed task may have redriven it before it was repeated.
+    """
     tally = Tally(selected=len(letters))
     left = list(letters)
     for wait in WAITS:
@@ -55,7 +58,7 @@ def redrive_batch(
 
 
 def look(connection: psycopg.Connection[Any], ids: Sequence[int], channel: str | None, began_at: datetime) -> Tally:
-    """What `redrive_batch` would do, but for channels that become full. Changes nothing."""
+    """Count the results that `redrive_batch` would have, without channels that become full. Changes nothing."""
     tally = Tally(selected=len(ids))
     closed = defaultdict(list)
     for key, problem, name in connection.execute(CLOSED, [channel, channel, list(ids)]):
@@ -74,7 +77,7 @@ def look(connection: psycopg.Connection[Any], ids: Sequence[int], channel: str |
 def _accepted(
     connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, tally: Tally
 ) -> tuple[set[int], set[int]]:
-    """The ids that were redriven now, and those that nobody refused."""
+    """Redrive the letters. Returns the ids that were redriven now, and the ids that were not refused."""
     # One bad letter, or one full channel, must not stop the others.
     try:
         redriven, refusal = _call(connection, letters, channel)
@@ -97,7 +100,7 @@ def _accepted(
 
 
 def _call(connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None) -> tuple[set[int], str]:
-    """Redrive the letters, all or none. Returns their ids; or none, and why the request is refused."""
+    """Redrive the letters, all or none. Returns their ids and "", or no ids and the reason of the refusal."""
     payloads = [letter.payload for letter in letters]
     given = payloads if any(payload is not None for payload in payloads) else None
     rows = connection.execute(REDRIVE, [[letter.id for letter in letters], channel, given]).fetchall()
@@ -125,7 +128,7 @@ def _good_payloads(connection: psycopg.Connection[Any], letters: Sequence[Letter
 
 
 def _explain(connection: psycopg.Connection[Any], ids: set[int], began_at: datetime, tally: Tally) -> set[int]:
-    """Count what nobody refused and was not redriven now. Returns the letters that another session holds."""
+    """Count the accepted letters that were not redriven now. Returns the letters that another session holds."""
     if not ids:
         return set()
     states = _states(connection, ids)

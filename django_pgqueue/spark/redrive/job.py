@@ -1,4 +1,4 @@
-"""Dead letters that Spark chose, put back by its tasks."""
+"""Redrives the dead letters that Spark has chosen, in Spark's tasks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ def redrive(
     rate: float | None = None,
     dry_run: bool = False,
 ) -> Tally:
-    """Give the dead letters a new life, each once; what was redriven before is left out.
+    """Redrive dead letters, each once; letters that were redriven before are left out. Returns the counts.
 
     ``letters``: a frame with the column ``id`` and perhaps ``payload`` (text, struct, map or array; NULL keeps the old
-    one), or a condition in Spark SQL on the dead letters of the database. ``channel``: another one of the same queue.
-    ``rate``: at most so many a second. Raises PipelineError, or Spark's exception that holds its text.
+    one), or a condition in Spark SQL on the dead letters of the database. ``channel``: another channel of the same
+    queue. ``rate``: the most letters per second (default: no limit). ``dry_run``: count only. Raises PipelineError, or
+    Spark's exception that holds its text.
     """
     if rate is not None and not rate > 0:
-        raise PipelineError(f"A rate of {rate} dead letters a second is none: give a number above 0.")
+        raise PipelineError(f"A rate of {rate} dead letters per second is not possible: give a number above 0.")
     if not isinstance(letters, str):
         return put_back(once(prepared(letters)), source, channel=channel, rate=rate, dry_run=dry_run)
     with session("pgqueue redrive") as spark:
@@ -49,17 +50,17 @@ def redrive(
 
 
 def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: float | None, dry_run: bool) -> Tally:
-    """`redrive` for a frame in which no id is there twice."""
+    """Redrive the letters of a frame that has each id once. Parameters and result are those of `redrive`."""
     with source.connect() as connection, source.errors():
         [began_at] = only(connection.execute("SELECT clock_timestamp()"))
-    # Chosen once: a task that is tried again has the same letters, though their rows look different by then.
+    # The checkpoint keeps the choice: a repeated task has the same letters, although their rows have changed by then.
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd
     return run(rows, RedriveTask(source, channel, rate, dry_run, began_at))
 
 
 class RedriveTask:
-    """What a task does with its letters; it travels in the function, so that the source is in no file."""
+    """Redrives the letters of one partition. The closure carries it, so that the source is in no file."""
 
     def __init__(
         self, source: Source, channel: str | None, rate: float | None, dry_run: bool, began_at: datetime

@@ -1,4 +1,4 @@
-"""Which dead letters: frames with the column id, and perhaps a new payload."""
+"""Chooses dead letters: frames with the column id, and perhaps a new payload."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from django_pgqueue.spark.source import Source
 
-# Only read when the condition or the new payload speaks of them.
+# These columns are only read when the condition or the new payload names them.
 HEAVY = ("payload", "body", "headers", "details", "state", "errors")
-# More tasks than cores: the progress is that of tasks.
+# There are more tasks than cores, because the progress is counted in tasks.
 PARTITIONS = 16
 TEXT_OF = {"ignoreNullFields": "false"}
 
@@ -29,9 +29,9 @@ TEXT_OF = {"ignoreNullFields": "false"}
 def dead_letters(
     spark: SparkSession, source: Source, condition: str, payload: str | None = None, partitions: int = PARTITIONS
 ) -> DataFrame:
-    """Those of the database for which a condition in Spark SQL is true; ``payload``: an expression for the new one.
+    """Return the dead letters of the database for which a condition in Spark SQL is true.
 
-    Raises PipelineError for SQL that Spark does not take.
+    ``payload``: an expression for the new payload. Raises PipelineError for SQL that Spark does not accept.
     """
     from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 
@@ -43,7 +43,11 @@ def dead_letters(
 
 
 def dead_letters_of(spark: SparkSession, lake: ParquetLake, condition: str, payload: str | None = None) -> DataFrame:
-    """The same from a lake. What retention has dropped since, or somebody redrove, is told when it is put back."""
+    """Return the dead letters of a lake for which a condition in Spark SQL is true.
+
+    Letters that retention has dropped since, or that were redriven, are counted when the frame is redriven. Raises
+    PipelineError.
+    """
     missing = [name for name in lake.description.without if re.search(rf"\b{name}\b", f"{condition} {payload or ''}")]
     if missing:
         raise PipelineError(
@@ -61,12 +65,12 @@ def chosen(frame: DataFrame, condition: str, payload: str | None) -> DataFrame:
 
 
 def once(letters: DataFrame) -> DataFrame:
-    """Each id once: two tasks must not have the same letter."""
+    """Return the frame with each id once: two tasks must not have the same letter."""
     return letters.repartition(letters.sparkSession.sparkContext.defaultParallelism, "id").dropDuplicates(["id"])
 
 
 def prepared(letters: DataFrame) -> DataFrame:
-    """The id, and the new payload as JSON text. Raises PipelineError for a frame that has no such columns."""
+    """Return the id, and the new payload as JSON text. Raises PipelineError for a frame without such columns."""
     types = {field.name: field.dataType for field in letters.schema}
     if "id" not in types:
         raise PipelineError("The frame has no column id: select the ids of the dead letters.")
@@ -99,5 +103,5 @@ def errors_of_sql() -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        told = str(error).strip().splitlines()[0]
-        raise PipelineError(f"Spark does not take this SQL: {told}") from None
+        reason = str(error).strip().splitlines()[0]
+        raise PipelineError(f"Spark does not accept this SQL: {reason}") from None

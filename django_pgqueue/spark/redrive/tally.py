@@ -1,17 +1,21 @@
-"""What became of the dead letters that were chosen."""
+"""Counts the results for the dead letters that were chosen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# So many different reasons are told; a broken payload is a reason of its own for each letter.
+# The most reasons that are kept; a broken payload is a reason of its own for each letter.
 REASONS = 10
 
 
 @dataclass(slots=True)
 class Tally:
-    """``selected`` letters are the sum of the others. ``already``: redriven before; ``gone``: not there any more;
-    ``refused``: by their channel, or because their new payload is no JSON, with what was said, and how often."""
+    """The results of a redrive, in letters.
+
+    ``selected`` is the sum of the others. ``already``: redriven before; ``gone``: they do not exist any more;
+    ``refused``: by their channel, or because their new payload is no JSON. ``reasons``: how many letters each reason
+    refused.
+    """
 
     selected: int = 0
     redriven: int = 0
@@ -30,7 +34,7 @@ class Tally:
         self.redriven += other.redriven
         self.already += other.already
         self.gone += other.gone
-        told = sum(other.reasons.values())
+        listed = sum(other.reasons.values())
         for reason, letters in other.reasons.items():
             self.refuse(reason, letters)
-        self.refused += other.refused - told
+        self.refused += other.refused - listed

@@ -1,4 +1,4 @@
-"""The page, of what was read."""
+"""Composes the page from the data that was read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_pgqueue.spark.report.sections.sla import sla
 from django_pgqueue.spark.report.sections.summary import summary
 from django_pgqueue.spark.report.sections.tenants import tenants
 
-# So many queues have plots; all of them are in the tables.
+# The number of queues that have plots; the tables have all queues.
 MOST_QUEUES = 6
 
 
@@ -33,9 +33,9 @@ def compose(data: Data, expected: pa.Table, holdings: Holdings, made_at: datetim
 
 def _period(data: Data) -> str:
     if not data.queues:
-        return "Nothing in this period."
+        return "The lake has no metrics of this period."
     first, last = f"{data.days[0]:%d %b %Y}", f"{data.days[-1]:%d %b %Y}"
-    told = f"{first if first == last else f'{first} – {last}'}. Plots by {data.grain}; days and times are UTC."
+    line = f"{first if first == last else f'{first} – {last}'}. Plots by {data.grain}; days and times are UTC."
     if len(data.queues) > MOST_QUEUES:
-        told += f" The {MOST_QUEUES} busiest of {len(data.queues):,} queues have plots."
-    return told
+        line += f" The {MOST_QUEUES} busiest of {len(data.queues):,} queues have plots."
+    return line

@@ -1,4 +1,4 @@
-"""What a lake holds, as its folders and its newest commit tell it."""
+"""Reads from a lake's folders and its newest commit which data the lake holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOKED_AT = 100
 
 @dataclass(frozen=True, slots=True)
 class TableHoldings:
-    """``rows``: None, where commits do not count them."""
+    """The data of one table. ``rows``: None if commits do not count them."""
 
     table: str
     days: int
@@ -26,9 +26,10 @@ class TableHoldings:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """``exported_xid``: all transactions before it are in the lake; None: nothing was exported.
+    """The data of a lake.
 
-    ``rollup_due``: there are exported rows that the metrics do not count yet.
+    ``exported_xid``: all transactions before it are in the lake; None: nothing was exported. ``rollup_due``: there are
+    exported rows that the metrics do not count yet.
     """
 
     name: str = ""
@@ -60,7 +61,7 @@ def _held(lake: ParquetLake, table: str, rows: dict[str, int] | None) -> TableHo
 
 
 def _last_rollup(lake: ParquetLake, numbers: Sequence[int]) -> datetime | None:
-    """Among the newest commits: a lake may have many thousands."""
+    """Return the time of the last rollup among the newest commits; a lake may have many thousands."""
     commits = (lake.commit(number) for number in reversed(numbers[-LOOKED_AT:]))
     return next((_time(commit.at) for commit in commits if commit.kind == "rollup"), None)
 

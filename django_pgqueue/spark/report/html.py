@@ -1,4 +1,4 @@
-"""The page: one file without script, image or address of anything else, and a policy that says so."""
+"""Writes the page: one file without scripts, images or external addresses, and a policy that forbids them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_pgqueue.charts import stylesheet, text
 
 
 class Safe(str):
-    """HTML that is ours, or made of escaped parts. Any other string is somebody's text."""
+    """HTML that this package wrote, or that is made of escaped parts. Any other string is escaped."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ def safe(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`anchor`: ours, never somebody's name."""
+    """A part of the page. `anchor`: a fixed name, never one from the data."""
 
     anchor: str
     title: str
@@ -33,12 +33,12 @@ class Section:
         return f'<section id="{self.anchor}"><h2>{safe(self.title)}</h2>{self.body}</section>'
 
 
-def paragraph(told: object) -> str:
-    return f"<p>{safe(told)}</p>"
+def paragraph(body: object) -> str:
+    return f"<p>{safe(body)}</p>"
 
 
 def tiles(items: Iterable[tuple[str, str, str]]) -> str:
-    """Figures to see first: label, value, what it is to be compared with."""
+    """Return the figures at the top of the page: label, value, and the value to compare with."""
     drawn = (
         f"<div><dt>{text(label)}</dt><dd><b>{text(value)}</b> <span>{text(note)}</span></dd></div>"
         for label, value, note in items
@@ -47,7 +47,7 @@ def tiles(items: Iterable[tuple[str, str, str]]) -> str:
 
 
 def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, names: int = 1) -> str:
-    """`names`: how many columns at the left are names; the others are numbers, aligned to the right."""
+    """Return a table. `names`: how many columns at the left are names; the others are numbers, aligned to the right."""
     heads = "".join(f'<th scope="col"{_number(place, names)}>{text(head)}</th>' for place, head in enumerate(headings))
     lines = "".join(f"<tr>{_cells(row, names)}</tr>" for row in rows)
     return (
@@ -59,8 +59,8 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
 def _cells(row: Sequence[object], names: int) -> str:
     drawn = []
     for place, cell in enumerate(row):
-        told = f"<bdi>{safe(cell)}</bdi>" if place < names else safe(cell)
-        drawn.append(f"<th scope=row>{told}</th>" if place == 0 else f"<td{_number(place, names)}>{told}</td>")
+        body = f"<bdi>{safe(cell)}</bdi>" if place < names else safe(cell)
+        drawn.append(f"<th scope=row>{body}</th>" if place == 0 else f"<td{_number(place, names)}>{body}</td>")
     return "".join(drawn)
 
 

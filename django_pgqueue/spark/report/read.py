@@ -1,4 +1,4 @@
-"""What the report is made of: the metrics and the forecast of a lake, read with pyarrow, without Spark."""
+"""Reads the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.schema import arrow_schema
 
-# The files of a grain, of these days: `files("hour", days)`.
+# Returns the files of a grain, of these days: `files("hour", days)`.
 Files = Callable[[str, Sequence[date]], list[Path]]
 
 WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
-# A chart has at most about so many buckets; and not fewer than these, so that its axis says something.
+# The longest periods with buckets of minutes and of hours, and the fewest buckets, so that the axis has labels.
 MINUTES_UP_TO = timedelta(hours=6)
 HOURS_UP_TO = timedelta(days=15)
 FEWEST_BUCKETS = 12
 EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
-# Channels are compared with each other by hour, of so many days at most.
+# The most days for which channels are compared with each other by hour.
 HOURS_COMPARED = 31
 
 COUNTS = (
@@ -40,7 +40,10 @@ COLUMNS = [*NAMES, *COUNTS, *TIMES, *SPENT, "capacity_share", "sla_seconds", *RE
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """A queue by bucket: a list for each column, as long as the report's times. No row is 0 or, of times, None."""
+    """The metrics of a queue over time: a list for each column, as long as the report's times.
+
+    A bucket without a row has 0, or None in columns of times.
+    """
 
     columns: dict[str, list[Any]]
 
@@ -53,8 +56,11 @@ class QueueHistory:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """`queues`: busiest first. `by_day`: all levels, a row a day; `tenants`: whole channels, a row a bucket;
-    `compared`: whole channels, a row an hour, or a minute when the buckets are minutes."""
+    """The data of the report.
+
+    `queues`: busiest first. `by_day`: rows of all levels, one per day; `tenants`: rows of whole channels, one per
+    bucket; `compared`: rows of whole channels, one per hour, or per minute when the buckets are minutes.
+    """
 
     days: list[date] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
@@ -71,7 +77,10 @@ class Data:
 
 
 def read(files: Files, days: Sequence[date], queues: Sequence[str] = ()) -> Data:
-    """The data of the days, given in order; of all queues, or of some. Raises PipelineError: a file cannot be read."""
+    """Read the data of the days, which are in order, for all queues or for some.
+
+    Raises PipelineError when a file cannot be read.
+    """
     by_day = _rows("metrics", files("day", days), COLUMNS, queues)
     if not by_day.num_rows:
         return Data(days=list(days))
@@ -102,7 +111,7 @@ def _rows(
 
 
 def _file(path: Path, schema: pa.Schema) -> pa.Table:
-    """A column that the file does not have, because it is older, is NULL."""
+    """Read a file; a column that an older file does not have is NULL. Raises PipelineError."""
     try:
         with pq.ParquetFile(path) as file:
             rows = file.read([name for name in schema.names if name in file.schema_arrow.names])
@@ -118,7 +127,7 @@ def _file(path: Path, schema: pa.Schema) -> pa.Table:
     return pa.table(values, schema=schema)
 
 
-# Each message is in one row of each level: those of whole queues, of whole channels, of handlers.
+# Each message is counted once in each level: whole queues, whole channels, handlers.
 
 
 def whole_queues(rows: pa.Table) -> pa.Table:
@@ -138,14 +147,14 @@ def _not_handlers(rows: pa.Table) -> pa.Table:
 
 
 def _grain(days: list[datetime], hours: list[datetime]) -> str:
-    """The grain in which the period has enough buckets, and not too many."""
+    """Return the grain that divides the period into enough buckets, and not too many."""
     if not hours or max(days) - min(days) > HOURS_UP_TO:
         return "day"
     return "minute" if max(hours) - min(hours) < MINUTES_UP_TO else "hour"
 
 
 def _regular(found: list[datetime], width: timedelta) -> list[datetime]:
-    """All buckets from the first to the last, also those in which nothing happened."""
+    """Return all buckets from the first to the last, including empty ones."""
     step = width.total_seconds()
     first, last = (int(time.timestamp() // step) for time in (min(found), max(found)))
     first = min(first, max(last - FEWEST_BUCKETS + 1, int(EARLIEST.timestamp() // step)))
@@ -175,12 +184,12 @@ def _empty_history(length: int) -> QueueHistory:
     return QueueHistory(columns | {name: [{}] * length for name in REASONS})
 
 
-# Of nothing but NULL the sum is 0: a column that older files do not have.
+# The sum of NULLs is 0, for a column that older files do not have.
 ZERO = pc.ScalarAggregateOptions(min_count=0)
 
 
 def sums(rows: pa.Table, keys: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Grouped by the keys: the columns added up. Counts and seconds spent may be added, percentiles may not."""
+    """Add the columns up, grouped by the keys. Counts and seconds spent may be added, percentiles may not."""
     grouped = rows.group_by(list(keys)).aggregate([(column, "sum", ZERO) for column in columns])
     renamed = grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names])
     added: list[dict[str, Any]] = renamed.to_pylist()

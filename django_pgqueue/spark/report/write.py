@@ -18,16 +18,17 @@ from django_pgqueue.spark.report.compose import compose
 from django_pgqueue.spark.report.holdings import Holdings, holdings
 from django_pgqueue.spark.report.read import Data, read, read_forecast
 
-# So often is a lake read again that was written meanwhile.
+# The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5
 
 Read = TypeVar("Read")
 
 
 def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) -> str:
-    """Write the report of the newest days to ``output``. Returns the line that says so.
+    """Write the report of the newest ``days`` days to ``output``. Returns the line that says so.
 
-    Raises PipelineError: no lake, a damaged file, a queue that the lake does not know, a place that cannot be written.
+    Raises PipelineError when there is no lake, a file is damaged, the lake does not know a queue, or ``output`` cannot
+    be written.
     """
     lake = ParquetLake.open(path)
 
@@ -41,17 +42,17 @@ def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) ->
         raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
     page = compose(data, expected, held, datetime.now(UTC))
     _replace(output, page)
-    told = [
+    counts = [
         f"{len(data.queues):,} queue{'s' * (len(data.queues) != 1)}",
         f"{len(data.days):,} day{'s' * (len(data.days) != 1)}",
     ]
-    return f"{output.resolve()}: {', '.join(told)}, {len(page.encode()) / 1000:,.0f} kB"
+    return f"{output.resolve()}: {', '.join(counts)}, {len(page.encode()) / 1000:,.0f} kB"
 
 
 def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:
-    """What was read, all of it from one commit: a rollup replaces files while others read them.
+    """Call ``read`` until its whole result comes from one commit: a rollup replaces files during a read.
 
-    Raises PipelineError: the lake was written again and again, or a file has gone without that.
+    Raises PipelineError when the lake is written again and again, or a file is missing for another reason.
     """
     for attempt in range(1, ATTEMPTS + 1):
         head = lake.head.number
@@ -69,7 +70,10 @@ def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:
 
 
 def _period(lake: ParquetLake, days: int) -> list[date]:
-    """The newest day with metrics, and those before it. A message that says it is of the year 9999 does not count."""
+    """Return the newest day with metrics, and the days before it.
+
+    Days after tomorrow are left out if there are others: a message may claim the year 9999.
+    """
     there = [day_of(partition) for partition in lake.partitions("metrics") if partition.startswith("grain=day/")]
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
     if not there:
@@ -84,19 +88,19 @@ def _metrics(lake: ParquetLake, grain: str, days: Sequence[date]) -> list[Path]:
 
 
 def _newest_forecast(lake: ParquetLake) -> list[Path]:
-    """It is of the day on which it was computed, whatever days there are metrics of."""
+    """Return the files of the newest forecast. Its day is that of the computation, not of the metrics."""
     newest = max(map(day_of, lake.partitions("forecast")), default=None)
     return [] if newest is None else lake.files("forecast", [newest])
 
 
 def _replace(output: Path, text: str) -> None:
-    """Whoever opens the page at this moment sees the old one or the new one, whole."""
+    """Write a file atomically: a reader sees the old page or the new one, whole."""
     temporary = None
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=output.parent, suffix=".tmp", delete=False) as file:
             temporary = Path(file.name)
             file.write(text)
-        # As any other new file; a temporary one is for its owner only.
+        # The page gets the usual permissions; only its owner may read a temporary file.
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)

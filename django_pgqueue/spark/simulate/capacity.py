@@ -1,4 +1,4 @@
-"""How much the workers can do at once, and how long their handlers took: what the archive shows of it.
+"""Estimates from the archive how many handlers ran at once, and how long they ran.
 
 A worker leases messages ahead of its handlers, so a lease is longer than the run of its handler, and there are more
 leases than handlers that run. It starts messages in the order of their leases.
@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 
 class Attempt(NamedTuple):
-    """A lease that was: from when to when (microseconds), whose, and of which message (``row``). ``place``: which of
-    its attempts."""
+    """A lease in the past.
+
+    ``start``, ``end``: microseconds since 1970; ``worker``: the worker that held it; ``row``: the row of its message;
+    ``place``: the number of the attempt, from 0; -1 is the last attempt.
+    """
 
     start: int
     end: int
@@ -27,17 +30,19 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """``workers``: processes at work at the same time, the most; ``concurrency``: of each, at least."""
+    """The capacity of the workers. ``workers``: the most processes at one time; ``concurrency``: handlers of each,
+    at least.
+    """
 
     workers: int
     concurrency: int
 
     @classmethod
     def of(cls, attempts: Iterable[Attempt]) -> Capacity:
-        """From all leases, in the order of their start.
+        """Estimate the capacity from all leases, in the order of their start.
 
-        When a message is settled, those that were leased before it and are not, are running: so many handlers there
-        are besides its own.
+        When a message is settled, the leases that are older and not settled have running handlers: these run beside its
+        own.
         """
         lives: dict[str, tuple[int, int]] = {}
         leased: defaultdict[str, list[int]] = defaultdict(list)
@@ -55,7 +60,10 @@ class Capacity:
 
 
 def _settle(leased: list[int], settling: list[tuple[int, int]], until: int | None) -> int:
-    """Take what is settled by then away. Returns the most leases older than one of them that went on."""
+    """Remove the leases that are settled by ``until``.
+
+    Returns the most leases that were older than one of them and went on.
+    """
     beside = 0
     while settling and (until is None or settling[0][0] <= until):
         end = settling[0][0]
@@ -69,7 +77,7 @@ def _settle(leased: list[int], settling: list[tuple[int, int]], until: int | Non
 
 
 def _most(spans: Iterable[tuple[int, int]]) -> int:
-    """How many of them there are at the same time, at the most."""
+    """Return the largest number of spans that overlap."""
     steps = sorted(step for start, end in spans for step in ((start, 1), (end, -1)))
     highest = now = 0
     for _, step in steps:
@@ -79,7 +87,10 @@ def _most(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def runs(attempts: Iterable[Attempt], concurrency: int) -> Iterator[tuple[Attempt, int]]:
-    """How long the handler of each attempt took: it began when a slot was free, in the order of the leases."""
+    """Yield each attempt with the microseconds of its handler.
+
+    A handler began when a slot was free, in the order of the leases.
+    """
     busy: defaultdict[str, list[int]] = defaultdict(list)
     for attempt in attempts:
         ends = busy[attempt.worker]

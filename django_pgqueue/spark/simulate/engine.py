@@ -1,7 +1,7 @@
-"""A queue in simulated time: the line, turns, weights, limits and rates as pgqueue_take keeps them.
+"""Simulates a queue: the line, turns, weights, limits and rates as pgqueue_take keeps them.
 
-Pure: no clock, no database, no randomness. All times are whole microseconds, so that rates come out exactly. The
-functions whose rules these are: pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_fold.
+The module is pure: no clock, no database, no randomness. All times are whole microseconds, so that rates are exact. The
+rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance and pgqueue_fold.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from django_pgqueue.spark.simulate.pace import SimulatedPace
 
 ARRIVES, SETTLES, UNPARKS = range(3)
 NEVER = 1 << 63
-# A call is shared among so many lanes.
+# The most lanes that share one call.
 AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMessage:
-    """``arrives_at``: when it can be seen; ``due_at``: its dequeue_at, its place and the start of its wait.
-    ``runs``: how long the handler takes in each attempt; ``pauses``: from the failure of each but the last to its next
-    due time; ``waited``: what happened.
+    """A message to serve; times in microseconds.
+
+    ``arrives_at``: when it becomes visible; ``due_at``: its dequeue_at, which orders it and starts its wait. ``runs``:
+    how long the handler takes in each attempt; ``pauses``: the time from each failure to the next due time; ``waited``:
+    the wait that it had in the archive.
     """
 
     id: int
@@ -38,14 +40,14 @@ class SimulatedMessage:
     waited: int = 0
 
 
-# Called when the last attempt of a message begins: the message, and how long that attempt has waited.
+# A function that is called when the last attempt of a message begins: with the message, and its wait.
 Record = Callable[[SimulatedMessage, int], None]
-# Order of service within a channel, then the message and the number of attempts before.
+# The order of service within a channel, then the message and the number of attempts before.
 Ready = tuple[int, int, int, SimulatedMessage, int]
 
 
 class SimulatedLane:
-    """The place of a channel: in the line, or parked until something happens. ``place``: that of its last turn."""
+    """The place of a channel: in the line, or parked. ``place``: its place in its last turn."""
 
     __slots__ = ("in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served")
 
@@ -62,7 +64,11 @@ class SimulatedLane:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """``left``: messages that never ran, by channel: it is paused, or has no place. ``busy``: of all slots together."""
+    """The result of a simulation.
+
+    ``left``: messages that never ran, by channel, because it is paused or full. ``busy``: microseconds of handlers in
+    all slots; ``ended_at``: microseconds.
+    """
 
     left: dict[str, int]
     busy: int
@@ -70,8 +76,11 @@ class SimulationResult:
 
 
 class Simulation:
-    """``slots``: messages that all workers together handle at the same time. ``ahead``: the most that they dequeue at
-    once to have something in memory, 0: nothing."""
+    """Serves messages in simulated time.
+
+    ``slots``: messages that all workers together handle at the same time. ``ahead``: the most messages that they
+    dequeue at once to have them in memory; 0: they dequeue only for idle slots.
+    """
 
     def __init__(self, limits: Mapping[str, ChannelLimits], slots: int, record: Record, *, ahead: int = 0) -> None:
         self._limits = limits
@@ -88,7 +97,7 @@ class Simulation:
         self._busy = 0
 
     def run(self, messages: Iterable[SimulatedMessage]) -> SimulationResult:
-        """Serve them all; they come in the order of arrives_at."""
+        """Serve all messages, which come in the order of arrives_at. Returns the result."""
         coming = iter(messages)
         message = next(coming, None)
         now = 0
@@ -144,7 +153,9 @@ class Simulation:
             self._enter(lane)
 
     def _enter(self, lane: SimulatedLane) -> None:
-        """Fresh if the head of the line has passed its last place: before the others for one turn."""
+        """Put a lane into the line. It is fresh, and served first for one turn, if the line has passed its last
+        place.
+        """
         if not lane.in_line:
             lane.in_line = True
             lane.parked_until = None
@@ -153,7 +164,7 @@ class Simulation:
             (self._fresh if fresh else self._line).append(lane)
 
     def _turn(self, limit: int, now: int) -> None:
-        """One dequeue: fresh lanes first, then the line. What is asked for is shared by weight among the first 16."""
+        """Dequeue once: fresh lanes first, then the line. The first 16 lanes share ``limit`` by weight."""
         most = min(limit, AT_ONCE)
         heads = [*islice(self._fresh, most), *islice(self._line, most)][:most]
         weights = sum(lane.limits.weight for lane in heads)
@@ -172,7 +183,7 @@ class Simulation:
                 self._line.append(lane)
 
     def _serve(self, lane: SimulatedLane, quota: int, now: int) -> int:
-        """Lease up to ``quota`` messages of the lane, and decide where it stands afterwards."""
+        """Lease up to ``quota`` messages of the lane, and move the lane. Returns how many."""
         limits = lane.limits
         room = quota
         if limits.limited:
@@ -193,7 +204,7 @@ class Simulation:
         return got
 
     def _allowance(self, lane: SimulatedLane, quota: int, now: int) -> tuple[int, int]:
-        """Free places under max_concurrency, and how many messages may go now (GCRA)."""
+        """Return the free places under max_concurrency, and how many messages may go now (GCRA)."""
         limits = lane.limits
         room = quota + 1
         if limits.paused:

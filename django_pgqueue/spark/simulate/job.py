@@ -1,4 +1,4 @@
-"""Scenarios, each of them a Spark task of its own: what was, replayed, and what would have been."""
+"""Runs scenarios, each in a Spark task of its own: a replay of the past, and one with other limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLES = ("archive", "dead_letter")
-# As runqueueworker's.
+# The defaults of runqueueworker.
 CONCURRENCY = 4
 BATCH = 100
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,8 +29,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``files``: of the lake, by table. ``workers``: another number than in the archive. ``concurrency``: of each
-    (None: CONCURRENCY, or as much as the archive shows); ``batch``: the most of their dequeues."""
+    """The input of one simulation.
+
+    ``files``: the lake's files, by table. ``workers``: the number of workers (None: as in the archive).
+    ``concurrency``: of each worker (None: CONCURRENCY, or more if the archive shows more); ``batch``: the most messages
+    that a worker dequeues at once.
+    """
 
     queue: str
     files: dict[str, list[str]]
@@ -45,13 +49,16 @@ class Scenario:
 
 
 def simulate(spark: SparkSession, lake: ParquetLake, scenarios: Iterable[Scenario]) -> list[SimulationOutcome]:
-    """Run the scenarios side by side. Raises PipelineError, or Spark's exception that holds its text."""
+    """Run the scenarios side by side. Returns their outcomes in order.
+
+    Raises PipelineError, or Spark's exception that holds its text.
+    """
     scenarios = list(scenarios)
     return spark.sparkContext.parallelize(scenarios, len(scenarios)).map(play).collect()
 
 
 def files_of(lake: ParquetLake, days: int | None) -> tuple[dict[str, list[str]], list[date]]:
-    """The files of the last ``days`` days (UTC) with messages, or of all; and those days."""
+    """Return the files of the last ``days`` days (UTC) with messages, or of all days; and those days."""
     found = sorted({date.fromisoformat(name[-10:]) for table in TABLES for name in lake.partitions(table)})
     chosen = found[-days:] if days else found
     files = {table: [str(path) for path in lake.files(table, chosen)] for table in TABLES}
@@ -60,7 +67,7 @@ def files_of(lake: ParquetLake, days: int | None) -> tuple[dict[str, list[str]],
 
 
 def play(scenario: Scenario) -> SimulationOutcome:
-    """One scenario, from the files to the waits."""
+    """Run one scenario, from the files to the waits. Raises PipelineError."""
     workload = Workload.load({table: scenario.files[table] for table in TABLES}, scenario.queue)
     began_at, ended_at = workload.window
     known = in_force(scenario.files.get("channel", []), scenario.queue, ended_at)
@@ -76,9 +83,10 @@ def play(scenario: Scenario) -> SimulationOutcome:
 
 
 def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, ChannelLimits]:
-    """The limits of a queue's channels at a moment: of the first snapshot after it, else of the last one before.
+    """Return the limits of a queue's channels at a moment.
 
-    A channel that was removed keeps those of its last snapshot.
+    They come from the first snapshot after it, or else from the last one before. A channel that was removed keeps those
+    of its last snapshot.
     """
     until = EPOCH + timedelta(microseconds=ended_at)
     rows = [row for path in paths for row in parquet.ParquetFile(path).read().to_pylist() if row["queue"] == queue]
@@ -88,7 +96,7 @@ def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, ChannelLi
 
 
 def _limits(row: dict[str, Any]) -> ChannelLimits:
-    """Without pauses: the messages of the archive did run."""
+    """Return the limits of a row, without pauses: the messages of the archive did run."""
     interval = row["release_interval_seconds"]
     # A released channel drains without limits.
     if row["released_at"] is not None:

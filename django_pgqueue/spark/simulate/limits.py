@@ -1,4 +1,4 @@
-"""The limits of a channel, as the simulation knows them, and how somebody asks for others."""
+"""The limits of a channel in the simulation, and the options that change them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """``release_interval``: microseconds from one delivery to the next. None: no limit."""
+    """The limits of a channel. ``release_interval``: microseconds from one delivery to the next. None: no limit."""
 
     max_concurrency: int | None = None
     release_interval: int | None = None
@@ -44,7 +44,7 @@ class ChannelLimits:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``channel`` None: every channel."""
+    """A change of one limit. ``channel`` None: every channel."""
 
     channel: str | None
     field: str
@@ -52,7 +52,7 @@ class Change:
 
     @classmethod
     def parse(cls, text: str) -> Change:
-        """``CHANNEL.max_concurrency=8``, ``CHANNEL.release_interval=100ms``, ``weight=1`` for all channels.
+        """Parse ``CHANNEL.max_concurrency=8``, ``CHANNEL.release_interval=100ms``, or ``weight=1`` for all channels.
 
         Raises ValueError.
         """
@@ -81,7 +81,7 @@ def _value(field: str, text: str) -> Any:
 
 
 def microseconds(text: str) -> int:
-    """``0.5``, ``500ms``, ``2s``, ``1m``: a duration. Raises ValueError."""
+    """Parse a duration such as ``0.5``, ``500ms``, ``2s`` or ``1m`` into microseconds. Raises ValueError."""
     match = DURATION.fullmatch(text)
     length = round(float(match[1]) * MICROSECONDS[match[2]]) if match else 0
     if length < 1:
@@ -90,7 +90,10 @@ def microseconds(text: str) -> int:
 
 
 def changed(limits: Mapping[str, ChannelLimits], changes: Iterable[Change]) -> dict[str, ChannelLimits]:
-    """The limits with the changes, in their order. Raises PipelineError for a channel that is not there."""
+    """Return the limits after the changes, applied in their order.
+
+    Raises PipelineError for a channel that does not exist.
+    """
     new = dict(limits)
     for change in changes:
         if change.channel is not None and change.channel not in new:

@@ -1,4 +1,4 @@
-"""What a simulation found: the waits of each channel, as they were and as they would have been."""
+"""The outcome of a simulation: the waits of each channel in the archive and in the simulation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds from being due to the lease of the last attempt, at PERCENTILES (percentile_disc)."""
+    """The waits of a channel.
+
+    ``actual``, ``simulated``: seconds from being due to the lease of the last attempt, at PERCENTILES
+    (percentile_disc).
+    """
 
     messages: int
     actual: tuple[float, ...]
@@ -26,7 +30,9 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class SimulationOutcome:
-    """``off``: by how many seconds the wait of a message differs from what it was, at PERCENTILES.
+    """The outcome of a simulation.
+
+    ``off``: the seconds by which the simulated wait of a message differs from the actual one, at PERCENTILES.
     ``utilization``: the part of the workers' time in which their handlers ran.
     """
 
@@ -39,7 +45,7 @@ class SimulationOutcome:
 
 
 class WaitRecorder:
-    """Collects waits while a simulation runs; some 16 bytes a message."""
+    """Collects waits while a simulation runs; it needs about 16 bytes per message."""
 
     def __init__(self) -> None:
         self._waits: dict[str, tuple[array[int], array[int]]] = {}
@@ -77,6 +83,9 @@ def waits(actual: Iterable[int], simulated: Iterable[int], left: int) -> Waits:
 
 
 def percentiles(values: Iterable[int]) -> tuple[float, ...]:
-    """In seconds; those of PostgreSQL's percentile_disc. Empty: of nothing."""
+    """Return the percentiles in seconds of values in microseconds, as PostgreSQL's percentile_disc.
+
+    Without values it returns ().
+    """
     ordered = sorted(values)
     return tuple(ordered[max(-(-len(ordered) * p // 100) - 1, 0)] / SECOND for p in PERCENTILES) if ordered else ()

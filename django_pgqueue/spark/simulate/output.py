@@ -1,4 +1,4 @@
-"""What the command prints: a line a channel, as it was, replayed, and with the other limits."""
+"""Prints the outcome: a line per channel with the actual, the replayed and the changed waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = "–"
 def show(
     outcomes: Sequence[SimulationOutcome], *, queue: str, days: Sequence[date], top: int, validate: bool, as_json: bool
 ) -> None:
-    """``outcomes``: the replay as it was, and perhaps another one."""
+    """Print the outcomes. ``outcomes``: the replay of the past, and perhaps one with changes."""
     if as_json:
         named = dict(zip(("replayed", "changed"), map(asdict, outcomes), strict=False))
         print(json.dumps({"queue": queue, "days": [day.isoformat() for day in days], **named}, indent=1))
@@ -46,7 +46,7 @@ def _lines(outcomes: Sequence[SimulationOutcome], top: int) -> Iterable[str]:
 
 
 def _named(channel: str) -> str:
-    """What a terminal may be shown."""
+    """Return the name with control characters escaped, for a terminal."""
     return repr(channel)[1:-1]
 
 
@@ -76,13 +76,13 @@ def _capacity(outcome: SimulationOutcome) -> str:
 
 
 def _changes(was: SimulationOutcome, other: SimulationOutcome) -> str:
-    told = [
+    found = [
         f"; {_named(name)}: {field} {value} instead of {was.limits[name][field]}"
         for name, limits in other.limits.items()
         for field, value in limits.items()
         if name in was.limits and value != was.limits[name][field]
     ]
-    return "".join(told[:5]) + (f"; and {len(told) - 5} more" if len(told) > 5 else "")
+    return "".join(found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
 
 
 def _trust(was: SimulationOutcome) -> str:

@@ -1,15 +1,19 @@
-"""How many messages the workers lease ahead of their handlers: the rules of the worker's own pace."""
+"""Computes how many messages the workers lease ahead of their handlers, by the rules of the worker's own pace."""
 
 from __future__ import annotations
 
-# Those of django_pgqueue.worker.run.pace, which Spark's workers cannot import; a test compares them.
+# These are the constants of django_pgqueue.worker.run.pace, which Spark's workers cannot import; a test compares them.
 LONGEST_WAIT = 200_000  # microseconds
 LARGEST = 4
 INERTIA = 0.9
 
 
 class SimulatedPace:
-    """``slots``: of all workers together; ``batch``: the most of one dequeue, 0: none ahead of the slots."""
+    """The pace of all workers.
+
+    ``slots``: handlers of all workers together; ``batch``: the most messages of one dequeue; 0: none ahead of the
+    slots.
+    """
 
     def __init__(self, slots: int, batch: int) -> None:
         self._slots = slots
@@ -17,11 +21,11 @@ class SimulatedPace:
         self._run: float | None = None
 
     def passed(self, run: int) -> None:
-        """A handler took so many microseconds."""
+        """Record that a handler took ``run`` microseconds."""
         self._run = max(1.0, run if self._run is None else INERTIA * self._run + (1 - INERTIA) * run)
 
     def room(self, waiting: int, idle: int) -> int:
-        """How many messages to dequeue now."""
+        """Return how many messages to dequeue now. ``waiting``: messages in memory; ``idle``: free slots."""
         if not self._batch:
             return idle
         wanted = self._slots

@@ -1,4 +1,4 @@
-"""What a queue had to do: the messages that the lake has of it, as the simulation wants them."""
+"""Loads a queue's messages from the lake, in the form that the simulation needs."""
 
 from __future__ import annotations
 
@@ -26,23 +26,27 @@ BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``rows``: one a message, in the order in which they could be seen; times in microseconds since 1970.
-    ``failed``: the attempts before the last one, by row."""
+    """The messages of a queue.
+
+    ``rows``: one per message, in the order in which they became visible; times in microseconds since 1970. ``failed``:
+    the attempts before the last one, by row.
+    """
 
     rows: pa.Table
     failed: dict[int, list[Attempt]]
 
     @classmethod
     def load(cls, files: dict[str, list[str]], queue: str) -> Workload:
-        """From files of the lake, by table. What was never leased (purged, popped, cancelled in time) is left out.
+        """Load the messages of a queue from files of the lake, by table.
 
-        Raises PipelineError for a file that cannot be read.
+        Messages that were never leased (purged, popped, cancelled in time) are left out. Raises PipelineError for a
+        file that cannot be read, and for a queue without messages.
         """
         try:
             parts = [_read(table, paths, queue) for table, paths in files.items() if paths]
         except (pa.ArrowException, OSError) as error:
-            told = " ".join(str(error).split())
-            raise PipelineError(f"A file of the lake cannot be read, `verify` says more: {told}") from None
+            reason = " ".join(str(error).split())
+            raise PipelineError(f"A file of the lake cannot be read; run verify for the details: {reason}") from None
         if not parts or not sum(part.num_rows for part in parts):
             raise PipelineError(
                 f"The lake has no message of queue {queue!r} in these days: look at the name, and at --days."
@@ -57,18 +61,18 @@ class Workload:
 
     @property
     def window(self) -> tuple[int, int]:
-        """When the first message could be seen, and when the last one was settled."""
+        """Return when the first message became visible, and when the last one was settled; microseconds since 1970."""
         return pc.min(self.rows["arrives_at"]).as_py(), pc.max(self.rows["settled_at"]).as_py()
 
     def attempts(self) -> Iterator[Attempt]:
-        """Every lease, also of attempts that failed, in the order of their start."""
+        """Yield every lease, including those of failed attempts, in the order of their start."""
         order = pc.sort_indices(self.rows, [("leased_at", "ascending"), ("id", "ascending")])
         rows = self.rows.select(["leased_at", "settled_at", "worker"])
         failed = sorted(attempt for attempts in self.failed.values() for attempt in attempts)
         return heapq.merge(self._last_attempts(rows, order), failed)
 
     def messages(self, concurrency: int) -> Iterator[SimulatedMessage]:
-        """With the time that their handlers took in workers of this concurrency."""
+        """Yield the messages, with the time that their handlers took in workers of this concurrency."""
         last = array("q", bytes(8 * self.rows.num_rows))
         earlier = {row: [0] * len(attempts) for row, attempts in self.failed.items()}
         for attempt, run in runs(self.attempts(), concurrency):
@@ -80,7 +84,7 @@ class Workload:
             yield self._message(row, self.failed.get(place, []), (*earlier.get(place, ()), last[place]))
 
     def _message(self, row: dict[str, Any], failed: list[Attempt], taken: tuple[int, ...]) -> SimulatedMessage:
-        # When the last attempt was due is recorded; of others only when they began.
+        # The archive has the due time of the last attempt; for the others it only has when they began.
         begins = [*(attempt.start for attempt in failed), row["dequeue_at"]][1:]
         return SimulatedMessage(
             id=row["id"],
@@ -104,7 +108,7 @@ class Workload:
 
 def _read(table: str, paths: list[str], queue: str) -> pa.Table:
     columns = {name: dataset.field(name) for name in COLUMNS}
-    # Where nothing failed there is nothing to parse.
+    # A message without failures has nothing to parse.
     columns["errors"] = pc.if_else(dataset.field("errors") == "[]", None, dataset.field("errors"))
     columns["settled_at"] = dataset.field(schema.DAYS[table])
     columns["died"] = dataset.scalar(table == "dead_letter")
@@ -117,7 +121,7 @@ def _read(table: str, paths: list[str], queue: str) -> pa.Table:
 
 def _in_order(rows: pa.Table) -> pa.Table:
     seen_at = pc.max_element_wise(rows["created_at"], rows["dequeue_at"])
-    # A retry overwrote when it was due at first; as a rule it was due at once.
+    # A retry overwrote the first due time; usually a message was due at once.
     arrives_at = pc.if_else(rows["errors"].is_valid(), rows["created_at"], seen_at)
     rows = rows.append_column("arrives_at", arrives_at)
     return rows.sort_by([("arrives_at", "ascending"), ("id", "ascending")])
@@ -136,12 +140,12 @@ def _with_errors(rows: pa.Table) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _failed(place: int, row: dict[str, Any]) -> list[Attempt]:
-    """The attempts before the last one; only those whose beginning is known."""
+    """Return the attempts before the last one whose beginning is known."""
     found = []
     for entry in json.loads(row["errors"]):
         if not isinstance(entry, dict) or not entry.get("leased_at") or not entry.get("at"):
             continue
-        # The last failure of a dead letter is its end.
+        # The last failure of a dead letter is its last attempt.
         if not (row["died"] and entry.get("attempt") == row["attempts"]):
             found.append((_micros(entry["leased_at"]), _micros(entry["at"]), entry.get("worker") or ""))
     before = sorted(attempt for attempt in found if attempt[0] <= attempt[1] <= row["leased_at"])

@@ -1,1 +1,1 @@
-"""From the lake's messages to its metrics and its forecast, with Spark SQL."""
+"""Computes the lake's metrics and its forecast from its messages, with Spark SQL."""

@@ -1,4 +1,4 @@
-"""The forecast of the next day: messages that come, by the hour of the day, and those that will wait."""
+"""Forecasts the next day: the messages that will come, by the hour of the day, and those that will wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HISTORY = timedelta(days=28)
 HOURS = 24
 LIVE = pa.schema([("queue", schema.TEXT), ("channel", schema.TEXT), ("hour_at", schema.TIME), ("messages", schema.BIG)])
-# Leased messages wait too: they are not done. What is overdue is due now.
+# Leased messages count as waiting, because they are not done. Overdue messages are due now.
 WAITING = """
 SELECT c.queue::text AS queue, c.name::text AS channel,
     date_trunc('hour', greatest(m.dequeue_at, '{now}'::timestamptz)) AS hour_at, count(*) AS messages
@@ -32,9 +32,9 @@ GROUP BY 1, 2, 3
 
 
 def forecast(spark: SparkSession, lake: ParquetLake, source: Source | None = None, now: datetime | None = None) -> int:
-    """Write the lake's forecast from ``now`` on (default: the clock's), in place of that of the same day.
+    """Write the lake's forecast from ``now`` on (default: the clock's time), in place of the forecast of that day.
 
-    The backlog that it starts with is that of ``source``; without it, nothing waits. Returns the number of rows.
+    The backlog at its start is that of ``source``; without ``source``, nothing waits. Returns the number of rows.
     Raises PipelineError.
     """
     now = now or datetime.now(UTC)
@@ -59,7 +59,7 @@ def forecast(spark: SparkSession, lake: ParquetLake, source: Source | None = Non
 
 
 def waiting(source: Source | None, now: datetime) -> pa.Table:
-    """Messages that are due in the next hours, by channel and hour."""
+    """Return the messages that are due in the next hours, by channel and hour."""
     if source is None:
         return LIVE.empty_table()
     statement = WAITING.format(now=now.isoformat(), hours=HOURS)

@@ -1,4 +1,4 @@
-"""The Spark SQL of this folder: tables are given to it as frames, parameters as values."""
+"""Reads the Spark SQL of this folder. Its queries get tables as frames, and parameters as values."""
 
 from __future__ import annotations
 

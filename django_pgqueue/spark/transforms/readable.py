@@ -1,4 +1,4 @@
-"""Spark's pages about a file that it cannot read, in one line."""
+"""Shortens Spark's error about a file that it cannot read to one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNREADABLE = re.compile(
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Raises PipelineError, with the name of the file, when Spark cannot read one of the lake."""
+    """Raise PipelineError, with the name of the file, when Spark cannot read a file of the lake."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

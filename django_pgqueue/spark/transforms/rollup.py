@@ -1,4 +1,4 @@
-"""The metrics of the lake: computed anew for the days that changed, and only for them."""
+"""Computes the metrics of the lake again for the days that changed, and only for them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 GRAINS = ("minute", "hour", "day")
-# Messages that are computed at once: what Spark sorts on disk, and what a killed run has to do again.
+# The number of messages that are computed at once; Spark sorts them on disk, and a killed run repeats them.
 BATCH = 5_000_000
-# Percentiles of up to half as many messages are exact, those of more are off by one rank in as many.
+# Percentiles of up to half this number of messages are exact; others are off by at most one rank in this number.
 ACCURACY = 100_000
 FALLBACK = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
 MICROSECOND = timedelta(microseconds=1)
@@ -29,7 +29,9 @@ MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """``days``: those that were computed, the newest first; ``rows``: of metrics."""
+    """The result of a rollup. ``days``: the days that were computed, the newest first; ``rows``: the rows of
+    metrics.
+    """
 
     days: tuple[date, ...] = ()
     rows: int = 0
@@ -44,11 +46,11 @@ def rollup(
     most: int = BATCH,
     done: Callable[[int, int], None] = lambda days, of: None,
 ) -> Rolled:
-    """Compute the metrics of the days that changed since the last rollup; ``everything``: of all days.
+    """Compute the metrics of the days that changed since the last rollup; ``everything``: compute all days.
 
-    ``sla``: how long messages may take, by "queue" or "queue/channel". Days with some ``most`` messages are computed at
-    once, in a commit of their own: what a killed run has done stays. ``done`` is told how many days are done, of all.
-    Raises PipelineError: somebody else writes the lake, a file cannot be read.
+    ``sla``: how long messages may take, by "queue" or "queue/channel". Days with about ``most`` messages are computed
+    at once, and committed, so that the work of a killed run is kept. ``done`` is called with the number of computed
+    days and that of all days. Raises PipelineError when another run writes the lake, or a file cannot be read.
     """
     with lake.writing() as writing:
         touched = find_touched(lake, everything=everything)
@@ -65,7 +67,7 @@ def rollup(
 
 
 def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterator[list[date]]:
-    """Days that are computed together: as many as have ``most`` messages, but one at least."""
+    """Yield the days that are computed together: days with up to ``most`` messages, but at least one day."""
     batch: list[date] = []
     total = 0
     for day in days:
@@ -82,7 +84,7 @@ def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterat
 def metrics(
     spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
 ) -> Iterator[DataFrame]:
-    """The rows of these days, with `day`: all grains, and all levels from the queue to the handler."""
+    """Yield the rows of these days, with `day`: all grains, and all levels from the queue to the handler."""
     from pyspark import StorageLevel
 
     limits = json.dumps({name: limit // MICROSECOND for name, limit in sla.items()})
@@ -92,7 +94,7 @@ def metrics(
         archive=lake.read(spark, "archive", days),
         dead_letter=lake.read(spark, "dead_letter", days),
     )
-    # It is asked for three times.
+    # The frame is used three times.
     measured.persist(StorageLevel.DISK_ONLY)
     try:
         yield spark.sql(
@@ -107,8 +109,11 @@ def metrics(
 
 @contextmanager
 def one_by_one(spark: SparkSession) -> Iterator[None]:
-    """Aggregates group by group, sorted on disk: percentiles of a large group need some megabytes, and the usual 128
-    groups at once would not fit into the memory of a session."""
+    """Make Spark aggregate group by group, sorted on disk.
+
+    The percentiles of a large group need some megabytes, and the usual 128 groups at once would not fit into the memory
+    of a session.
+    """
     before = spark.conf.get(FALLBACK)
     spark.conf.set(FALLBACK, "1")
     try:
@@ -119,20 +124,20 @@ def one_by_one(spark: SparkSession) -> Iterator[None]:
 
 
 def _created(spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched) -> DataFrame:
-    """The messages that were created on these days, whenever they were settled."""
+    """Return the messages that were created on these days, whenever they were settled."""
     from pyspark.sql import functions as f
 
     archive, dead_letters = (
         lake.read(spark, table, touched.settled_on(days)).select("queue", "channel", "handler", "created_at")
         for table in MESSAGES
     )
-    # As text: the year 1 has no Date in Java, and infinity is exported as that.
+    # The comparison is by text: Java has no Date for the year 1, and infinity is exported as that year.
     created_on = f.to_date("created_at").cast("string")
     return archive.union(dead_letters).where(created_on.isin([day.isoformat() for day in days]))
 
 
 def _messages(lake: ParquetLake) -> dict[date, int]:
-    """How many the lake has, by day of settlement."""
+    """Return how many messages the lake has, by day of settlement."""
     counted: dict[date, int] = {}
     for days in lake.state.get("rows", {}).values():
         for day, rows in days.items():
@@ -141,7 +146,7 @@ def _messages(lake: ParquetLake) -> dict[date, int]:
 
 
 def _write(frame: DataFrame, writing: Writing) -> list[StagedFile]:
-    # One file for each grain and day; a channel's rows lie together in it.
+    # There is one file for each grain and day, and a channel's rows are neighbours in it.
     (
         frame.repartition("grain", "day")
         .sortWithinPartitions("grain", "day", "queue", "channel", "handler", "bucket_at")

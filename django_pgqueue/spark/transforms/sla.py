@@ -1,4 +1,4 @@
-"""How long messages may take: the options ``--sla default=30s --sla default/tenant-7=5m``."""
+"""Parses the options ``--sla default=30s --sla default/tenant-7=5m``, which say how long messages may take."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 
 
 def parse_sla(entries: Iterable[str]) -> dict[str, timedelta]:
-    """Durations by "queue" or "queue/channel", from texts such as "default=30s". Raises PipelineError."""
+    """Return durations by "queue" or "queue/channel", from texts such as "default=30s". Raises PipelineError."""
     return dict(_entry(entry) for entry in entries)
 
 
 def _entry(entry: str) -> tuple[str, timedelta]:
-    # Names may hold = themselves.
+    # A name may contain "=".
     name, separator, duration = entry.rpartition("=")
     match = DURATION.fullmatch(duration.strip())
     if not separator or not name or match is None or float(match[1]) == 0:

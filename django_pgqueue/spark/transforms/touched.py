@@ -1,8 +1,8 @@
-"""Which days a rollup has to compute: those on which messages were settled or created that the last one did not know.
+"""Finds the days that a rollup has to compute: days with messages that the last rollup did not know.
 
-What the state of the lake keeps for it: ``rolled_up``, the commit up to which days were looked for; ``rollup_pending``,
-days that are known but not computed yet; ``created_days``, by day of settlement the other days on which its messages
-were created.
+The state of the lake has three keys for it: ``rolled_up``, the commit up to which days were collected;
+``rollup_pending``, days that are known but not computed yet; ``created_days``, by day of settlement the other days on
+which its messages were created.
 """
 
 from __future__ import annotations
@@ -20,22 +20,26 @@ MESSAGES = ("archive", "dead_letter")
 
 @dataclass(slots=True)
 class Touched:
-    """``commit``: all commits up to this one were looked at."""
+    """The days that a rollup has to compute.
+
+    ``commit``: the newest commit that was examined. ``created_days``: by day of settlement the other days on which its
+    messages were created.
+    """
 
     commit: int
     days: set[date]
     created_days: dict[date, set[date]] = field(default_factory=dict)
 
     def settled_on(self, days: Collection[date]) -> set[date]:
-        """The days on which messages that were created on ``days`` were settled, as far as the lake knows."""
+        """Return the days on which messages that were created on ``days`` were settled, with ``days`` themselves."""
         return {*days} | {settled for settled, created in self.created_days.items() if not created.isdisjoint(days)}
 
     def settled_or_created(self, settled: date) -> set[date]:
-        """A day of settlement, and the days on which its messages were created."""
+        """Return ``settled`` and the days on which the messages that were settled on it had been created."""
         return {settled} | self.created_days.get(settled, set())
 
     def state(self) -> dict[str, Any]:
-        """For a commit of the lake."""
+        """Return the keys of the lake's state to commit."""
         return {
             "rolled_up": self.commit,
             "rollup_pending": sorted(day.isoformat() for day in self.days),
@@ -47,7 +51,7 @@ class Touched:
 
 
 def find_touched(lake: ParquetLake, *, everything: bool = False) -> Touched:
-    """The days to compute now; ``everything``: all that the lake ever had messages of."""
+    """Return the days to compute now; ``everything``: all days on which the lake ever had messages."""
     head, state = lake.head, {} if everything else lake.state
     touched = Touched(
         commit=head.number,

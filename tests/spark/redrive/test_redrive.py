@@ -219,8 +219,8 @@ def test_the_letters_of_a_lake_are_those_of_its_database(
     ("arguments", "told"),
     [
         (["--where", "nonsense = 1"], "nonsense"),
-        (["--where", "reason ="], "Spark does not take this SQL"),
-        (["--where", "reason"], "Spark does not take this SQL"),
+        (["--where", "reason ="], "Spark does not accept this SQL"),
+        (["--where", "reason"], "Spark does not accept this SQL"),
         (["--where", "true", "--set-payload", "current_date()"], "type date"),
     ],
 )

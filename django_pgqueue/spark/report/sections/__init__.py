@@ -1,1 +1,1 @@
-"""What the page shows: each module one part of it, made of what was read."""
+"""The sections of the page. Each module makes one of them from the data that was read."""

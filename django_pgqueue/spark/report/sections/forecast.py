@@ -1,4 +1,4 @@
-"""What is expected: the backlog of the hours to come."""
+"""The section with the expected backlog of the next hours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ COLUMNS = ("expected_enqueued", "expected_capacity", "expected_backlog")
 
 
 def forecast(rows: pa.Table, queues: Sequence[str]) -> Section:
-    """`rows`: of all computations; the newest one of each queue counts."""
+    """Return the section of the forecast.
+
+    `rows`: the rows of all computations; the newest computation of each queue is shown.
+    """
     drawn = [_queue(rows.filter(pc.equal(rows["queue"], name)), name) for name in queues]
     if not any(drawn):
         return Section("forecast", "Forecast", paragraph("There is no forecast yet: rollup makes it."))

@@ -1,4 +1,4 @@
-"""What the lake holds, and up to when."""
+"""The section that shows which data the lake holds, and up to when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One queue over time: throughput, the three times, failures, who had its capacity."""
+"""The section of one queue over time: throughput, the three times, failures, capacity by channel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAITS = [
     ("run", "Run", "the last attempt, from leased to settled"),
     ("total", "End to end", "from enqueued to settled"),
 ]
-# What has a colour of its own in a stack; the rest is one more.
+# The most series with a colour of their own in a stack; the others are added up into one more.
 MOST_PARTS = 7
 
 
@@ -43,7 +43,7 @@ def queue(data: Data, name: str, number: int) -> Section:
 
 
 def _throughput(data: Data, history: QueueHistory) -> str:
-    # An outcome that never happened is not in the legend.
+    # The legend leaves out an outcome that never happened.
     happened = [(name, style) for name, style in OUTCOMES.items() if history.total(name)]
     outcomes = [Series("dead letters" if name == "dead" else name, history[name], style) for name, style in happened]
     line = Series("enqueued", history["enqueued"], "pgq-over")
@@ -64,7 +64,7 @@ def _reasons(data: Data, history: QueueHistory, column: str, title: str) -> str:
 
 
 def parts(buckets: list[dict[str, float]], total: Counter[str]) -> list[Series]:
-    """A series for each of the largest, and one for the rest."""
+    """Return a series for each of the largest names, and one more for the sum of the others."""
     names = [name for name, _ in total.most_common(MOST_PARTS if len(total) > MOST_PARTS + 1 else MOST_PARTS + 1)]
     found = [Series(name, [bucket.get(name, 0) for bucket in buckets]) for name in names]
     if len(names) < len(total):
@@ -74,7 +74,7 @@ def parts(buckets: list[dict[str, float]], total: Counter[str]) -> list[Series]:
 
 
 def _capacity(data: Data, name: str) -> str:
-    """Seconds under lease by channel: who had the workers."""
+    """Return the chart of seconds under lease by channel."""
     assert data.tenants is not None  # there is one where there are queues
     rows = data.tenants.filter(pc.equal(data.tenants["queue"], name)).select(["bucket_at", "channel", "run_seconds"])
     total: Counter[str] = Counter()
@@ -100,4 +100,4 @@ def _numbers(data: Data, history: QueueHistory) -> str:
             for which in ("p50", "p95", "p99")
         ]
         rows.append([moment(time, data.width), *row])
-    return table(f"Of each {data.grain}, UTC", headings, rows)
+    return table(f"Figures by {data.grain}, UTC", headings, rows)

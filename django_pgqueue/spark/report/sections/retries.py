@@ -1,4 +1,4 @@
-"""What failed attempts cost: time in handlers that brought nothing."""
+"""The section about the cost of failed attempts: the time that they took in handlers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def retries(data: Data) -> Section:
         ],
         names=2,
     )
-    told = paragraph(
+    remark = paragraph(
         "Attempts that did not note their beginning, of messages that an older version settled, count as no time."
     )
-    return Section("retries", "Cost of failures", f'<div class="plots">{chart}</div>{lines}{told}')
+    return Section("retries", "Cost of failures", f'<div class="plots">{chart}</div>{lines}{remark}')

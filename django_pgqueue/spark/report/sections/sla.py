@@ -1,4 +1,4 @@
-"""Promises about time from enqueued to settled, and how often they were broken."""
+"""The section about SLAs, which limit the time from enqueued to settled, and how often they were broken."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def sla(data: Data) -> Section:
     days = channels(data.by_day)
     days = days.filter(pc.is_valid(days["sla_seconds"]))
     if not days.num_rows:
-        told = "No SLA was given to rollup: set SLA in the settings, or give --sla."
-        return Section("sla", "SLA", paragraph(told))
+        message = "No SLA was given to rollup: set SLA in the settings, or give --sla."
+        return Section("sla", "SLA", paragraph(message))
     rows = sums(days, ["queue", "channel", "sla_seconds"], [*SETTLED, "sla_breaches"])
     rows.sort(key=lambda row: (-row["sla_breaches"], row["queue"], row["channel"]))
     promised = sorted({row["queue"] for row in rows}, key=data.queues.index)

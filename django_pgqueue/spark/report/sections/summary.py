@@ -1,4 +1,4 @@
-"""The figures to see first, and a line for each queue."""
+"""The first section: the main figures, and a line for each queue."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from django_pgqueue.spark.report.html import Safe, Section, paragraph, table, ti
 from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, sums, whole_queues
 
 SETTLED = ("completed", "popped", "dead")
-# A row for each; more queues than that are named in one line.
+# The most queues that have a row of their own; one line counts the others.
 MOST_QUEUES = 50
 
 
 def summary(data: Data) -> Section:
     if not data.queues:
-        told = "The lake has no metrics of this period. Run export and rollup, or ask for more days."
-        return Section("summary", "Summary", paragraph(told))
+        message = "The lake has no metrics of this period. Run export and rollup, or ask for more days."
+        return Section("summary", "Summary", paragraph(message))
     days = whole_queues(data.by_day)
     totals = {row["queue"]: row for row in sums(days, ["queue"], [*COUNTS, *SPENT])}
     shown_queues = data.queues[:MOST_QUEUES]
@@ -36,7 +36,7 @@ def _figures(totals: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     return [
         ("Enqueued", shown(count["enqueued"]), "and settled since"),
         ("Completed", shown(count["completed"] + count["popped"]), f"{shown(count['attempts'])} attempts"),
-        ("Dead letters", shown(count["dead"]), f"{part(count['dead'], settled)} of what was settled"),
+        ("Dead letters", shown(count["dead"]), f"{part(count['dead'], settled)} of settled messages"),
         ("Retries", shown(count["retries"]), f"{part(count['retries'], count['attempts'])} of attempts"),
         ("Time in handlers", shown(count["run_seconds"], "seconds"), "under lease"),
         (

@@ -1,4 +1,4 @@
-"""Channels against each other: who had the capacity, and who waited while one had most of it."""
+"""The section that compares channels: which channel had the capacity, and which channels waited meanwhile."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from django_pgqueue.spark.report.read import WIDTHS, Data, channels, sums, whole
 from django_pgqueue.spark.report.sections.summary import part
 
 MOST_BARS, MOST_ROWS, MOST_NEIGHBOURS = 12, 30, 20
-# A channel is noisy in a bucket in which it has at least so much of its queue's time in handlers …
+# A channel is noisy in a bucket if it has at least this share of its queue's time in handlers,
 NOISY_SHARE = 0.5
-# … and others wait so many times as long as they usually do, and so many seconds longer.
+# and others wait at least this many times as long as usual, and at least this many seconds longer.
 SLOWED, SLOWED_SECONDS = 2.0, 0.1
 COLUMNS = ("completed", "popped", "dead", "retries", "run_seconds", "retry_seconds")
 
@@ -67,9 +67,9 @@ def _row(row: dict[str, Any], capacity: dict[str, float], waits: dict[tuple[str,
 
 
 def noisy(rows: pa.Table) -> list[dict[str, Any]]:
-    """Buckets in which one channel had most of the capacity while others waited longer than usual, worst first.
+    """Return the buckets in which one channel had most of the capacity while others waited longer than usual.
 
-    Usual is the median of a channel's own wait p95 over the buckets of the period.
+    The worst come first. The usual wait is the median of a channel's own wait p95 over the buckets of the period.
     """
     loud = rows.filter(pc.greater_equal(rows["capacity_share"], NOISY_SHARE))
     if not loud.num_rows:
@@ -116,4 +116,6 @@ def _neighbours(data: Data) -> str:
         for row in found[:MOST_NEIGHBOURS]
     ]
     more = f", the worst {MOST_NEIGHBOURS} of {len(found):,}" if len(found) > MOST_NEIGHBOURS else ""
-    return table(f"Noisy neighbours{more}", headings, rows, names=3) + folded("What is counted", paragraph(rule))
+    return table(f"Noisy neighbours{more}", headings, rows, names=3) + folded(
+        "How noisy neighbours are found", paragraph(rule)
+    )
