@@ -1,4 +1,4 @@
-"""The executor: runs a handler and turns whatever happens into a value. Somebody else writes the value down."""
+"""The executor: runs a handler and turns any result into a value; the completer writes it."""
 
 from __future__ import annotations
 
