@@ -18,7 +18,7 @@ from django_pgqueue.worker.call.failure import describe
 
 
 def function_of(task: Task) -> Callable[[Delivery], Any]:
-    """The function of the handler. What the task raises or returns as an outcome of ours, is the outcome."""
+    """The function of the handler. An outcome of ours that the task raises or returns is used as it is."""
 
     def run(delivery: Delivery) -> Outcome:
         arguments = readable(delivery)

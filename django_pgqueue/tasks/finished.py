@@ -27,7 +27,7 @@ EVENTS = (message_completed, message_dead_lettered, message_cancelled)
 
 
 class TaskFailed(Exception):
-    """What the framework's log shows of a task that failed: the text of its last error, in which secrets are hidden."""
+    """The error in the framework's log of a failed task: the text of its last error, with secrets hidden."""
 
 
 def connect() -> None:
