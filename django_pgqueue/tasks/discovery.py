@@ -1,4 +1,4 @@
-"""How a process comes to know its tasks: from the modules that settings name, never from one that a message names."""
+"""Load the tasks of a process from the modules that settings name, never from one that a message names."""
 
 from __future__ import annotations
 

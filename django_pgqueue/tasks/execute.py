@@ -1,4 +1,4 @@
-"""How a worker runs a task: as a handler, whose message has the arguments, and whose outcome has the return value."""
+"""Run a task as a handler: the message has its arguments, and the outcome its return value."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def positional(task: Task, started: TaskResult, arguments: tuple[list[Any], dict
 
 
 def outcome_of(value: Any) -> Outcome:
-    """What cannot be kept as a result would not be kept next time either: it is not tried again."""
+    """Return the outcome for a return value. A value that is not JSON makes a dead letter, not a retry."""
     if isinstance(value, Outcome):
         return value
     try:

@@ -60,7 +60,7 @@ def failure_of(signal: Any, outcome: Any, error: Mapping[str, Any] | None) -> Ta
 
 
 def as_written(delivery: Delivery) -> TaskResult | None:
-    """Of a task that was tried before: only the tables know what happened then. None if they may not be read."""
+    """Read the result from the tables; None for a first attempt, or if the tables may not be read."""
     if delivery.attempt <= 1:
         return None
     from django_pgqueue.tasks import history

@@ -136,7 +136,7 @@ def workers(row: Row) -> list[str]:
 
 
 def refusals(row: Row) -> list[TaskError]:
-    """What ended the message, if no failed attempt did."""
+    """Return the errors that ended the message, if no failed attempt did."""
     match row:
         case ArchivedMessage() if row.outcome != ArchivedMessage.Outcome.COMPLETED:
             return [ending(row.outcome, row.result)]

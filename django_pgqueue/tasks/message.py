@@ -84,7 +84,7 @@ def as_defined(backend: TaskHome, definition: Call, facts: Mapping[str, Any]) ->
 
 
 def arguments_of(payload: Any) -> tuple[list[Any], dict[str, Any]] | None:
-    """Of a message; none where it has none, as one that SQL or a schedule enqueued. None if they make no sense."""
+    """Return the arguments in a payload: empty without a payload, None if they are malformed."""
     if payload is None:
         return [], {}
     if not isinstance(payload, dict):

@@ -1,4 +1,4 @@
-"""How a process that runs our code is started, and in words, how it ended."""
+"""Make the command and environment of a process that runs our code, and say how it ended."""
 
 from __future__ import annotations
 

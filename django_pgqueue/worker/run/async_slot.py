@@ -29,7 +29,7 @@ TURN = 0.005
 
 
 class Runner(Protocol):
-    """What a slot needs of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
+    """The parts that a slot uses of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
 
     runtime: Runtime
     context: Context

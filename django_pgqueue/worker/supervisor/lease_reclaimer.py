@@ -47,7 +47,7 @@ class MessagePlace(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """How an attempt ended that a process did not survive: type and text of the error; ``reason``: of the dead letter
+    """The error of an attempt whose process ended: its type and text; ``reason``: of the dead letter
     when the attempts are used up; ``at_once``: retried without the back-off, for it was not the message's fault.
     """
 

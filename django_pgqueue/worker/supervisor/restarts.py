@@ -1,4 +1,4 @@
-"""How soon a child is started again: at once, unless it only starts to die."""
+"""Delay the restart of children that die soon after their start."""
 
 from __future__ import annotations
 
