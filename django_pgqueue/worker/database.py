@@ -196,7 +196,7 @@ class Outage:
                 self._calm.clear()
         if first:
             logger.error(
-                "the database fails, trying on (%s): %s",
+                "the database fails, retrying (%s): %s",
                 role,
                 text,
                 extra={**self._extra, "event": "database_lost"},
