@@ -1,4 +1,4 @@
-"""Brings the table of schedules up to date with what code declares: when a worker starts, and after migrate."""
+"""Update the table of schedules from the declarations in code, when a worker starts and after migrate."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class SyncCounts:
 
 
 def sync(using: str | None = None) -> SyncCounts:
-    """Code decides all that it declares, but for ``enabled`` of a schedule that is there. What it does not declare any
-    more is marked, and fires no more; rows made by hand stay as they are.
+    """Write the schedules that code declares to the database, except ``enabled`` of an existing one.
+
+    A schedule that code no longer declares is marked as removed and does not fire; rows made by hand are unchanged.
 
     A declaration that makes no sense is logged, and changes nothing. Safe to run from many places at once.
     """
@@ -56,7 +57,7 @@ def sync(using: str | None = None) -> SyncCounts:
 
 
 def to_rows(found: Mapping[str, schedules.Declared]) -> tuple[dict[str, dict[str, Any]], list[PgQueueError]]:
-    """The columns of each declared schedule by name; and what is wrong with those that are left out."""
+    """Return the columns of each valid declaration by name, and the errors of the others."""
     wanted, problems = {}, []
     for name, item in found.items():
         try:
@@ -77,7 +78,7 @@ def to_row(item: schedules.Declared) -> dict[str, Any]:
 
 
 def change(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> bool:
-    """Write what differs."""
+    """Update the columns that differ. Returns whether any did."""
     differing = {name: value for name, value in values.items() if name != "enabled" and getattr(row, name) != value}
     if row.removed_at is not None:
         differing["removed_at"] = None
@@ -85,9 +86,9 @@ def change(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> b
 
 
 def remove(rows: QuerySet[Schedule], declared: Collection[str]) -> int:
-    """Mark what its module does not declare any more.
+    """Mark schedules as removed that their module no longer declares. Returns how many.
 
-    Only of modules that are loaded here: a worker with fewer apps, or with one whose handlers cannot be imported,
+    Only modules that are loaded here count: a worker with fewer apps, or with one whose handlers cannot be imported,
     knows nothing about the others.
     """
     rows = rows.filter(removed_at=None).exclude(declared_in="")

@@ -1,4 +1,4 @@
-"""The loop that keeps house beside a worker. Every worker runs one: in the database they agree on who does what."""
+"""Run maintenance beside a worker. Every worker runs this loop; the database decides which one does a step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("django_pgqueue.maintenance")
 
 @dataclass(slots=True)
 class Step:
-    """``interval``: the setting that says how often it runs. ``limit``: seconds that the database gets to answer."""
+    """A step of maintenance. ``interval``: the setting of its period. ``limit``: seconds to wait for the database."""
 
     name: str
     interval: str
@@ -50,7 +50,7 @@ class Rounds:
         self._patience = Patience()
 
     def run_due(self) -> float:
-        """Run the steps that are due. Returns the seconds until the next one is."""
+        """Run the steps that are due. Returns the seconds until the next step is due."""
         for step in self._steps:
             if step.due_at <= time.monotonic():
                 self._patience.seconds = step.limit
@@ -90,12 +90,16 @@ class Rounds:
         try:
             rest = self.run_due()
         except Exception as error:
-            if not self._failures:
-                logger.error("maintenance fails, trying on: %s", primary(error), extra={"event": "maintenance_failed"})
             self._failures += 1
+            seconds = pause(self._failures)
+            if self._failures == 1:
+                logger.error(
+                    "maintenance failed, retrying in %.1f s: %s", seconds, primary(error),
+                    extra={"event": "maintenance_failed"},
+                )  # fmt: skip
             if isinstance(error, Error):
                 connections[self._using].close()
-            return pause(self._failures)
+            return seconds
         if self._failures:
             logger.info("maintenance works again", extra={"event": "maintenance_back"})
             self._failures = 0
@@ -103,7 +107,7 @@ class Rounds:
 
 
 class MaintenanceLoop:
-    """``on_promoted``: called when messages have become ready: scheduled or expired ones, or those of a schedule."""
+    """Runs all steps. ``on_promoted``: called when messages became ready: scheduled, expired, or of a schedule."""
 
     def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
         steps = [
@@ -136,5 +140,5 @@ class MaintenanceLoop:
             thread.join(5)
 
     def run_due(self) -> float:
-        """Run the steps that are due, but for the measurement. Returns the seconds until the next one is."""
+        """Run the steps that are due, except the measurement. Returns the seconds until the next step is due."""
         return self._rounds.run_due()

@@ -1,4 +1,4 @@
-"""The measurer: keeps the figures of the dashboard."""
+"""Measure the queues, for the figures of the dashboard."""
 
 from __future__ import annotations
 

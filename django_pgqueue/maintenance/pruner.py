@@ -1,4 +1,4 @@
-"""The pruner: makes the archive's partitions ahead, and drops what retention does not keep."""
+"""Make the archive's partitions ahead, and drop those that are past retention."""
 
 from __future__ import annotations
 

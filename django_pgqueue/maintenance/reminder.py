@@ -1,4 +1,4 @@
-"""Says that the live messages would not survive a crash of the server: nobody shall have forgotten that choice."""
+"""Warn that the live messages would not survive a crash of the server, because their tables are UNLOGGED."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger("django_pgqueue.maintenance")
 
 
 class Reminder:
-    """``run_once`` warns when they have become UNLOGGED since it looked last, and when it looks for the first time."""
+    """Warns at the first run, and at each run that finds the tables newly UNLOGGED."""
 
     def __init__(self) -> None:
         self._unlogged = False

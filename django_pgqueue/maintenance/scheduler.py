@@ -1,4 +1,4 @@
-"""The scheduler: fires schedules that are due. The database's clock decides what is due; here, cron is computed."""
+"""Fire schedules that are due by the database's clock; cron expressions are computed here."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
-MOST = 100
-"""In one run: the maintenance has other things to do five times a second."""
-REST = 60.0
-SHORT_REST = 3.0
-"""Seconds for which a schedule that failed is left alone, so that it does not hold up the others; the short one if
-others fill its channel just now."""
+MOST_IN_ONE_RUN = 100
+"""Schedules that one run fires at most, because maintenance has other steps five times a second."""
+REST_SECONDS = 60.0
+SHORT_REST_SECONDS = 3.0
+"""Pause of a schedule that failed, so that it does not hold up the others; the short one if its channel is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class ScheduleCounts:
 
     @property
     def more(self) -> bool:
-        """Whether some may be due that had no room in this run."""
-        return self.fired + self.passed_over + self.failed >= MOST
+        """Return whether schedules may be due that had no room in this run."""
+        return self.fired + self.passed_over + self.failed >= MOST_IN_ONE_RUN
 
 
 class Scheduler:
@@ -76,7 +75,7 @@ class Scheduler:
                     raise
                 text = str(error).strip()
                 busy = isinstance(error, ChannelBusy | OperationalError)
-                self._complain(schedule, text, rest=SHORT_REST if busy else REST)
+                self._complain(schedule, text, rest=SHORT_REST_SECONDS if busy else REST_SECONDS)
                 if not busy:
                     Schedule.objects.using(using).filter(pk=schedule.pk).update(last_error=text)
                 failed += 1
@@ -109,8 +108,9 @@ class Scheduler:
 
 
 def due(using: str, resting: Collection[str] = ()) -> list[Due]:
-    """What is due, the longest waiting first, then what was never planned; with the database's ``now``, and the row's
-    ``version``.
+    """Return the schedules that are due, the longest waiting first, then those that were never planned.
+
+    Each has the database's ``now`` and the ``version`` of its row.
 
     Asked one after the other, because an index answers each at once, however many schedules there are.
     """
@@ -118,12 +118,12 @@ def due(using: str, resting: Collection[str] = ()) -> list[Due]:
     annotated = rows.annotate(
         now=StatementTimestamp(), version=RawSQL("pgqueue_schedule.xmin::text::bigint", (), BigIntegerField())
     )
-    late = list(annotated.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:MOST])
-    return [*late, *annotated.filter(next_fire_at=None).order_by("id")[: MOST - len(late)]]
+    late = list(annotated.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:MOST_IN_ONE_RUN])
+    return [*late, *annotated.filter(next_fire_at=None).order_by("id")[: MOST_IN_ONE_RUN - len(late)]]
 
 
 def ticks_of(schedule: Due, first: datetime) -> list[datetime]:
-    """The ticks since the ``first`` that fire now: by the policy for missed ones."""
+    """Return the ticks since the ``first`` that fire now, by the schedule's policy for missed ticks."""
     match Schedule.Missed(schedule.missed):
         case Schedule.Missed.SKIP:
             [newest] = schedule.timetable.passed(first, schedule.now, 1)

@@ -1,4 +1,4 @@
-"""The sweeper: gives back what dead workers held."""
+"""Give back the messages that dead workers held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which backends of the setting TASKS are ours."""
+"""Find the backends of the setting TASKS that are ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.module_loading import import_string
 from django_pgqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, BaseTaskBackend, Task, task_backends
 
 logger = logging.getLogger("django_pgqueue")
-# An alias is looked at with each call: what is wrong with it is logged once.
+# Each call looks at the aliases: a broken alias is logged once.
 _logged: set[tuple[str, str]] = set()
 
 
@@ -44,12 +44,12 @@ def is_ours(backend: BaseTaskBackend | type[BaseTaskBackend]) -> bool:
 
 
 def home_of(task: Task) -> str:
-    """The backend of a task's definition if it is ours, or else the first of ours."""
+    """Return the backend of a task's definition if it is ours, or else the first of ours."""
     backends = own()
     return task.backend if task.backend in backends else next(iter(backends), DEFAULT_TASK_BACKEND_ALIAS)
 
 
 def of_message(payload: Any, task: Task) -> str:
-    """The alias with which it was enqueued. Payloads are data: nothing is looked for that is not ours."""
+    """Return the alias with which a task was enqueued; payloads are data, so only aliases of ours count."""
     told = payload.get("backend") if isinstance(payload, dict) else None
     return told if isinstance(told, str) and told in own() else home_of(task)

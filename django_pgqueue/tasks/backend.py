@@ -72,7 +72,7 @@ class PgQueueBackend(BaseTaskBackend):
 
     @async_unsafe("Await aget_result() or arefresh() in async code.")
     def get_result(self, result_id: str) -> TaskResult:
-        """What became of a task, for as long as the archive and the dead letters keep it.
+        """Return the result of a task, for as long as the archive and the dead letters keep it.
 
         Raises TaskResultDoesNotExist, also for a message that is no task of this process.
         """

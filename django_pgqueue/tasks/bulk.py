@@ -1,4 +1,4 @@
-"""Many calls at once."""
+"""Enqueue many calls at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The framework's decorator. What the queue adds is refused there, alike on all versions of Django."""
+"""The framework's decorator, which refuses the queue's own options on all versions of Django."""
 
 from __future__ import annotations
 

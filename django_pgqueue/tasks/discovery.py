@@ -1,4 +1,4 @@
-"""How a process comes to know its tasks: from the modules that settings name, never from one that a message names."""
+"""Load the tasks of a process from the modules that settings name, never from one that a message names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load(name: str) -> None:
 
 
 def channels() -> Iterator[tuple[str, str]]:
-    """Queue and channel of tasks that say no channel, for the queues that are told."""
+    """Yield queue and default channel of each queue that the backends name, for tasks that name no channel."""
     for backend in aliases.own().values():
         for queue in sorted(backend.queues):
             yield queue, backend.options.get("CHANNEL", "default")

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_pgqueue.tasks.compat import TaskError
 
-# What the queue itself says, without a module.
+# Names of errors that the queue itself records, without a module.
 OURS = {
     "HandlerTimeout": "django_pgqueue.exceptions.HandlerTimeout",
     "LeaseExpired": "django_pgqueue.exceptions.WorkerDied",
@@ -23,14 +23,14 @@ ERROR = "django_pgqueue.exceptions.PgQueueError"
 
 
 def error_of(entry: Mapping[str, Any]) -> TaskError:
-    """Of an attempt that failed."""
+    """Return the error of an attempt that failed."""
     kind, message = str(entry.get("type") or ""), str(entry.get("message") or "")
     text = str(entry.get("traceback") or "") or f"{kind}: {message}"
     return TaskError(exception_class_path=path_of(kind), traceback=f"{text}\n")
 
 
 def path_of(kind: str) -> str:
-    """The path by which the class of an exception can be imported."""
+    """Return the path by which the class of an exception can be imported."""
     if kind in OURS:
         return OURS[kind]
     if "." in kind:
@@ -39,7 +39,7 @@ def path_of(kind: str) -> str:
 
 
 def refusal(reason: str, details: Any) -> TaskError:
-    """Of a dead letter that somebody asked for."""
+    """Return the error of a dead letter that was requested."""
     if isinstance(details, dict) and {"type", "traceback"} <= details.keys():
         return error_of(details)
     text = f"DeadLetter: {reason}" if details is None else f"DeadLetter: {reason}: {details}"
@@ -47,6 +47,6 @@ def refusal(reason: str, details: Any) -> TaskError:
 
 
 def ending(outcome: str, result: Any) -> TaskError:
-    """Of a message that went to the archive without being done: cancelled, purged, popped."""
+    """Return the error of a message that was archived undone: cancelled, purged, popped."""
     reason = result.get("reason") if isinstance(result, dict) else None
     return TaskError(exception_class_path=CANCELLED, traceback=f"{outcome}: {reason}\n" if reason else f"{outcome}\n")

@@ -1,4 +1,4 @@
-"""How a worker runs a task: as a handler, whose message has the arguments, and whose outcome has the return value."""
+"""Run a task as a handler: the message has its arguments, and the outcome its return value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django_pgqueue.worker.call.failure import describe
 
 
 def function_of(task: Task) -> Callable[[Delivery], Any]:
-    """The function of the handler. What the task raises or returns as an outcome of ours, is the outcome."""
+    """The function of the handler. An outcome of ours that the task raises or returns is used as it is."""
 
     def run(delivery: Delivery) -> Outcome:
         arguments = readable(delivery)
@@ -53,7 +53,7 @@ def positional(task: Task, started: TaskResult, arguments: tuple[list[Any], dict
 
 
 def outcome_of(value: Any) -> Outcome:
-    """What cannot be kept as a result would not be kept next time either: it is not tried again."""
+    """Return the outcome for a return value. A value that is not JSON makes a dead letter, not a retry."""
     if isinstance(value, Outcome):
         return value
     try:

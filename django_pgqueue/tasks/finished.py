@@ -27,7 +27,7 @@ EVENTS = (message_completed, message_dead_lettered, message_cancelled)
 
 
 class TaskFailed(Exception):
-    """What the framework's log shows of a task that failed: the text of its last error, in which secrets are hidden."""
+    """The error in the framework's log of a failed task: the text of its last error, with secrets hidden."""
 
 
 def connect() -> None:
@@ -60,7 +60,7 @@ def failure_of(signal: Any, outcome: Any, error: Mapping[str, Any] | None) -> Ta
 
 
 def as_written(delivery: Delivery) -> TaskResult | None:
-    """Of a task that was tried before: only the tables know what happened then. None if they may not be read."""
+    """Read the result from the tables; None for a first attempt, or if the tables may not be read."""
     if delivery.attempt <= 1:
         return None
     from django_pgqueue.tasks import history

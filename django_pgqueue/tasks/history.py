@@ -1,4 +1,4 @@
-"""What became of a task: the rows of its message, and of the messages as which it was redriven."""
+"""Read the history of a task: the rows of its message, and of the messages as which it was redriven."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def result_of(result_id: str) -> TaskResult:
 
 
 def history_of(result_id: str) -> list[Row]:
-    """The message, and those as which it was redriven; the newest last."""
+    """Return the message and those as which it was redriven; the newest last."""
     if not isinstance(result_id, str) or not re.fullmatch("[0-9]{1,19}", result_id):
         return []
     rows: list[Row] = []
@@ -136,7 +136,7 @@ def workers(row: Row) -> list[str]:
 
 
 def refusals(row: Row) -> list[TaskError]:
-    """What ended the message, if no failed attempt did."""
+    """Return the errors that ended the message, if no failed attempt did."""
     match row:
         case ArchivedMessage() if row.outcome != ArchivedMessage.Outcome.COMPLETED:
             return [ending(row.outcome, row.result)]

@@ -1,4 +1,4 @@
-"""What the rest of the package needs of a backend, which it is given and does not import."""
+"""The protocol of a backend that the rest of the package uses without importing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the call of a task to a message, and back to its arguments."""
+"""Convert the call of a task to a message, and a message to its arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Call:
 
 
 def message_of(backend: TaskHome, call: Call) -> NewMessage:
-    """The message of a call. Raises InvalidTask, and TypeError or ValueError for arguments that are not JSON."""
+    """Return the message of a call. Raises InvalidTask; TypeError or ValueError for arguments that are not JSON."""
     task, of_task, of_backend = call.task, options_of(call.task), backend.options
     args, kwargs = normalize_json(list(call.args)), normalize_json(dict(call.kwargs))
     payload = {"args": args, "kwargs": kwargs}
@@ -84,7 +84,7 @@ def as_defined(backend: TaskHome, definition: Call, facts: Mapping[str, Any]) ->
 
 
 def arguments_of(payload: Any) -> tuple[list[Any], dict[str, Any]] | None:
-    """Of a message; none where it has none, as one that SQL or a schedule enqueued. None if they make no sense."""
+    """Return the arguments in a payload: empty without a payload, None if they are malformed."""
     if payload is None:
         return [], {}
     if not isinstance(payload, dict):

@@ -1,4 +1,4 @@
-"""What the definition of a task says to the queue. It only marks the function: other backends do not mind."""
+"""Options of a task for the queue. They only mark the function, so other backends ignore them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Said = str | Callable[..., str | None] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Of a task; see :func:`options`."""
+    """The options of a task; see :func:`options`."""
 
     channel: Said = None
     dedupe_key: Said = None
@@ -35,7 +35,7 @@ class Options:
     archive: Archive | None = None
 
     def policy(self) -> dict[str, Any]:
-        """The arguments of :func:`django_pgqueue.handlers.handler`."""
+        """Return the arguments of :func:`django_pgqueue.handlers.handler`."""
         return {
             "max_attempts": self.max_attempts, "backoff": self.backoff, "atomic": self.atomic, "timeout": self.timeout,
             "concurrency": self.concurrency, "process": self.process, "archive": self.archive,
@@ -87,5 +87,5 @@ def options(
 
 
 def options_of(task: Task | Callable[..., Any]) -> Options:
-    """Those of the task, or the defaults."""
+    """Return the options of the task, or the defaults."""
     return getattr(task.func if isinstance(task, Task) else task, MARK, DEFAULTS)

@@ -10,7 +10,7 @@ from django_pgqueue.tasks.compat import Task
 from django_pgqueue.tasks.execute import function_of
 from django_pgqueue.tasks.options import options_of
 
-# The functions are kept: who registers a task again must not look like somebody else with the same name.
+# The functions are kept, so that a task that is registered again is not taken for another one of the same name.
 _known: dict[str, tuple[Task, Callable[..., Any]]] = {}
 
 
@@ -31,7 +31,7 @@ def register(task: Task) -> Task:
 
 
 def find(path: str) -> Task | None:
-    """The task as it is defined."""
+    """Return the task as it is defined."""
     known = _known.get(path)
     # A module that failed when it was imported again has lost its handlers.
     return known[0] if known is not None and handlers.find(path) is not None else None

@@ -23,7 +23,7 @@ from django_pgqueue.tasks.task import stored
 
 
 def running(delivery: Delivery, task: Task) -> TaskResult:
-    """Of a task that a worker is about to call."""
+    """Return the result of a task that a worker is about to call."""
     now = timezone.now()
     past = errors_before(delivery)
     return of_delivery(
@@ -63,12 +63,12 @@ def make(
 
 
 def sender_of(result: TaskResult) -> type[BaseTaskBackend]:
-    """Of the signals."""
+    """Return the sender of the signals."""
     return type(task_backends[result.backend])
 
 
 def errors_before(delivery: Delivery) -> list[dict[str, Any]]:
-    """Of the attempts before this one."""
+    """Return the errors of the attempts before this one."""
     if delivery.attempt <= 1:
         return []
     from django_pgqueue.models import Message

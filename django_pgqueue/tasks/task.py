@@ -41,7 +41,7 @@ class PgQueueTask(Task):
         backoff: Policy | None = None,
         headers: Mapping[str, Any] | None = None,
     ) -> PgQueueTask:
-        """The task with other values. Raises InvalidTask."""
+        """Return the task with other values. Raises InvalidTask."""
         given: dict[str, Any] = {
             "priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend,
             "channel": channel, "dedupe_key": dedupe_key, "max_attempts": max_attempts, "backoff": backoff,
@@ -74,7 +74,7 @@ def validate(task: Task) -> None:
 
 
 def stored(task: Task, **facts: Any) -> Task:
-    """The task as a message tells it. Not validated: what was enqueued once stays readable under other settings."""
+    """Return the task of a message. Not validated: a message stays readable under other settings."""
     kind = type(task)
     found = object.__new__(kind)
     for item in fields(kind):

@@ -21,7 +21,7 @@ from django_pgqueue.sql.stall import expect_answers
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# What a lost, refused or restarting server, a failover to a replica, a deadlock or a timeout look like.
+# The errors of a lost, refused or restarting server, a failover to a replica, a deadlock or a timeout.
 TRANSIENT = (OperationalError, InterfaceError, InternalError)
 
 LISTENER = "listener"
@@ -50,7 +50,7 @@ def keep_alive() -> None:
 
 
 def without_pool(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
-    """A copy of the connection that is a session of its own, outside of the pool."""
+    """Return a copy of the connection that is a session of its own, outside of the pool."""
     copy = connection.copy()
     copy.settings_dict["OPTIONS"].pop("pool", None)
     return copy
@@ -68,18 +68,18 @@ def dedicate(using: str) -> BaseDatabaseWrapper:
 
 
 def without_query_log(connection: BaseDatabaseWrapper) -> None:
-    """With DEBUG, Django formats every statement for ``connection.queries``, which nobody reads in a worker."""
+    """Turn off ``connection.queries``, for which Django formats every statement with DEBUG."""
     if not logging.getLogger("django.db.backends").isEnabledFor(logging.DEBUG):
         connection.make_debug_cursor = connection.make_cursor  # type: ignore[method-assign, assignment]  # for this connection alone
 
 
 def opened() -> Sequence[BaseDatabaseWrapper]:
-    """What this thread has connected to. To look that up is a good part of what a message costs: once is enough."""
+    """Return the connections that this thread has opened. Call it once a message: the look-up is expensive."""
     return connections.all(initialized_only=True)
 
 
 def tidy(opened: Iterable[BaseDatabaseWrapper]) -> None:
-    """After a message: close what is broken, left in a transaction or too old, and give pooled connections back."""
+    """Close connections that are broken, left in a transaction or too old, and return pooled ones."""
     for connection in opened:
         if connection.in_atomic_block:
             continue
@@ -117,7 +117,7 @@ def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
-    """Is a transaction open that Django knows nothing of?"""
+    """Return whether a transaction is open that Django does not know."""
     if connection.vendor != "postgresql" or not connection.settings_dict["AUTOCOMMIT"]:
         return False
     return connection.connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
@@ -149,12 +149,12 @@ def recover(
 
 
 def is_missing(error: BaseException) -> bool:
-    """A table, a column or a function of the queue is not there: waiting alone does not help."""
+    """Return whether a table, a column or a function of the queue is missing: waiting alone does not help."""
     return isinstance(error.__cause__, UndefinedTable | UndefinedColumn | UndefinedFunction)
 
 
 class Outage:
-    """Says once that the database is away, whichever role notices it first, and once that it is back."""
+    """Logs once that the database is away, for all roles, and once that it is back."""
 
     def __init__(self, using: str, name: str) -> None:
         self.using = using
@@ -175,11 +175,11 @@ class Outage:
         return self._calm.is_set()
 
     def wait_until_over(self, timeout: float) -> bool:
-        """Returns False if it lasts longer. Nothing that the work needs is away when only the listener fails."""
+        """Wait up to ``timeout`` seconds. Returns False if an outage of more than the listener lasts longer."""
         return self._calm.wait(timeout)
 
     def failed(self, role: str, error: BaseException, failures: int) -> None:
-        """``failures``: in a row, before this one. The first may be of a connection that broke long ago."""
+        """Record a failure. ``failures``: in a row, before this one; the first may be an old broken connection."""
         text = primary(error)
         if is_missing(error):
             text += ". Is the database migrated? Run manage.py migrate."
@@ -196,7 +196,7 @@ class Outage:
                 self._calm.clear()
         if first:
             logger.error(
-                "the database fails, trying on (%s): %s",
+                "the database fails, retrying (%s): %s",
                 role,
                 text,
                 extra={**self._extra, "event": "database_lost"},
@@ -221,7 +221,7 @@ class Outage:
         sleep: Callable[[float], bool],
         on: tuple[type[Exception], ...] = (Error,),
     ) -> T | None:
-        """What ``function`` returns, however often it takes. ``sleep(seconds)`` returns True to give up: then None."""
+        """Call ``function`` until it succeeds. Returns its value; None if ``sleep(seconds)`` returned True to stop."""
         failures = 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""How a worker was asked to run."""
+"""The options of a worker."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ class WorkerOptions:
 
     @property
     def served(self) -> str:
-        """The queues in words, for the log."""
+        """Return the queues in words, for the log."""
         wanted = "all queues" if ALL in self.queues else ", ".join(self.queues)
         return f"{wanted} without {', '.join(self.excluded)}" if self.excluded else wanted

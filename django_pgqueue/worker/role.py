@@ -19,7 +19,7 @@ class Companion(Protocol):
 
 
 class Role(threading.Thread):
-    """``crashed``: told about what ended ``work`` before its time."""
+    """A thread that runs ``work``. ``crashed``: called with the error that ended it."""
 
     # Daemons, because the process must be able to end while one of them hangs.
     def __init__(self, name: str, work: Callable[[], None], *, crashed: Crashed) -> None:

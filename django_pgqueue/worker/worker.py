@@ -77,7 +77,7 @@ class QueueWorker:
         self._companions = self._make_companions(companion)
 
     def _make_settling(self) -> None:
-        """What holds leases, and what writes outcomes down."""
+        """Make the roles that hold leases and write outcomes."""
         self._keeper = self._make_keeper()
         self._completer = Completer(
             self.options.using,
@@ -90,7 +90,7 @@ class QueueWorker:
         )
 
     def _make_running(self) -> None:
-        """What calls handlers: threads, the event loop, their deadlines, and what chooses between them."""
+        """Make the roles that call handlers: threads, event loop, deadlines, and dispatch between them."""
         options, keeper, middleware = self.options, self._keeper, Middleware.configured()
         keep = options.once or options.drain
         limits = HandlerLimits(keep=keep)
@@ -115,7 +115,7 @@ class QueueWorker:
         )
 
     def _make_fetching(self) -> None:
-        """What takes messages from the database."""
+        """Make the roles that take messages from the database."""
         self._producer = Producer(
             self.options,
             served=self._served,
@@ -220,11 +220,11 @@ class QueueWorker:
         return clean and not self._crashes
 
     def stop(self) -> None:
-        """Ask it to stop; from any thread."""
+        """Ask the worker to stop; from any thread."""
         self.shutdown.request("asked to stop")
 
     def recycle(self, reason: str) -> None:
-        """Ask for a fresh process in place of this one. Alone, it ends, for whoever started it to start it again."""
+        """Ask for a fresh process in place of this one. Without a supervisor it ends, to be restarted."""
         if self._link is not None:
             self._link.send("recycle", reason)
         else:
@@ -241,7 +241,7 @@ class QueueWorker:
         )
 
     def health(self) -> Health:
-        """Of one that runs alone."""
+        """Return the health of a worker that runs without a supervisor."""
         silence = 0.0 if self._registration is None else time.monotonic() - self._registration.written_at
         problems = ["the database does not answer"] if silence > LONGEST_SILENCE else []
         if self._outage.problem:

@@ -1,4 +1,4 @@
-"""The executor: runs a handler and turns whatever happens into a value. Somebody else writes the value down."""
+"""The executor: runs a handler and turns any result into a value; the completer writes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outc
 from django_pgqueue.worker.call.failure import describe
 
 COMPLETE = Complete()
-# Until somebody has mended the module, or a worker of another release takes the message.
+# The message waits until the module is repaired, or until a worker of another release takes it.
 WAIT = Defer(delay=timedelta(seconds=15))
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -42,7 +42,7 @@ class HandlerMissing(Defer):
 
 @dataclass(slots=True)
 class Execution:
-    """What came of a delivery. Never changed; a frozen one would take three times as long to make.
+    """The result of a delivery. Never changed; a frozen one would take three times as long to make.
 
     ``error`` describes what went wrong (for Retry); ``reason``: of the dead letter when the attempts are used up;
     ``raised``: the outcome left the handler as an exception.
@@ -86,7 +86,7 @@ async def execute_async(
     explain: Callable[[BaseException], BaseException],
     backoff: BackoffFunction | None = None,
 ) -> Execution:
-    """As :func:`execute`. ``explain``: what an exception means, for whoever cancels the task knows why."""
+    """Run as :func:`execute` does. ``explain``: maps an exception to its meaning; the canceller of a task knows it."""
     started = time.monotonic()
     try:
         answer = await function(delivery)
@@ -187,7 +187,7 @@ def failed(delivery: Delivery, error: BaseException, *, reason: str = "failed", 
 
 
 def stuck(delivery: Delivery) -> Execution:
-    """Of a handler that was interrupted, and that goes on all the same."""
+    """Return the execution of a handler that was interrupted and did not end."""
     return failed(delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when told to."))
 
 

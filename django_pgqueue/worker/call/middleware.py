@@ -60,7 +60,7 @@ class Middleware:
         return self._seen(first) == self._seen(other)
 
     def _seen(self, delivery: Delivery) -> str:
-        """What the middleware can see of a delivery, to compare."""
+        """Return the parts of a delivery that the middleware can see, to compare."""
         context = delivery.context
         seen = [delivery.channel, context] if self._reads is None else [context.get(key) for key in self._reads]
         return json.dumps(seen, cls=DjangoJSONEncoder, sort_keys=True)
@@ -140,17 +140,17 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
 
 
 def swallowed(raised: BaseException | None) -> BaseException:
-    """What a middleware has kept from whoever called the handler."""
+    """Return the exception that a middleware kept from the caller of the handler."""
     return raised or RuntimeError("the handler did not end")
 
 
 def seen_by(factory: Factory, argument: Any, *, batch: bool) -> Any:
-    """What the middleware is given: a delivery; the first of a batch, or all of it for one that is ``whole``."""
+    """Return the middleware's argument: a delivery; the first of a batch, or all of it for one that is ``whole``."""
     return argument[0] if batch and not getattr(factory, "whole", False) else argument
 
 
 def entered(factory: Factory, seen: Any, *ways: str) -> Any:
-    """The context manager of the factory. Raises HandlerError if it can be entered in none of these ways."""
+    """Return the context manager of the factory. Raises HandlerError if it can be entered in none of these ways."""
     manager = factory(seen)
     if any(hasattr(manager, way) for way in ways):
         return manager

@@ -1,4 +1,4 @@
-"""How soon to look again after an empty dequeue: others still hold their locks, and nobody notifies of the end."""
+"""Choose the pause after an empty dequeue: other consumers hold locks, and their end is not notified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST_PAUSE_SECONDS = 0.1
 
 
 class Contention:
-    """``tries``: how many looks in a row found nothing but what other consumers hold."""
+    """Computes the pause. ``tries``: looks in a row that found only messages locked by other consumers."""
 
     def __init__(self, using: str | None) -> None:
         self._using = using

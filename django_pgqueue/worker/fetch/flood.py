@@ -1,14 +1,14 @@
-"""Whether messages trickle in or come in a flood."""
+"""Decide whether messages trickle in or come in a flood."""
 
 from __future__ import annotations
 
-# So many looks in a row that find something are a flood; so many that find nothing are its end.
-FLOOD = 3
-EBB = 3
+# Looks in a row: a flood begins after so many that found something, and ends after so many that found nothing.
+FLOOD_LOOKS = 3
+EBB_LOOKS = 3
 
 
 class Flood:
-    """``rose``: a flood was seen, and its end was not."""
+    """Counts looks. ``rose``: a flood has begun and not ended."""
 
     def __init__(self) -> None:
         self.rose = False
@@ -20,11 +20,11 @@ class Flood:
         self._failures = 0 if found else self._failures + 1
 
     def is_here(self, found: int, room: int) -> bool:
-        return 1 < found == room or self._successes >= FLOOD
+        return 1 < found == room or self._successes >= FLOOD_LOOKS
 
     def may_go_on(self) -> bool:
-        return self.rose and self._failures < EBB
+        return self.rose and self._failures < EBB_LOOKS
 
     def rest(self, shortest: float) -> float:
-        """Seconds until the next look, while it may go on: longer each time."""
+        """Return the seconds until the next look while the flood may go on; they double each time."""
         return float(shortest * 2**self._failures)

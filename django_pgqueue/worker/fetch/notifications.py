@@ -1,5 +1,4 @@
-"""Whether this worker wants to be notified: announced in the database, for enqueuers to see, and left to another worker
-that is faster."""
+"""Announce in the database whether this worker wants notifications, and leave them to a faster worker."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from django_pgqueue.lifecycle.wait import wait
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 
-# So many notifications in a row that somebody else was faster to answer: for so many seconds they are left to him. Each
+# After VAIN_NOTIFICATIONS in a row that another worker answered first, they are left to it for WITHDRAWN_SECONDS. Each
 # enqueue that has to notify commits alone, so a second worker that is woken in vain would slow down the enqueuers.
-VAIN = 3
-WITHDRAWN = 0.1
+VAIN_NOTIFICATIONS = 3
+WITHDRAWN_SECONDS = 0.1
 
 
 class Notifications:
-    """The producer's own, but for ``hear``. With ``options.listen`` None there are none."""
+    """Used by the producer's thread only, except ``hear``. Announces nothing when ``options.listen`` is None."""
 
     def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
         self._options = options
@@ -32,14 +31,14 @@ class Notifications:
         self._withdrawn = False
 
     def hear(self) -> bool:
-        """One came; from any thread. Returns whether it concerns us."""
+        """Record a notification; from any thread. Returns whether it concerns this worker."""
         if self._withdrawn:
             return False
         self._heard = True
         return True
 
     def answer(self) -> None:
-        """Before a look: what comes from now on is for the next one."""
+        """Mark the start of a look: notifications from now on belong to the next one."""
         self._answered, self._heard = self._heard, False
 
     def looked(self, found: int) -> None:
@@ -47,14 +46,14 @@ class Notifications:
 
     @property
     def are_vain(self) -> bool:
-        return self._vain >= VAIN and self._options.notify != "always"
+        return self._vain >= VAIN_NOTIFICATIONS and self._options.notify != "always"
 
     @property
     def are_announced(self) -> bool:
         return self._announced_until > 0
 
     def announce(self) -> bool:
-        """Say that we want them, unless an earlier word holds. Returns whether it was necessary."""
+        """Announce that this worker wants notifications. Returns False if an earlier announcement still holds."""
         now = time.monotonic()
         if self._options.listen is None or self._announced_until >= now + self._poll:
             return False
@@ -64,7 +63,7 @@ class Notifications:
         return True
 
     def renounce(self) -> None:
-        """Say that we do not want them any more, if we ever said so."""
+        """Withdraw the announcement, if there is one."""
         if self.are_announced:
             self._say(timedelta(0))
             self._announced_until = 0.0
@@ -73,7 +72,7 @@ class Notifications:
         self._vain = 0
         self.renounce()
         self._withdrawn = True
-        sleep(WITHDRAWN * random.uniform(0.8, 1.2))
+        sleep(WITHDRAWN_SECONDS * random.uniform(0.8, 1.2))
         self._withdrawn = False
 
     def _say(self, period: timedelta) -> None:

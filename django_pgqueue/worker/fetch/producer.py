@@ -24,15 +24,15 @@ from django_pgqueue.worker.served import ServedQueues
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "producer"
-DRAIN_INTERVAL = 0.05
-# Seconds from one look to the next, while messages trickle in: a dequeue of several costs hardly more than one of one.
-REST = 0.003
+DRAIN_INTERVAL_SECONDS = 0.05
+# From one look to the next while messages trickle in: a dequeue of several messages costs little more than one of one.
+REST_SECONDS = 0.003
 # With --once: looks in a row that find nothing but what other consumers hold, half a second in all, before it ends.
 ONCE_TRIES = 10
 
 
 class Producer:
-    """``hold``: takes the leases into care before anybody works on them. ``held``: how many are not settled.
+    """``hold``: takes over the leases before their handlers start. ``held``: how many are not settled.
     ``done``: called when nothing is left to do (``drain``, ``once``).
     """
 
@@ -72,12 +72,12 @@ class Producer:
         self._wake.set()
 
     def hear(self) -> None:
-        """A notification: something may be there, for whoever is first."""
+        """Wake the producer after a notification: a message may be ready."""
         if self._notifications.hear():
             self._wake.set()
 
     def pause(self, paused: bool) -> None:
-        """Take nothing new, until further notice; what is here is done."""
+        """Stop or resume dequeuing. Messages that are here already are still handled."""
         if paused != self._pause_wanted:
             self._pause_wanted = paused
             self._wake.set()
@@ -99,7 +99,7 @@ class Producer:
     def run_once(self) -> int:
         """Fill the slots, or sleep until something happens. Returns how many messages were dequeued."""
         self._rest()
-        # Cleared before the look: what arrives after it, wakes us.
+        # Cleared before the look, so that a message that arrives after it wakes the producer.
         self._wake.clear()
         if self._stopped:  # stop() may have set the flag, and woken us, between the caller's look at it and this line
             return 0
@@ -114,7 +114,7 @@ class Producer:
         room = self._options.batch if self._options.once else self._dispatch.room()
         looked_at = time.monotonic()
         found = self.look(room) if room else 0
-        self._rest_until = looked_at + REST if found < room else 0.0
+        self._rest_until = looked_at + REST_SECONDS if found < room else 0.0
         self._notifications.looked(found)
         self._flood.looked(found)
         if self._options.once:
@@ -130,13 +130,13 @@ class Producer:
         return found
 
     def _rest(self) -> None:
-        """Whoever has slept looks at once; whoever has just seen all that was there lets a few come together."""
+        """Pause after a look that emptied the queues, so that a few messages come together; not after a sleep."""
         left = self._rest_until - time.monotonic()
         if left > 0:
-            time.sleep(min(left, REST))
+            time.sleep(min(left, REST_SECONDS))
 
     def _say_paused(self) -> None:
-        """Not before it is true: a dequeue that was under way has ended."""
+        """Log that the worker is paused or resumed, after a dequeue that was under way has ended."""
         self._paused = self._pause_wanted
         extra = {"event": "worker_paused" if self._paused else "worker_resumed", "worker": self._options.name}
         logger.info("worker %s is %s", self._options.name, "paused" if self._paused else "resumed", extra=extra)
@@ -166,7 +166,7 @@ class Producer:
         return found
 
     def _refuse(self, deliveries: list[Delivery], seconds: float) -> None:
-        """Leases that have run out before anybody could extend them: others may be at work on the messages."""
+        """Give back messages whose leases ran out during the dequeue: other workers may have them already."""
         messages = ", ".join(map(label, deliveries))
         logger.warning(
             "a dequeue came back after %.1f s, too late for its leases: giving back %s", seconds, messages,
@@ -180,10 +180,10 @@ class Producer:
             return
         if self._flood.may_go_on():
             # Announced, it would cost each enqueuer a lock.
-            self._wake.wait(self._flood.rest(REST))
+            self._wake.wait(self._flood.rest(REST_SECONDS))
             return
         self._flood.rose = False
-        # Whoever enqueued before the announcement could not know that we want to be woken.
+        # An enqueue that came before the announcement did not notify this worker.
         if self._notifications.announce() and self.look(room):
             return
         contended = self._contention.pause(self._served.names)
@@ -193,7 +193,7 @@ class Producer:
         if self._options.notify == "always":
             self._notifications.announce()
             return
-        # A trickle is served best by one who is known to sleep; in a flood, enqueuers need not notify.
+        # A trickle is served best by a worker that is announced; in a flood, enqueuers need not notify.
         if self._notifications.are_announced and self._flood.is_here(found, room):
             self._notifications.renounce()
             self._flood.rose = True
@@ -204,7 +204,7 @@ class Producer:
             return
         while self._held() and not self._stopped:
             self._dispatch.tend()
-            self._wake.wait(DRAIN_INTERVAL)
+            self._wake.wait(DRAIN_INTERVAL_SECONDS)
             self._wake.clear()
         self._stopped = True
         self._done()
@@ -216,10 +216,10 @@ class Producer:
             self._stopped = True
             self._done()
         else:
-            self._wake.wait(DRAIN_INTERVAL)
+            self._wake.wait(DRAIN_INTERVAL_SECONDS)
 
     def _ready(self) -> bool:
-        """Is anything left that will run by itself: messages whose channel is at a limit right now?"""
+        """Return whether ready messages are left whose channel is only at a limit right now."""
         paused = Queue.objects.using(self._options.using).exclude(paused_at=None).values_list("name", flat=True)
         queues = set(self._served.names) - set(paused)
         ready = Message.objects.using(self._options.using).filter(status=Message.Status.READY)

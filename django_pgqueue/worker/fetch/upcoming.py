@@ -1,4 +1,4 @@
-"""When to look although nobody notifies: channels with a rate come up by themselves."""
+"""Choose the time of the next look for channels with a rate, which come up without a notification."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django_pgqueue.lifecycle.wait import next_due
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 
-# Seconds until the next look at a channel whose time has come and that was not served: somebody holds it. Doubles.
-OVERDUE = 0.005
+# The first pause before another look at a channel that is due and locked by another worker. It doubles each time.
+OVERDUE_PAUSE_SECONDS = 0.005
 
 
 class Upcoming:
@@ -24,7 +24,7 @@ class Upcoming:
         self._overdue = 0
 
     def seconds(self) -> float:
-        """How long to sleep at the most; infinite when no channel waits for its rate."""
+        """Return the longest sleep in seconds; infinite when no channel waits for its rate."""
         if time.monotonic() < self._ask_at:
             return math.inf
         due = next_due(self._served.names, using=self._options.using)
@@ -35,4 +35,4 @@ class Upcoming:
             self._overdue = 0
             return due.total_seconds()
         self._overdue += 1
-        return min(self._poll, OVERDUE * float(2 ** min(self._overdue, 10)))
+        return min(self._poll, OVERDUE_PAUSE_SECONDS * float(2 ** min(self._overdue, 10)))

@@ -1,1 +1,1 @@
-"""What this process has: leases that are extended, and messages that have begun."""
+"""Keep the leases of this process, and show the messages that have begun."""

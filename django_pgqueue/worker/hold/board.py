@@ -54,24 +54,24 @@ class Board:
 
     @classmethod
     def shared(cls) -> Board:
-        """A board whose ``fd`` may be given to another process. It is closed with :meth:`close`."""
+        """Make a board whose ``fd`` another process may use. :meth:`close` closes it."""
         fd = os.memfd_create("pgqueue-board") if hasattr(os, "memfd_create") else _temporary_file()
         os.ftruncate(fd, SIZE)
         return cls(fd)
 
     def fileno(self) -> int:
-        """Of a board that is :meth:`shared`."""
+        """Return the file descriptor of a :meth:`shared` board. Raises ValueError for any other."""
         if self.fd is None:
             raise ValueError("the board is not shared")
         return self.fd
 
     @property
     def free(self) -> int:
-        """How many more messages may begin."""
+        """Return how many more messages may begin."""
         return len(self._free)
 
     def begin(self, deliveries: Iterable[Delivery], deadline: float = math.inf) -> None:
-        """Show that their handler runs from now on."""
+        """Show that the handler of the deliveries runs from now on, until ``deadline`` (time.monotonic())."""
         now = time.monotonic()
         for delivery in deliveries:
             try:
@@ -82,11 +82,11 @@ class Board:
             self._times[place + 2] = deadline
             self._times[place + 3] = 0.0
             self._places[id(delivery)] = place
-            # Last: whoever sees the id, sees its times.
+            # The id is written last, so that a reader that sees it sees its times, too.
             self._ids[place] = delivery.id
 
     def end(self, deliveries: Iterable[Delivery]) -> None:
-        """Show that their handler has ended. Those that are settled already, as atomic handlers do it, are passed."""
+        """Show that the handler of the deliveries has ended. Skips those that are settled already, as atomic ones."""
         now = time.monotonic()
         for delivery in deliveries:
             place = self._places.get(id(delivery))
@@ -94,7 +94,7 @@ class Board:
                 self._times[place + 3] = now
 
     def settle(self, deliveries: Iterable[Delivery]) -> None:
-        """Forget them: their settlement has committed, or their lease is lost."""
+        """Forget the deliveries: their settlement has committed, or their lease is lost."""
         for delivery in deliveries:
             place = self._places.pop(id(delivery), None)
             if place is not None:
@@ -102,7 +102,7 @@ class Board:
                 self._free.append(place)
 
     def give_up(self, deliveries: Iterable[Delivery]) -> None:
-        """Leave them on the board for good: their settlement failed, and their leases will expire."""
+        """Leave the deliveries on the board for good: their settlement failed, and their leases will expire."""
         for delivery in deliveries:
             place = self._places.pop(id(delivery), None)
             if place is not None:

@@ -48,8 +48,8 @@ class Lease(Generic[L]):
 
 
 class LeaseKeeper(Generic[L]):
-    """``on_lost``: told about leases that this worker does not hold any more; ``on_cancelled``: about messages that
-    somebody wants to end.
+    """Extends leases by heartbeats. ``on_lost``: called with the leases that this worker has lost; ``on_cancelled``:
+    called with the messages whose cancellation was requested.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class LeaseKeeper(Generic[L]):
         self._thread = Role("lease-keeper", self._run, crashed=crashed)
 
     def hold(self, deliveries: Iterable[L], since: float) -> None:
-        """``since``: time.monotonic() before the leases were taken."""
+        """Keep the leases alive. ``since``: time.monotonic() before they were taken."""
         with self._lock:
             for delivery in deliveries:
                 self._held[key(delivery)] = Lease(delivery, since, since)
 
     def settling(self, deliveries: Iterable[L], now: bool = True) -> None:
-        """Their settlement is under way: a heartbeat would wait for it, and take its success for a lost lease."""
+        """Skip the leases while they are settled: a heartbeat would wait, and take the success for a lost lease."""
         with self._lock:
             for delivery in deliveries:
                 lease = self._held.get(key(delivery))
@@ -88,12 +88,12 @@ class LeaseKeeper(Generic[L]):
                     lease.settling = now
 
     def release(self, deliveries: Iterable[L]) -> list[L]:
-        """Forget them; returns those that were held until now."""
+        """Forget the leases. Returns those that were held until now."""
         with self._lock:
             return [delivery for delivery in deliveries if self._held.pop(key(delivery), None) is not None]
 
     def leases(self) -> list[Lease[L]]:
-        """All that are held."""
+        """Return all leases that are held."""
         with self._lock:
             return list(self._held.values())
 
@@ -102,14 +102,14 @@ class LeaseKeeper(Generic[L]):
             return [lease.delivery for lease in self._held.values()]
 
     def holds(self, delivery: L) -> bool:
-        """Whether this lease is held."""
+        """Return whether this lease is held."""
         return key(delivery) in self._held
 
     def __len__(self) -> int:
         return len(self._held)
 
     def run_once(self) -> int:
-        """Beat for all leases that are due. Returns how many are held on."""
+        """Extend all leases that are due. Returns how many were extended."""
         now = time.monotonic()
         with self._lock:
             due = [lease for lease in self._held.values() if not lease.settling and lease.beat_at + self._every <= now]
@@ -121,7 +121,7 @@ class LeaseKeeper(Generic[L]):
         with self._lock:
             for lease in due:
                 lease.beat_at = now
-            # Settled in the meantime is not lost.
+            # A lease that was settled in the meantime is not lost.
             lost = [
                 lease.delivery
                 for lease in due

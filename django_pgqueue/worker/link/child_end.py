@@ -13,7 +13,7 @@ from django_pgqueue.worker.operate.registration import WorkerDescription
 from django_pgqueue.worker.role import Crashed, Role
 
 INTERVAL = 1.0
-# Of a lease: without a supervisor nobody extends it, and this process must be gone before it is over.
+# The part of a lease after which this process ends without a supervisor, which alone extends leases.
 LAST_PART = 0.8
 
 
@@ -78,7 +78,7 @@ class Reports:
 
 
 def end_within(lease: timedelta) -> None:
-    """The supervisor died, and with it the heartbeats: what runs may end, as far as the leases allow.
+    """End the process after the supervisor has died; handlers may end first, as far as the leases allow.
 
     Does not come back: the thread that hears the supervisor has nothing else to do, and another may not start.
     """

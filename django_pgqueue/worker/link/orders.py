@@ -1,4 +1,4 @@
-"""What a child is told when it starts."""
+"""The orders that a child gets when it starts."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class Orders:
 
 
 def whereabouts(settings: dict[str, Any]) -> dict[str, Any]:
-    """Of a database, from its entry in DATABASES."""
+    """Return the identity of a database, from its entry in DATABASES."""
     return {key: settings.get(key) for key in ("ENGINE", "HOST", "PORT", "NAME")}

@@ -68,12 +68,12 @@ class Link:
 
     @classmethod
     def pair(cls) -> tuple[Link, int]:
-        """A link, and the file descriptor of its other end, to be given to a child and closed here."""
+        """Return a link, and the file descriptor of its other end: give it to a child, and close it here."""
         ours, theirs = socket.socketpair()
         return cls(ours.detach()), theirs.detach()
 
     def send(self, *frame: Any) -> bool:
-        """Blocks while the other end is busy. Returns False when it is gone."""
+        """Send a frame. Blocks while the other end is busy. Returns False when it is gone."""
         try:
             with self._sending:
                 self._connection.send(frame)
@@ -82,7 +82,7 @@ class Link:
         return True
 
     def receive(self) -> tuple[Any, ...] | None:
-        """The next frame; None when the other end is gone, and everything that it sent is received."""
+        """Return the next frame; None when the other end is gone and all its frames are received."""
         try:
             frame: tuple[Any, ...] = self._connection.recv()
         except (EOFError, OSError):
@@ -90,14 +90,14 @@ class Link:
         return frame
 
     def poll(self, timeout: float) -> bool:
-        """Whether there is something to receive, the other end's end included, within so many seconds."""
+        """Return whether a frame, or the end of the link, can be received within ``timeout`` seconds."""
         try:
             return self._connection.poll(timeout)
         except OSError:
             return True
 
     def cut(self) -> None:
-        """Nothing more comes. What is there already may still be received, by whoever waits for it."""
+        """Close the link for new frames. Frames that have arrived may still be received."""
         peer = socket.socket(fileno=os.dup(self._connection.fileno()))
         try:
             peer.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""What each process does first that runs our code for another one."""
+"""Set up a process that runs our code for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The remote keeper: what a child tells its supervisor, whose lease keeper heartbeats for it."""
+"""Report the leases of a child to its supervisor, whose lease keeper extends them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class RemoteKeeper:
         self._lock = threading.Lock()
 
     def hold(self, deliveries: Iterable[Delivery], since: float) -> None:
-        """``since``: time.monotonic() before the leases were taken. The supervisor knows of them when this returns."""
+        """Hold leases taken after ``since`` (time.monotonic()). Returns when they are sent to the supervisor."""
         deliveries = list(deliveries)
         with self._lock:
-            # Somebody who has a message again had lost it.
+            # A worker that has a message again had lost it.
             lost = [self._held[delivery.id][0] for delivery in deliveries if delivery.id in self._held]
             self._held.update({delivery.id: (delivery, since) for delivery in deliveries})
         self._link.send("hold", LeaseList.of(deliveries), since)
@@ -41,7 +41,7 @@ class RemoteKeeper:
             self._on_lost(lost)
 
     def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
-        """Their settlement is under way: a heartbeat would wait for it."""
+        """Skip heartbeats while the leases are settled: a heartbeat would wait for that."""
         young = time.monotonic() - self._young
         with self._lock:
             held = [delivery for delivery in deliveries if self._holds(delivery)]
@@ -53,7 +53,7 @@ class RemoteKeeper:
             self._link.send("settling", LeaseList.of(old), now)
 
     def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Forget them; returns those that were held until now."""
+        """Forget the leases. Returns those that were held until now."""
         with self._lock:
             released = []
             for delivery in deliveries:
@@ -66,7 +66,7 @@ class RemoteKeeper:
         return released
 
     def holds(self, delivery: Delivery) -> bool:
-        """Whether this lease is held."""
+        """Return whether this lease is held."""
         return self._holds(delivery)
 
     def __len__(self) -> int:

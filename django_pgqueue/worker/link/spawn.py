@@ -1,4 +1,4 @@
-"""How a process that runs our code is started, and in words, how it ended."""
+"""Make the command and environment of a process that runs our code, and say how it ended."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 
-# What the service manager told the supervisor is not meant for its children.
+# The service manager's variables are meant for the supervisor, not for its children.
 PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 
 
 def interpreter() -> list[str]:
-    """This one, with its options."""
+    """Return the command of this interpreter, with its options."""
     flags = [f"-W{option}" for option in sys.warnoptions]
     flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
     return [sys.executable, *flags]
@@ -24,11 +24,11 @@ def environment() -> dict[str, str]:
 
 
 def end_of(status: int) -> str:
-    """In words: how a process ended."""
+    """Return in words how a process ended."""
     if status >= 0:
         return f"exit status {status}"
     try:
         name = signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
-    return f"{name}, perhaps for want of memory" if -status == signal.SIGKILL else name
+    return f"{name}, possibly killed by the OOM killer" if -status == signal.SIGKILL else name

@@ -18,7 +18,7 @@ STATM = Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
-    """What this process occupies of the machine's memory; where the system does not say, the most it ever did."""
+    """Return the resident memory of this process in bytes; its peak where the system has no current value."""
     with suppress(OSError):
         return int(STATM.read_text().split()[1]) * resource.getpagesize()
     unit = 1 if sys.platform == "darwin" else 1024
@@ -39,7 +39,7 @@ class Recycling:
         self._thread = Role("recycling", self._run, crashed=crashed)
 
     def reason(self) -> str:
-        """Why it is time; empty when it is not."""
+        """Return the reason to replace this process; empty when there is none."""
         limits = self._options
         if limits.max_messages is not None and (settled := self._settled()) >= limits.max_messages:
             return f"{settled} messages are done, --max-messages is {limits.max_messages}"

@@ -1,4 +1,4 @@
-"""The workers' rows: who runs where, and what. Refreshed every moment; gone after a clean exit."""
+"""Keep the workers' rows in the database up to date, and remove them after a clean exit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_RUNNING = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDescription:
-    """What the row of a worker says that changes; the fields are the columns."""
+    """The changing columns of a worker's row."""
 
     name: str
     pid: int
@@ -39,7 +39,7 @@ class WorkerDescription:
 
 
 def as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
-    """Message ids, the longest running first; ``seconds`` since their start, ``seconds_left`` to the deadline."""
+    """Return running messages, the longest first: ``seconds`` since the start, ``seconds_left`` to the deadline."""
     now = time.monotonic()
     return [
         {
@@ -52,8 +52,8 @@ def as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
 
 
 class Registration:
-    """``describe``: the workers that are there now. ``on_paused``: told, each time, the names of those that somebody
-    has paused.
+    """Writes the rows. ``describe``: returns the workers of this process. ``on_paused``: called each time with the
+    names of the paused ones.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Registration:
         self.written_at = -math.inf
 
     def run_once(self) -> None:
-        """Refresh the rows, remove those of workers that have gone, and look who is paused."""
+        """Refresh the rows, remove those of workers that have gone, and read which are paused."""
         rows = Worker.objects.using(self._options.using)
         self._served.refresh()
         described = self._describe()
@@ -97,7 +97,7 @@ class Registration:
         fields = asdict(description) | {"queues": list(self._served.names)}
         if rows.filter(name=fields.pop("name")).update(heartbeat_at=ClockTimestamp(), **fields):
             return
-        # It is new, or somebody has removed its row.
+        # The worker is new, or its row was removed.
         rows.create(
             name=description.name,
             hostname=socket.gethostname()[:200],
@@ -108,7 +108,7 @@ class Registration:
         )
 
     def wake(self) -> None:
-        """Do not wait for the next time: a worker came or went."""
+        """Refresh the rows now, because a worker came or went."""
         self._wake.set()
 
     def start(self) -> None:

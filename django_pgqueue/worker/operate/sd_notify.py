@@ -1,4 +1,4 @@
-"""What systemd wants to know, when it started this process with Type=notify."""
+"""Notify systemd, when it started this process with Type=notify."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sd_notify(*lines: str) -> None:
 
 
 def watchdog_interval() -> float | None:
-    """Seconds between two signs of life that are surely enough; None when nobody waits for them."""
+    """Return a safe interval in seconds between two signs of life; None when systemd does not watch them."""
     meant_for = os.environ.get("WATCHDOG_PID", "")
     if meant_for and meant_for != str(os.getpid()):
         return None

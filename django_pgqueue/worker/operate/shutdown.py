@@ -42,18 +42,18 @@ class Shutdown:
         self.nudge()
 
     def nudge(self) -> None:
-        """Let the main thread look what is the matter."""
+        """Wake the main thread."""
         with suppress(OSError):  # it is full of wake-ups, or closed
             self._writer.send(b"x")
 
     def sleep(self, seconds: float | None = None) -> None:
-        """Until somebody nudges, or the time is over."""
+        """Sleep until a nudge, or for ``seconds``."""
         select.select([self._reader], [], [], seconds)
         with suppress(BlockingIOError):
             self._reader.recv(1024)
 
     def wait(self) -> str:
-        """Block until somebody asks to stop. Returns the reason."""
+        """Block until a stop is requested. Returns the reason."""
         while not self.reason:
             self.sleep()
         return self.reason
@@ -66,7 +66,7 @@ class Shutdown:
                 self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hung_up)
 
     def take_hangup(self) -> bool:
-        """Was there a SIGHUP since the last time?"""
+        """Return whether a SIGHUP came since the last call."""
         hangup, self._hangup = self._hangup, False
         return hangup
 
@@ -99,7 +99,7 @@ class Shutdown:
 
 
 def has_terminal() -> bool:
-    """Is there a terminal that this process belongs to?"""
+    """Return whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

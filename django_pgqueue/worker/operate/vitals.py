@@ -1,4 +1,4 @@
-"""Vital signs: what probes, a heartbeat file and systemd are told about this process."""
+"""Report the health of this process to probes, a heartbeat file and systemd."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Vitals:
                 self._write(self._file, health)
 
     def reloading(self) -> None:
-        """Processes are being replaced: systemd waits until they are."""
+        """Notify systemd that processes are being replaced, so that it waits."""
         sd_notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         self._ready = False
 
@@ -104,13 +104,13 @@ class Vitals:
                 self._file.unlink(missing_ok=True)
 
     def live(self) -> tuple[bool, dict[str, Any]]:
-        """Is the control loop alive? If not, only a restart helps."""
+        """Return whether the control loop is alive. If not, only a restart helps."""
         silence = self._clock() - self._beat_at
         alive = silence <= LONGEST_SILENCE
         return alive, {"live": alive, "seconds_since_beat": round(silence, 1)}
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Does it do its work? If not, it may come back by itself, when the database does."""
+        """Return whether the worker is ready. If not, it may recover with the database."""
         health = self._health()
         return health.ready, {"ready": health.ready, **asdict(health)}
 
@@ -121,7 +121,7 @@ class Vitals:
     def _write(self, file: Path, health: Health) -> None:
         text = json.dumps({"pid": os.getpid(), "ready": health.ready, **asdict(health)})
         draft = file.with_name(f"{file.name}.{os.getpid()}")
-        # A full disk must not stop the work; whoever reads the file notices that it is old.
+        # A full disk must not stop the work; readers of the file notice that it is old.
         with suppress(OSError):
             draft.write_text(text)
             draft.replace(file)
@@ -135,7 +135,7 @@ class ProbeServer(ThreadingHTTPServer):
         super().__init__(address, ProbeHandler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A prober that hangs up is none of our trouble."""
+        """Ignore a prober that hangs up."""
 
 
 class ProbeHandler(BaseHTTPRequestHandler):
@@ -154,4 +154,4 @@ class ProbeHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: Any) -> None:
-        """Probes come every few seconds: they are not worth a line."""
+        """Log nothing: probes come every few seconds."""

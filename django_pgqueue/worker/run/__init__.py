@@ -1,1 +1,1 @@
-"""How messages run: in threads, in the event loop, or in processes, within limits and deadlines."""
+"""Run messages in threads, in the event loop or in processes, within limits and deadlines."""

@@ -81,11 +81,11 @@ class AsyncRunner:
         self.call(self._start_slot)
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that is not ours any more. Returns whether it was still waiting."""
+        """Forget a message that this worker has lost. Returns whether it was still waiting."""
         return self._waiting.drop(lost)
 
     def close(self) -> list[Delivery]:
-        """Start nothing more; returns what was not started."""
+        """Start nothing more. Returns the messages that were not started."""
         self.closed = True
         return self._waiting.clear()
 
@@ -105,7 +105,7 @@ class AsyncRunner:
         yield from tuple(self._slots)
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """In the thread of the loop, soon."""
+        """Call the function soon, in the thread of the loop."""
         with suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -120,7 +120,7 @@ class AsyncRunner:
     # For slots.
 
     def next(self) -> tuple[Handler, list[Delivery]] | None:
-        """What to run now: one message, or a batch of one handler."""
+        """Return the messages to run now: one, or a batch of one handler; None: nothing may start."""
         if self._held():
             return None
         while (found := self._waiting.take()) is not None:
@@ -132,7 +132,7 @@ class AsyncRunner:
         return None
 
     def waits(self, slot: AsyncSlot) -> None:
-        """The slot's handler has to wait: others may start."""
+        """Start another slot, because the handler of this one waits."""
         self.runtime.expect(slot.deadline)
         if self._waiting:
             self._start_slot()
@@ -159,7 +159,7 @@ class AsyncRunner:
         self.runtime.recycle("an async handler hangs")
 
     def _follow(self, handler: Handler, count: int, seconds: float) -> None:
-        """A call is over: others of a handler with a limit may start."""
+        """Record the end of a call: other messages of a handler with a limit may start."""
         if self._waiting.call_ended(handler, count, seconds):
             self.call(self._start_slot)
 
@@ -178,7 +178,7 @@ class AsyncRunner:
         slot.task = self._loop.create_task(slot.work(), context=self.context.copy())
 
     def _held(self) -> bool:
-        """While the database is away, nothing is started: it would only use up attempts."""
+        """Return whether nothing may start: a start while the database is away would only use up attempts."""
         if self.closed:
             return True
         if self.runtime.outage.over and not (self._held_until and time.monotonic() < self._held_until):

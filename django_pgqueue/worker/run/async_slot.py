@@ -29,7 +29,7 @@ TURN = 0.005
 
 
 class Runner(Protocol):
-    """What a slot needs of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
+    """The parts that a slot uses of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
 
     runtime: Runtime
     context: Context
@@ -58,7 +58,7 @@ class AsyncSlot:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        # Set by whoever starts it.
+        # Set by the code that starts the slot.
         self.task: asyncio.Task[None]
         self._closed = False
         self.deadline = float("inf")
@@ -68,7 +68,7 @@ class AsyncSlot:
         self._ticket: RunTicket | None = None
 
     async def work(self) -> None:
-        """Run what is waiting until nothing is."""
+        """Run waiting messages until none is left."""
         runner = self._runner
         # Cancelled outside of a handler: by one that cancels whatever there is.
         with suppress(asyncio.CancelledError):
@@ -77,7 +77,7 @@ class AsyncSlot:
                 ticket = self._begin(*chosen)
                 try:
                     executions = await self._run(*chosen)
-                except BaseException as error:  # a future that ends with GeneratorExit closes whoever awaits it
+                except BaseException as error:  # a future that ends with GeneratorExit closes the coroutine
                     executions = [failed(delivery, error) for delivery in chosen[1]]
                     self._closed = True
                 if not ticket.take():
@@ -116,7 +116,7 @@ class AsyncSlot:
         return executions[0]
 
     async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """The coroutine's value. Its context variables are its own."""
+        """Return the coroutine's value. Its context variables are its own."""
         context = self._runner.context.copy()
         process = os.getpid()
         try:
@@ -160,7 +160,7 @@ class AsyncSlot:
             self.task.cancel()
 
     def cancel(self, delivery: Delivery) -> None:
-        """Somebody wants the message cancelled; in the thread of the loop. A batch may only ask its deliveries."""
+        """Cancel the message, in the thread of the loop. The handler of a batch can only ask its deliveries."""
         ticket = self._ticket
         if ticket is None or not ticket.is_free or self.cancelled:
             return
@@ -177,7 +177,7 @@ class AsyncSlot:
 
 
 class Rest:
-    """What is left of a coroutine that awaits ``awaited``; each step in the context."""
+    """Continues a coroutine that awaits ``awaited``; each step runs in the context."""
 
     __slots__ = ("_awaited", "_context", "_coroutine", "_process")
 

@@ -75,7 +75,7 @@ class Atomic:
         return executions if len(executions) == 1 else self._one_by_one(work, deliveries)
 
     def _transact(self, work: Work, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
-        """One transaction. Returns the executions, and what became of each message: None if all is rolled back."""
+        """Run one transaction. Returns the executions, and the event of each message; None if all is rolled back."""
         # The tests of a project have a transaction around all this; a worker has none.
         around = len(connections[self._using].atomic_blocks)
         in_test = connections[self._using].in_atomic_block
@@ -130,7 +130,7 @@ class Atomic:
         ]
 
     def _repaired(self, repairs: int) -> bool:
-        """Make the archive's partition, or let the pruner who is at it come to an end."""
+        """Make the archive's partition, or wait for a pruner that is making it."""
         try:
             if not prune(using=self._using).partitions_made:
                 time.sleep(0.1 * (REPAIRS - repairs))

@@ -49,7 +49,7 @@ class Buffer:
         self._waiting.put(deliveries)
 
     def take(self) -> list[Delivery] | None:
-        """The next message, or a batch of one handler; blocks until there is one; None when the buffer is closed."""
+        """Return the next message, or a batch of one handler. Blocks until there is one; None: the buffer is closed."""
         with self._lock:
             while (found := self._waiting.take(takers=1 + self._idle)) is None:
                 if self.closed:
@@ -65,7 +65,7 @@ class Buffer:
         return taken
 
     def finished(self, deliveries: list[Delivery], seconds: float) -> None:
-        """One call of their handler is over."""
+        """Record the end of one call of a handler."""
         handler = handlers.find(deliveries[0].handler)
         with self._lock:
             self.running -= len(deliveries)
@@ -78,11 +78,11 @@ class Buffer:
             self._wake()
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that is not ours any more. Returns whether it was still waiting."""
+        """Forget a message that this worker has lost. Returns whether it was still waiting."""
         return self._waiting.drop(lost)
 
     def close(self) -> list[Delivery]:
-        """Start nothing more; returns what was not started."""
+        """Start nothing more. Returns the messages that were not started."""
         with self._lock:
             self.closed = True
             return self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Deadlines: what runs too long is interrupted, and what does not care is given up.
+"""Interrupt handlers that run past their deadline, and give up those that do not end.
 
 Three stages, each for what the one before cannot end: at the deadline the handler is interrupted; some seconds later
 its message is settled without it, and the worker asks to be replaced; later still, the parent process kills the worker.
@@ -32,7 +32,7 @@ class Run(Protocol):
 
 
 class Deadlines:
-    """``runs``: what runs now. ``grace``: between the interruption and giving up."""
+    """Watches deadlines. ``runs``: the calls that run now. ``grace``: time between interruption and giving up."""
 
     def __init__(self, runs: Callable[[], Iterable[Run]], *, grace: timedelta, crashed: Crashed) -> None:
         self._runs = runs
@@ -43,12 +43,12 @@ class Deadlines:
         self._thread = Role("deadlines", self._run, crashed=crashed)
 
     def expect(self, deadline: float) -> None:
-        """Somebody will run until ``deadline`` at most: look in time."""
+        """Look at ``deadline`` (time.monotonic()) at the latest: a handler may run until then."""
         if deadline < self._next_look:
             self._wake.set()
 
     def run_once(self) -> float:
-        """Act on what is overdue. Returns when to look again."""
+        """Interrupt or give up overdue calls. Returns when to look again (time.monotonic())."""
         now = time.monotonic()
         following = now + LOOK_EVERY
         for run in self._runs():

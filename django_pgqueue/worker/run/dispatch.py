@@ -24,14 +24,14 @@ CAREFUL = 0.5
 MOST_CAREFUL = 2.0
 # Messages that wait for a handler with a limit, in a worker that is to work everything off.
 MOST_PARKED = 1000
-# Archives a message that somebody wants cancelled, with that one's reason; gives back any other.
+# Archives a message whose cancellation was requested, with the reason given then; gives back any other.
 NOT_STARTED = Defer()
-# For somebody else, or for us, when there is room.
+# For another worker, or for this one when there is room.
 LATER = Defer(delay=timedelta(seconds=1))
 
 
 class Dispatch:
-    """What the producer fills. ``put`` takes what has to go back.
+    """Distributes messages from the producer. ``put`` takes those that are returned to the queue.
 
     A dequeue does not know which handlers its messages have. Where there are async messages, it takes what the loop can
     hold; where there were none lately, what both sides can hold, but for a look now and then. What one side cannot hold
@@ -66,11 +66,11 @@ class Dispatch:
         return self._buffer.running + self._loop.running
 
     def room(self) -> int:
-        """How many messages to dequeue. Half of the board: what waits in the buffers must find its place there, too."""
+        """Return how many messages to dequeue: at most half of the free board, as those in the buffers need places."""
         return 0 if self.tend() else min(self._room(), self._board.free // 2)
 
     def tend(self) -> bool:
-        """Start what waits to run alone, if it may start now. Returns whether nothing else may be taken."""
+        """Start the message that waits to run alone, if it may. Returns whether nothing else may be taken."""
         return self._suspects.block()
 
     def _room(self) -> int:
@@ -88,12 +88,12 @@ class Dispatch:
         recent = now < self._async_until
         if now >= self._careful_until and (recent or self._looks(now)):
             return max(side.room() for side in sides)
-        # A side that has nothing to do holds nobody back.
+        # A side that has nothing to do does not hold back the other one.
         busy = [side for side in sides if side.busy()] if recent else []
         return min(side.room() for side in busy or sides)
 
     def _looks(self, now: float) -> bool:
-        """With all slots busy, see whether there are async messages behind; then not again for a while."""
+        """Return whether to look for async messages behind the sync ones, while all slots are busy."""
         if self._buffer.running < self._buffer.concurrency:
             return False
         self._be_careful(now)
@@ -125,7 +125,7 @@ class Dispatch:
         self._give(self._buffer, sync)
 
     def give_back(self, deliveries: list[Delivery]) -> None:
-        """They shall not be started here. Their attempt does not count, unless the lease is lost already."""
+        """Return the messages to the queue. Their attempt does not count, unless the lease is lost already."""
         self._put([Execution(delivery, NOT_STARTED) for delivery in deliveries])
 
     def _give(self, side: Buffer | AsyncRunner, deliveries: list[Delivery]) -> None:
@@ -138,7 +138,7 @@ class Dispatch:
             self._put([Execution(delivery, LATER) for delivery in surplus])
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that is not ours any more. Returns whether it was still waiting."""
+        """Forget a message that this worker has lost. Returns whether it was still waiting."""
         if self._suspects.drop(lost) or self._limits.drop(lost):
             return True
         waited = self._buffer.drop(lost) or self._loop.drop(lost)
@@ -147,7 +147,7 @@ class Dispatch:
         return waited
 
     def cancel(self, delivery: Delivery) -> None:
-        """Somebody wants the message cancelled. What runs is told; what waits is not started."""
+        """Cancel the message: ask its handler to end if it runs, or do not start it."""
         if self.drop(delivery):
             self._put([Execution(delivery, NOT_STARTED)])
             return
@@ -155,7 +155,7 @@ class Dispatch:
         self._loop.cancel(delivery)
 
     def close(self) -> list[Delivery]:
-        """Start nothing more; returns what was not started."""
+        """Start nothing more. Returns the messages that were not started."""
         return [*self._suspects.clear(), *self._buffer.close(), *self._loop.close(), *self._limits.clear()]
 
     def wait_until_idle(self, timeout: float) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class DeliveryInbox:
-    """Reads the link. When it is cut, the worker is gone, and so is this process: nobody would hear its answer."""
+    """Reads the link. When it is cut, the worker has died, and this process ends: its answer could not arrive."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -128,7 +128,7 @@ class HandlerProcess:
         return execution
 
     def _answer(self, delivery: Delivery, deadline: float, timeout: float) -> tuple[Any, ...] | None:
-        """The next frame; None when the process has ended."""
+        """Return the next frame; None when the process has ended."""
         told = False
         while not self._link.poll(min(LOOK_EVERY, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline:
@@ -146,7 +146,7 @@ class HandlerProcess:
         self._link.close()
 
     def _end(self) -> str:
-        """How it ended by itself."""
+        """Return how the process ended by itself."""
         try:
             return end_of(self._popen.wait(5))
         except subprocess.TimeoutExpired:

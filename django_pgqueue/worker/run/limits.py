@@ -19,7 +19,7 @@ INERTIA = 0.5
 
 @dataclass(slots=True)
 class HandlerState:
-    """Of one handler. ``here``: its messages in this process; ``postponed``: those that went back in a row."""
+    """The counts of one handler. ``here``: messages in this process; ``postponed``: returned in a row."""
 
     running: int = 0
     here: int = 0
@@ -29,9 +29,9 @@ class HandlerState:
 
 
 class HandlerLimits:
-    """As many messages wait here as run, or as are done in a moment; more go back, so that those behind them come in.
+    """Holds at most limit × max(2, 0.2 s / mean duration) messages of a handler; the rest are returned.
 
-    ``keep``: nothing goes back. Safe for threads. Handlers without a limit never take the lock.
+    ``keep``: nothing is returned. Safe for threads. Handlers without a limit never take the lock.
     """
 
     def __init__(self, *, keep: bool) -> None:
@@ -40,7 +40,7 @@ class HandlerLimits:
         self._lock = threading.Lock()
 
     def split(self, deliveries: list[Delivery]) -> tuple[list[Delivery], dict[int, list[Delivery]]]:
-        """Those that may stay here, and those that have to go back, by the seconds for which."""
+        """Return the messages that may stay, and those to return to the queue, by their delay in seconds."""
         names = {delivery.handler for delivery in deliveries}
         limits = {name: limit for name in names if (limit := limit_of(name)) is not None}
         if not limits:
@@ -70,12 +70,12 @@ class HandlerLimits:
         return True
 
     def _seconds(self, name: str, limit: int) -> int:
-        """About when its turn would come."""
+        """Return the seconds until the message would start, roughly."""
         state = self._states[name]
         return round(min(LONGEST, max(SHORTEST, state.postponed * state.seconds / limit)))
 
     def start(self, handler: Handler, delivery: Delivery) -> bool:
-        """May it run now? If not, it is kept here until its turn comes."""
+        """Return whether the message may run now. If not, it is kept here until its turn comes."""
         if handler.concurrency is None:
             return True
         with self._lock:
@@ -87,7 +87,7 @@ class HandlerLimits:
         return True
 
     def end(self, handler: Handler, count: int, seconds: float) -> list[Delivery]:
-        """One call ended, of ``count`` messages. Returns those whose turn it is now."""
+        """Record the end of a call with ``count`` messages. Returns the messages that may run now."""
         if handler.concurrency is None:
             return []
         with self._lock:
@@ -102,7 +102,7 @@ class HandlerLimits:
         return sum(len(state.parked) for state in tuple(self._states.values())) if self._states else 0
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that is not ours any more. Returns whether it waited for its turn."""
+        """Forget a message that this worker has lost. Returns whether it waited for its turn."""
         state = self._states.get(lost.handler)
         if state is None:
             return False
@@ -115,14 +115,14 @@ class HandlerLimits:
         return False
 
     def gone(self, lost: Delivery) -> None:
-        """A message is not ours any more that had not been asked to wait."""
+        """Stop counting a message that has left this process without waiting here."""
         state = self._states.get(lost.handler)
         if state is not None:
             with self._lock:
                 state.here -= 1
 
     def clear(self) -> list[Delivery]:
-        """Forget what is kept here, and return it."""
+        """Forget the messages that are kept here. Returns them."""
         with self._lock:
             left = [delivery for state in self._states.values() for delivery in state.parked]
             for state in self._states.values():
@@ -131,6 +131,6 @@ class HandlerLimits:
 
 
 def limit_of(name: str) -> int | None:
-    """How many messages of the handler may run at once."""
+    """Return how many messages of the handler may run at once; None: no limit."""
     handler = handlers.find(name)
     return None if handler is None or handler.concurrency is None else handler.concurrency * (handler.batch or 1)

@@ -16,18 +16,18 @@ class HandlerPace:
         self._seconds: float | None = None
 
     def passed(self, count: int, seconds: float) -> None:
-        """So many messages took so many ``seconds`` of one handler's time each other."""
+        """Record that ``count`` messages took ``seconds`` of one handler's time."""
         each, before = seconds / count, INERTIA ** min(count, 1000)
         self._seconds = max(1e-6, each if self._seconds is None else before * self._seconds + (1 - before) * each)
 
     def room(self, waiting: int, running: int) -> int:
-        """How many messages to dequeue now: 0 as long as enough are here, so that dequeues come in batches."""
+        """Return how many messages to dequeue now: 0 while enough are here, so that dequeues come in batches."""
         wanted = self._wanted()
         room = wanted - waiting - running
         return min(room, self._batch) if room > 0 and (not waiting or room >= wanted // 2) else 0
 
     def most(self, waiting: int, running: int) -> int:
-        """How many messages may be put, if they were not asked for."""
+        """Return how many messages may be put that were not asked for."""
         return max(0, self._wanted() + self.concurrency - waiting - running)
 
     def _wanted(self) -> int:

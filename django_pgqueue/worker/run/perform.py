@@ -1,4 +1,4 @@
-"""How a slot runs what it was given: by the kind of the handler."""
+"""Run the messages of a slot by the kind of their handler."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from django_pgqueue.worker.hold.board import Board
 
 
 class RunTicket(Ticket):
-    """Who takes it says what becomes of the messages: the slot when the handler has ended, or the thread of the
-    deadlines when it gives the handler up.
+    """Decides which thread settles the messages: the one that takes the ticket. It is the slot when the handler has
+    ended, or the thread of the deadlines when it gives the handler up.
 
     The messages stand on the board as running until the ticket is taken.
     """

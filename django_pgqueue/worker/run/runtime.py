@@ -1,4 +1,4 @@
-"""What the runners of handlers, threads and event loop, share."""
+"""Share options and services between the runners of handlers: threads and event loop."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ class Runtime:
     crashed: Crashed
 
     def timeout_of(self, handler: Handler | None) -> float:
-        """Seconds."""
+        """Return the timeout of the handler in seconds; infinite if it has none."""
         timeout = handler.timeout if handler is not None and handler.timeout is not None else self.timeout
         return NEVER if timeout is None else timeout.total_seconds()

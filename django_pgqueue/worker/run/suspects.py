@@ -88,7 +88,7 @@ class Suspects:
         return True
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that is not ours any more. Returns whether it was still waiting."""
+        """Forget a message that this worker has lost. Returns whether it was still waiting."""
         for place, delivery in enumerate(self._waiting):
             if delivery is lost:
                 del self._waiting[place]
@@ -96,7 +96,7 @@ class Suspects:
         return False
 
     def clear(self) -> list[Delivery]:
-        """Start nothing more. Returns what was not started."""
+        """Start nothing more. Returns the messages that were not started."""
         left = list(self._waiting)
         self._waiting.clear()
         return left

@@ -64,7 +64,7 @@ class Completer:
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Write down what is there; give up after ``timeout`` seconds. Returns whether everything is written."""
+        """Write the collected outcomes; give up after ``timeout`` seconds. Returns whether all are written."""
         self._outcomes.put(None)
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -80,7 +80,7 @@ class Completer:
             self.run_once(collected)
 
     def _collect(self) -> tuple[list[Execution], bool]:
-        """What came in, and whether more will."""
+        """Return the executions that came in, and whether more will come."""
         found: list[Execution] = []
         part = self._outcomes.get()
         until = time.monotonic() + COLLECT
@@ -95,7 +95,7 @@ class Completer:
         return found, False
 
     def run_once(self, executions: list[Execution]) -> None:
-        """Settle the executions, whatever they are, however long it takes."""
+        """Settle executions of any outcome, however long it takes."""
         for batch in batches(executions):
             try:
                 self._settle(batch)
@@ -151,14 +151,14 @@ class Completer:
         self._keeper.release(execution.delivery for execution in batch if execution.delivery.id in settled)
         self._ledger.record(batch, settled)
         # Those that the lease keeper has missed already are reported already.
-        self._ledger.lost(self._keeper.release(missing), effects="its outcome is not written, somebody else handles it")
+        self._ledger.lost(self._keeper.release(missing), effects="its outcome is not written, another worker has it")
 
     def _one_by_one(self, batch: list[Execution]) -> None:
         for execution in batch:
             self.run_once([execution])
 
     def _refused(self, batch: list[Execution], error: Exception) -> None:
-        """The database does not take this outcome (a result that is not JSON, a wrong type): the handler's failure."""
+        """Record an outcome that the database refuses (not JSON, a wrong type) as the handler's failure."""
         if len(batch) > 1:
             self._one_by_one(batch)
             return

@@ -56,12 +56,12 @@ class Ledger:
             }
 
     def settled(self) -> int:
-        """How many messages were written down, whatever became of them."""
+        """Return how many messages were settled, with any outcome."""
         with self._lock:
             return self._totals.total() - self._totals["lease_lost"]
 
     def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
-        """``settled``: what became of each message; those that are not in it are left out."""
+        """Count, log and signal the executions. ``settled``: event by message id; messages not in it are skipped."""
         for event in dict.fromkeys(settled.values()):
             self._record(event, [execution for execution in executions if settled.get(execution.delivery.id) == event])
 
@@ -69,7 +69,7 @@ class Ledger:
         with self._lock:
             self._totals[event] += len(executions)
         for execution in executions if logger.isEnabledFor(level_of(event)) else ():
-            # What a handler refuses on purpose is no trouble.
+            # A handler that refuses a message on purpose has not failed.
             refused = isinstance(execution.outcome, DeadLetter)
             level = logging.INFO if refused else level_of(event)
             if logger.isEnabledFor(level):
@@ -91,7 +91,10 @@ class Ledger:
                 )  # fmt: skip
 
     def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
-        """The leases expired and were swept, or somebody else settled the messages. ``effects``: what that means."""
+        """Count and log lost leases: swept after their expiry, or settled by another process.
+
+        ``effects``: the end of the log line, which says what the loss means.
+        """
         for delivery in deliveries:
             with self._lock:
                 self._totals["lease_lost"] += 1
@@ -101,7 +104,7 @@ class Ledger:
             )  # fmt: skip
 
     def close(self) -> None:
-        """The last line: how long the worker worked, and what it did."""
+        """Log the last line of the worker: its duration in seconds, and its totals."""
         seconds, totals = time.monotonic() - self.started_at, self.totals()
         counts = ", ".join(f"{count} {event.replace('_', ' ')}" for event, count in totals.items())
         extra = {"event": "worker_stopped", "worker": self.worker, "duration_ms": round(seconds * 1000), **totals}
@@ -124,14 +127,14 @@ def reason_of(execution: Execution) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``0.4 ms``, ``12 ms`` or ``3.5 s``"""
+    """Return the seconds as a short text: ``0.4 ms``, ``12 ms`` or ``3.5 s``."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
 
 
 def story(execution: Execution) -> str:
-    """One line for the log."""
+    """Return the log line of an execution."""
     delivery, outcome = execution.delivery, execution.outcome
     attempt = f"attempt {delivery.attempt} of {delivery.max_attempts}"
     what = f"{label(delivery)} ({attempt}, {duration(execution.seconds)})"

@@ -1,4 +1,4 @@
-"""What a worker that stops has not started, goes to others."""
+"""Return leased but unstarted messages at shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 
 def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, crashed: Crashed, timeout: float) -> None:
-    """Give them back. If the database is away for longer than ``timeout`` seconds, their leases will expire."""
+    """Give the messages back. If the database is away longer than ``timeout`` seconds, their leases expire."""
 
     def write() -> None:
         give_back(waiting, using=using)
@@ -31,7 +31,7 @@ def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, cra
     thread = Role("give-back", work, crashed=crashed)
     try:
         thread.start()
-    except RuntimeError:  # there are no more threads: once, here, is better than not at all
+    except RuntimeError:  # no thread can be started: try once on this one
         dedicate(using)
         with suppress(Error):
             write()

@@ -1,4 +1,4 @@
-"""From outcomes to the verbs that write them down."""
+"""Map outcomes to the verbs that write them down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_pgqueue.worker.call.executor import Execution, HandlerMissing
 
 
 def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
-    """Executions that one call can settle, in the order of ids, which is the lock order; each message once."""
+    """Group executions that one call can settle, by id, which is the lock order; each message once a group."""
     found: dict[tuple[str, ...], list[Execution]] = {}
     seen: Counter[int] = Counter()
     for execution in executions:
@@ -47,14 +47,14 @@ def kind(execution: Execution) -> tuple[str, ...]:
 
 
 def archive_of(execution: Execution) -> Archive | None:
-    """What the archive keeps of it, if the outcome or the handler says so; None: as its channel or queue says."""
+    """Return the archive setting of the outcome or the handler; None: that of its channel or queue applies."""
     said: Archive | None = getattr(execution.outcome, "archive", None)
     known = handlers.find(execution.delivery.handler)
     return said or (known.archive if known else None)
 
 
 def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
-    """Write one batch down. Returns what became of each message, as ledger.SIGNALS names it.
+    """Write one batch. Returns the event of each message by its id, as ledger.SIGNALS names it.
 
     Lost ones are left out with ``skip_lost``, and else raise LeaseLost. Raises PartitionMissing, and InvalidMessage for
     an outcome that cannot be stored.

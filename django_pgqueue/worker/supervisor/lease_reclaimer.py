@@ -1,4 +1,4 @@
-"""Deaths: what becomes of the messages of a child that is no more. Nobody has to wait for their leases to expire."""
+"""Settle the messages of a dead child at once, without waiting for their leases to expire."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from django_pgqueue.worker.role import Crashed, Role
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "lease reclaimer"
-# Seconds. The last dequeue of a killed process may be committed after its end.
-LOOK_AGAIN = 1.0
+# The last dequeue of a killed process may be committed after its end.
+LOOK_AGAIN_SECONDS = 1.0
 
 
-# What happens to the message after each event.
+# The end of the log line: it says how the message goes on after each event.
 NEXT = {
     "retried": "It is delivered again after its back-off.",
     "retried at once": "It is delivered again at once.",
@@ -37,7 +37,7 @@ NEXT = {
 
 
 class MessagePlace(NamedTuple):
-    """What a log line says of a message beside its id."""
+    """The fields of a message that a log line shows beside its id."""
 
     queue: str
     channel: str
@@ -47,7 +47,7 @@ class MessagePlace(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """How an attempt ended that a process did not survive: type and text of the error; ``reason``: of the dead letter
+    """The error of an attempt whose process ended: its type and text; ``reason``: of the dead letter
     when the attempts are used up; ``at_once``: retried without the back-off, for it was not the message's fault.
     """
 
@@ -59,7 +59,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonedLeases:
-    """What a child leaves behind.
+    """The leases of a child that has ended.
 
     The messages ``failed`` have begun and are not settled: their attempt counts, and they are retried, under their
     policy. The others were never started: they are given back, and their attempt does not count. ``leases``: all of
@@ -72,7 +72,7 @@ class AbandonedLeases:
 
 
 def after_death(worker: str, *, begun: Iterable[Begun], end: str) -> AbandonedLeases:
-    """Return what a child abandoned that died by itself: each message that it had begun may be the cause."""
+    """Return the leases of a child that died by itself; each message that it had begun may be the cause."""
     ran = Failure("WorkerDied", f"The process of the worker {worker} ended while this ran: {end}.", "poison")
     text = f"The process of the worker {worker} ended after this had run, before its outcome was written down: {end}."
     unsettled = ran._replace(text=text)
@@ -90,7 +90,7 @@ def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int],
 
 
 class LeaseReclaimer:
-    """Writes it down, however long the database is away. Until then the leases are kept alive."""
+    """Settles abandoned leases, however long the database is away, and keeps them alive until then."""
 
     def __init__(
         self,
@@ -119,14 +119,14 @@ class LeaseReclaimer:
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Write down what is there; returns whether it succeeded in time."""
+        """Settle what is in the inbox. Returns whether that succeeded within ``timeout`` seconds."""
         self._inbox.put(None)
         self._thread.join(timeout)
         self._gave_up.set()
         return not self._thread.is_alive()
 
     def run_once(self, abandoned: AbandonedLeases) -> dict[int, str]:
-        """Returns what became of each message that was still the child's."""
+        """Settle the abandoned leases. Returns the event of each message that was still the child's, by its id."""
         leases = self._leases(abandoned.worker) if abandoned.leases is None else abandoned.leases
         self._keeper.settling(leases)
         settled: dict[int, str] = {}
@@ -148,7 +148,7 @@ class LeaseReclaimer:
         return dict(retry(failed, errors=errors, delays=delays, reason=reason, skip_lost=True, using=self._using))
 
     def _leases(self, worker: str) -> list[HeldLease]:
-        """The database knows what the child had no time to say."""
+        """Read the leases of the worker from the database: the child may not have reported its last dequeue."""
         leased = Message.objects.using(self._using).filter(status=Message.Status.LEASED, worker=worker)
         return [
             HeldLease(message, Token(token.int), worker)
@@ -181,7 +181,7 @@ class LeaseReclaimer:
         return {row[0]: MessagePlace(*row[1:]) for row in failed.values_list("id", *columns)}
 
     def _next(self) -> AbandonedLeases | None:
-        """Return the next to reclaim, or one whose time has come to be looked at again; None at the end."""
+        """Return the next leases to reclaim, new ones or those that are due for a second look; None at the end."""
         while True:
             due = self._again[0][0] - time.monotonic() if self._again else None
             if due is not None and (due <= 0 or self._stopping):
@@ -196,7 +196,7 @@ class LeaseReclaimer:
                 self._stopping = True
             else:
                 if abandoned.leases is None:
-                    self._again.append((time.monotonic() + LOOK_AGAIN, abandoned))
+                    self._again.append((time.monotonic() + LOOK_AGAIN_SECONDS, abandoned))
                 return abandoned
 
     def _report(self, abandoned: AbandonedLeases, settled: dict[int, str], known: Mapping[int, MessagePlace]) -> None:
@@ -224,7 +224,7 @@ class LeaseReclaimer:
 
 
 def shown(message: int, place: MessagePlace | None) -> str:
-    """``shop.confirm #7 on default/acme (attempt 1 of 5)``"""
+    """Return the message as log lines show it: ``shop.confirm #7 on default/acme (attempt 1 of 5)``."""
     if place is None:
         return f"#{message}"
     attempt = f"attempt {place.attempts} of {place.max_attempts}"

@@ -84,7 +84,7 @@ class Child:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """For its lines in the log."""
+        """Return the ``extra`` fields of its log lines."""
         return {"worker": self.name, "pid": self.pid}
 
     @property
@@ -92,11 +92,11 @@ class Child:
         return "stopping" if self.stop_reason else "running" if self.ready else "starting"
 
     def send(self, *frame: Any) -> None:
-        """Never blocks: a child may be stopped, or hold its GIL."""
+        """Send a frame to the child. Never blocks: a child may be stopped, or hold its GIL."""
         self._outbox.put(frame)
 
-    def told(self, report: WorkerDescription, trouble: str) -> None:
-        """It has reported. ``trouble``: what the database says to it, if it fails."""
+    def record_report(self, report: WorkerDescription, trouble: str) -> None:
+        """Record a report of the child. ``trouble``: the error that its database gives, or an empty text."""
         self.report = report
         if trouble and not self.trouble:
             self.trouble_at = time.monotonic()
@@ -114,7 +114,7 @@ class Child:
             self.send("pause", paused)
 
     def stop(self, reason: str, *, within: float) -> None:
-        """Ask it to end its work; it must have ended within so many seconds."""
+        """Ask the child to end its work; the supervisor kills it after ``within`` seconds."""
         if not self.stop_reason:
             self.stop_reason = reason
             self.end_by = time.monotonic() + within
@@ -135,7 +135,7 @@ class Child:
             self.kill_now()
 
     def kill_now(self) -> None:
-        """The process and all that it has started; unless it has ended, and its number may be another's."""
+        """Kill the process group, unless the process has ended: its pid may belong to another one by then."""
         if self.popen.returncode is None:
             self._kill_group()
 
@@ -144,7 +144,7 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def describe(self, supervisor: str) -> WorkerDescription:
-        """By its last report; what it runs is seen even when it hangs."""
+        """Return its row, from its last report; the running messages come from the board, even when it hangs."""
         return WorkerDescription(
             name=self.name,
             pid=self.pid,
@@ -156,7 +156,7 @@ class Child:
         )
 
     def exit_status(self) -> int | None:
-        """None as long as it runs; negative: the signal that it died of."""
+        """Return the exit status: None while it runs, negative for the signal that ended it."""
         return self.popen.poll()
 
     def close(self, *, end_group: bool) -> None:
@@ -184,7 +184,7 @@ class Child:
 
 
 def start(link: int, board: int) -> subprocess.Popen[bytes]:
-    """The process, with both file descriptors. Raises OSError."""
+    """Start the process with both file descriptors. Raises OSError."""
     return subprocess.Popen(
         command(link, board),
         pass_fds=(link, board),

@@ -49,7 +49,7 @@ class ProcessPool:
 
     @property
     def children(self) -> list[Child]:
-        """A copy, for other threads."""
+        """Return a copy of the children, for other threads."""
         return list(self._children)
 
     @property
@@ -62,7 +62,7 @@ class ProcessPool:
 
     @property
     def changing(self) -> bool:
-        """Some are to be replaced, and are not yet."""
+        """Return whether some children are still to be replaced."""
         return any(slot.changing for slot in self._slots)
 
     def done(self) -> bool:

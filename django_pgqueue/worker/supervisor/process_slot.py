@@ -42,7 +42,7 @@ class ProcessSlot:
         return child is self.holder or child is self.successor
 
     def fill(self, *, may_replace: bool) -> None:
-        """Start what is missing. ``may_replace``: no other slot is about to replace its holder."""
+        """Start the missing child. ``may_replace``: no other slot is about to replace its holder."""
         if self.finished:
             return
         due = time.monotonic() >= self._start_at
@@ -59,7 +59,7 @@ class ProcessSlot:
             self.successor = self._start()
 
     def vacate(self, child: Child) -> float:
-        """Its child has ended, whatever for. Returns the seconds until the next one may start."""
+        """Record that its child has ended, for any reason. Returns the seconds until the next one may start."""
         if child is self.holder:
             self.holder = None
         else:
@@ -67,7 +67,7 @@ class ProcessSlot:
         return self._delay(lived=time.monotonic() - child.started_at, was_ready=child.ready)
 
     def replace(self, reason: str) -> None:
-        """Something has changed: a new child shall take over. What failed to start may start now."""
+        """Ask for a new child to take over after a change, and forget failed starts: they may succeed now."""
         self._restarts.forget()
         self._start_at = 0.0
         if self.successor is not None:

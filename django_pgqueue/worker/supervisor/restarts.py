@@ -1,29 +1,29 @@
-"""How soon a child is started again: at once, unless it only starts to die."""
+"""Delay the restart of children that die soon after their start."""
 
 from __future__ import annotations
 
 import random
 
-# Seconds. Whoever lived longer than this, and dies, had another reason than its start.
+# Seconds. A child that lived longer than this died for another reason than its start.
 WELL = 60.0
 FIRST = 0.5
-# Of one that never became ready: its code does not even load. Of one that worked: its messages kill it.
+# Seconds. A child that never became ready cannot load its code; a child that worked is killed by its messages.
 LONGEST_START = 30.0
 LONGEST_WORK = 1.0
 
 
 class Restarts:
-    """Of one slot. ``failures``: deaths in a row that came early."""
+    """The restart delays of one slot. ``failures``: early deaths in a row."""
 
     def __init__(self) -> None:
         self.failures = 0
 
     def forget(self) -> None:
-        """Something has changed; or all is well."""
+        """Forget the failures: the code has changed, or a child works well."""
         self.failures = 0
 
     def delay(self, *, lived: float, was_ready: bool) -> float:
-        """Seconds until the next start, after one that ``lived`` so long."""
+        """Return the seconds until the next start, after a child that ``lived`` so many seconds."""
         if was_ready and lived > WELL:
             self.failures = 0
         self.failures += 1

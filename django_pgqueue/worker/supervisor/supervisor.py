@@ -50,7 +50,7 @@ class Supervisor:
         options = self.options = orders.options
         self.shutdown = Shutdown(on_second=self._kill)
         self._vitals = vitals or Vitals()
-        # What went wrong, for the last line of the log and the exit status.
+        # Failures, for the last line of the log and the exit status.
         self._faults: list[str] = []
         self._reload_reason = ""
         # How long a child may say nothing before others get what it has not started.
@@ -171,7 +171,7 @@ class Supervisor:
         )  # fmt: skip
 
     def _relieve(self, child: Child) -> None:
-        """A child that says nothing starts nothing either: a handler holds the GIL, or it is stopped."""
+        """Give back the unstarted messages of a silent child: a handler holds its GIL, or it is stopped."""
         silence = time.monotonic() - child.heard_at
         if silence < self._longest_silence or not child.ready:
             child.relieved = False
@@ -187,7 +187,7 @@ class Supervisor:
             self._reclaimer.put(AbandonedLeases(worker=child.name, leases=waiting))
 
     def _replace(self, child: Child) -> None:
-        """A child that makes no progress: at once, unless handlers run; these may end, as far as a stop allows it."""
+        """Replace a child that makes no progress: at once, or after its handlers have ended as in a stop."""
         if child.stalled and not child.board.running():
             child.kill(child.stalled)
         elif child.stalled and not child.recycle_reason:
@@ -212,7 +212,7 @@ class Supervisor:
             case ("settling", leases, now):
                 self._keeper.settling(leases.held(child.name), now)
             case ("report", report, trouble):
-                child.told(report, trouble)
+                child.record_report(report, trouble)
             case ("ready",):
                 child.ready = True
                 self.shutdown.nudge()
