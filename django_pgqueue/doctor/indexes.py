@@ -44,7 +44,7 @@ JOIN pg_class AS t ON t.oid = x.indrelid
 WHERE t.relname LIKE 'pgqueue%%' AND pg_table_is_visible(t.oid)
 ORDER BY i.relname
 """
-CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?:CONCURRENTLY )?(\w+) ON (\w+) .*?;$", re.MULTILINE | re.DOTALL)
+CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?:CONCURRENTLY )?(\w+)\s+ON (\w+) .*?;$", re.MULTILINE | re.DOTALL)
 UNIQUE = re.compile(r"^ALTER TABLE (\w+)\s+ADD CONSTRAINT (\w+) UNIQUE .*?;$", re.MULTILINE | re.DOTALL)
 
 
@@ -73,7 +73,7 @@ def expected(using: str) -> dict[str, Wanted]:
     for path in files.paths("tables", labels):
         text = path.read_text(encoding="utf-8")
         for match in CREATE_INDEX.finditer(text):
-            found[match[1]] = Wanted(match[2], concurrently(match[0].rstrip(";")))
+            found[match[1]] = Wanted(match[2], concurrently(" ".join(match[0].rstrip(";").split())))
         for match in UNIQUE.finditer(text):
             found[match[2]] = Wanted(match[1], " ".join(match[0].rstrip(";").split()))
     return found

@@ -153,7 +153,7 @@ def test_the_command_tells_tasks_and_schedules(project_tasks: None) -> None:
 
 
 def test_an_app_that_is_not_there_is_said() -> None:
-    with pytest.raises(CommandError, match="Say where it is"):
+    with pytest.raises(CommandError, match="Name it with --app"):
         call_command("celeryplan", "--app", "shop.nothing.app")
 
 

@@ -192,7 +192,7 @@ def test_what_nobody_may_choose_to_lose(table: str) -> None:
     sql(f"ALTER TABLE {table} SET UNLOGGED")
     found = of_database()
     assert list(found) == ["pgqueue.W019"]
-    assert f"to be: {table}. " in found["pgqueue.W019"].msg
+    assert f"must not be: {table}. " in found["pgqueue.W019"].msg
 
 
 @pytest.mark.django_db
@@ -200,7 +200,7 @@ def test_ids_that_a_crash_would_give_twice() -> None:
     sql("ALTER TABLE pgqueue_message SET UNLOGGED")
     found = of_database()
     assert list(found) == ["pgqueue.W016", "pgqueue.W019"]
-    assert "to be: pgqueue_message_id_seq. " in found["pgqueue.W019"].msg
+    assert "must not be: pgqueue_message_id_seq. " in found["pgqueue.W019"].msg
     assert "queuedurability --unlogged --yes" in found["pgqueue.W019"].hint
 
 
