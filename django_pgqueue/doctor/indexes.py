@@ -44,8 +44,8 @@ JOIN pg_class AS t ON t.oid = x.indrelid
 WHERE t.relname LIKE 'pgqueue%%' AND pg_table_is_visible(t.oid)
 ORDER BY i.relname
 """
-CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?:CONCURRENTLY )?(\w+)\s+ON (\w+) .*?;$", re.MULTILINE | re.DOTALL)
-UNIQUE = re.compile(r"^ALTER TABLE (\w+)\s+ADD CONSTRAINT (\w+) UNIQUE .*?;$", re.MULTILINE | re.DOTALL)
+CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?:CONCURRENTLY )?(\w+)\s+ON (\w+) .*?;$", re.M | re.S)
+UNIQUE = re.compile(r"^ALTER TABLE (\w+)\s+ADD CONSTRAINT (\w+) UNIQUE .*?;$", re.M | re.S)
 
 
 class Wanted(NamedTuple):
