@@ -15,7 +15,7 @@ SQL = "SELECT id, outcome, refusal FROM pgqueue_cancel(%s::bigint[], %s::text)"
 def cancel(
     ids: int | Iterable[int], *, reason: str = "", using: str | None = None
 ) -> dict[int, Literal["cancelled", "requested", "settled", "not_found"]]:
-    """Cancel messages by their ids. Returns what became of each.
+    """Cancel messages by their ids. Returns the outcome of each.
 
     ``ids``: one id or several. ``reason``: text that is kept in the archive. ``using``: database alias; default: the
     queue's.

@@ -16,7 +16,7 @@ SQL = "SELECT id, outcome FROM pgqueue_discard_dead(%s::bigint[], %s::boolean)"
 def discard_dead(
     ids: int | Iterable[int], *, using: str | None = None
 ) -> dict[int, Literal["discarded", "redriven", "unexported", "busy", "not_found"]]:
-    """Delete dead letters for good: no redrive brings them back. Returns what became of each.
+    """Delete dead letters for good: no redrive brings them back. Returns the outcome of each.
 
     ``ids``: one id or several. ``using``: database alias; default: the queue's.
 

@@ -19,7 +19,7 @@ def edit(
     *,
     using: str | None = None,
 ) -> Became:
-    """Replace the payload of a ready or scheduled message. Returns what became of it.
+    """Replace the payload of a ready or scheduled message. Returns the outcome.
 
     ``id``: the message. ``payload``: JSON. The message keeps its place in the line and its attempts. ``using``:
     database alias; default: the queue's. For a dead letter, use ``redrive([id], payload=…)``.

@@ -15,7 +15,7 @@ SQL = "SELECT id, outcome FROM pgqueue_lease_release(%s::bigint[], %s::text)"
 def lease_release(
     ids: int | Iterable[int], *, reason: str = "", using: str | None = None
 ) -> dict[int, Literal["released", "dead_lettered", "cancelled", "waiting", "busy", "settled", "not_found"]]:
-    """Take messages away from their workers: they are ready at once. Returns what became of each.
+    """Take messages away from their workers: they are ready at once. Returns the outcome of each.
 
     ``ids``: one id or several. ``reason``: text that is kept with the errors of the message. ``using``: database alias;
     default: the queue's.

@@ -16,7 +16,7 @@ SQL = "SELECT id, outcome, refusal FROM pgqueue_reschedule(%s::bigint[], %s::tim
 def reschedule(
     ids: int | Iterable[int], *, at: datetime | None = None, using: str | None = None
 ) -> dict[int, Literal["rescheduled", "ready", "leased", "busy", "settled", "not_found"]]:
-    """Change when ready and scheduled messages are due. Returns what became of each.
+    """Change when ready and scheduled messages are due. Returns the outcome of each.
 
     ``ids``: one id or several. ``at``: an aware datetime; default: at once. The attempts stay. ``using``: database
     alias; default: the queue's.

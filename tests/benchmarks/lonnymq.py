@@ -7,12 +7,12 @@ install script is TypeScript that prints SQL: esbuild bundles it, Node.js runs i
 from __future__ import annotations
 
 import re
-import subprocess
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .cluster import Cluster
 from .design import HERE, Design
-from .peers.environments import HOME, NpmEnvironment
+from .peers.environments import HOME, NpmEnvironment, run
 
 NAME = "lonnymq"
 CHECKOUT = HOME / NAME
@@ -43,17 +43,10 @@ def rendered() -> str:
     """
     with TemporaryDirectory() as folder:
         bundle = ("--bundle", "--platform=node", "--format=cjs", "--log-level=error", f"--outfile={folder}/bundle.cjs")
-        _run([str(ENVIRONMENT.modules / ".bin" / "esbuild"), "src/index.ts", *bundle], str(CHECKOUT))
-        printed = _run([ENVIRONMENT.interpreter, "-e", PRINT], folder)
+        run(str(ENVIRONMENT.modules / ".bin" / "esbuild"), "src/index.ts", *bundle, folder=CHECKOUT)
+        printed = run(ENVIRONMENT.interpreter, "-e", PRINT, folder=Path(folder))
     # PostgreSQL 15 reads no 1_000.
     return re.sub(r"(?<=\d)_(?=\d{3}\b)", "", printed)
-
-
-def _run(command: list[str], folder: str) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} failed in {folder}:\n{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def install(cluster: Cluster, database: str) -> None:
@@ -72,7 +65,7 @@ def present() -> tuple[Design, ...]:
 
 def version() -> str:
     """Return the commit of the checkout."""
-    return _run(["git", "log", "-1", "--format=%h of %cs"], str(CHECKOUT)).strip()
+    return run("git", "log", "-1", "--format=%h of %cs", folder=CHECKOUT).strip()
 
 
 def absent() -> dict[str, str]:

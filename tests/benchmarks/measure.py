@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from math import nan
 
 import psycopg
 
@@ -60,12 +61,16 @@ class Run:
         self.stack.callback(started.stop)
         return started
 
-    def fill(self, messages: int) -> None:
-        """A backlog with statistics and on disk, so that the run pays for nothing but its own work."""
+    def fill(self, messages: int, channels: int | None = None) -> None:
+        """Make a backlog with statistics and on disk, so that the run pays for nothing but its own work.
+
+        channels   the first ones, which have the backlog; without it all of them
+        """
+        channels = channels or self.channels
         # A step begins at the first channel: it must reach the last one.
-        longest = max(FILL_STEP, self.channels)
+        longest = max(FILL_STEP, channels)
         for first in range(0, messages, longest):
-            self.script("fill", messages=min(longest, messages - first), channels=self.channels)
+            self.script("fill", messages=min(longest, messages - first), channels=channels)
         self.connection.execute("VACUUM (ANALYZE)")
 
     def settle(self) -> None:
@@ -106,6 +111,11 @@ def opened(cluster: Cluster, design: Design, database: str, channels: int) -> It
         # Counting must not take a second core from what is measured.
         connection.execute("SET max_parallel_workers_per_gather = 0")
         yield Run(cluster, design, database, connection, channels, stack)
+
+
+def quantile(ordered: Sequence[float], share: float, empty: float = nan) -> float:
+    """Return the value below which a share of the ordered values lies, or ``empty`` without any."""
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else empty
 
 
 def rates(first: Sample, last: Sample) -> Figures:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .measure import Run
+from .measure import Run, quantile
 
 PAUSE = 0.001  # seconds after an empty dequeue, as in the scripts
 
@@ -69,5 +69,4 @@ class Probe:
 
 def percentile(timings: Sequence[Timing], share: float, first: float, last: float) -> float:
     """Of those that began between two moments, in ms; nan without any."""
-    within = sorted(timing.ms for timing in timings if first <= timing.at < last)
-    return within[min(int(len(within) * share), len(within) - 1)] if within else float("nan")
+    return quantile(sorted(timing.ms for timing in timings if first <= timing.at < last), share)

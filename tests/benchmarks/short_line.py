@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache, partial
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +18,7 @@ from . import lonnymq
 from .cluster import Cluster
 from .contest import Contest
 from .design import CHANNEL_ROW, PGQUEUE, Design
-from .measure import WARM_UP, Figures, Run, cores, costs, fresh, mixed
+from .measure import WARM_UP, Figures, Run, cores, costs, fresh, mixed, quantile
 from .plan import Plan, absent, others
 from .probe import Probe
 
@@ -100,8 +101,8 @@ def short_line(
     return Figures(
         each.pop("server CPU µs per message"),
         remarks={
-            "wait p50 ms": _share(waits, 0.5),
-            "wait p99 ms": _share(waits, 0.99),
+            "wait p50 ms": quantile(waits, 0.5, inf),
+            "wait p99 ms": quantile(waits, 0.99, inf),
             "offered/s": offered,
             "completed/s": done / taken,
             "left behind": last.enqueued - last.completed,
@@ -144,9 +145,3 @@ def contests(plan: Plan) -> list[Contest]:
         contest(steady, 1_000, lambda design: RATE),
         contest(f"{SHARE:.0%} of its own peak", 1_000, share_of_the_peak),
     ]
-
-
-def _share(sorted_waits: list[float], share: float) -> float:
-    if not sorted_waits:
-        return float("inf")
-    return sorted_waits[min(int(len(sorted_waits) * share), len(sorted_waits) - 1)]

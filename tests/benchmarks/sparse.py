@@ -9,7 +9,7 @@ from functools import partial
 from .cluster import Cluster
 from .contest import Contest, Target
 from .design import PGQUEUE
-from .measure import WARM_UP, Figures, Run, fresh
+from .measure import WARM_UP, Figures, Run, fresh, quantile
 from .plan import Plan
 
 HEAVY = 1_000  # channels with a backlog that does not end
@@ -35,9 +35,7 @@ def sparse(cluster: Cluster, *, light: int, seconds: float) -> Figures:
     """
     with fresh(cluster, PGQUEUE, HEAVY + light) as run:
         per_channel = round(PER_SECOND * (2 * seconds + 3 * WARM_UP) / HEAVY)
-        for _ in range(per_channel):
-            run.script("fill", messages=HEAVY, channels=HEAVY)
-        run.connection.execute("VACUUM (ANALYZE)")
+        run.fill(per_channel * HEAVY, channels=HEAVY)
         run.settle()
         run.checkpoint()
         length = 2 * (seconds + SETTLED) + 3 * WARM_UP
@@ -79,10 +77,6 @@ def window(run: Run, seconds: float) -> Served:
     since = run.connection.execute(now).fetchone()[0]
     time.sleep(seconds + SETTLED)
     return [message for message in run.script("served", since=since) if message[2] < since + seconds]
-
-
-def quantile(ordered: list[float], share: float) -> float:
-    return float(ordered[min(len(ordered) - 1, int(share * len(ordered)))]) if ordered else float("nan")
 
 
 def contests(plan: Plan) -> list[Contest]:

@@ -95,7 +95,7 @@ class Completer:
         return found, False
 
     def run_once(self, executions: list[Execution]) -> None:
-        """Settle executions of any outcome, however long it takes."""
+        """Settle executions of any outcome. A batch that cannot be written is logged, and its leases expire."""
         for batch in batches(executions):
             try:
                 self._settle(batch)

@@ -45,13 +45,13 @@ class PipEnvironment:
         return _receipt(self.folder, self.requirements).exists()
 
     def install(self) -> None:
-        _run(sys.executable, "-m", "venv", "--clear", str(self.folder))
-        _run(self.interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.requirements)
+        run(sys.executable, "-m", "venv", "--clear", str(self.folder))
+        run(self.interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.requirements)
         _receipt(self.folder, self.requirements).touch()
 
     def version(self) -> str:
         code = f"from importlib.metadata import version; print(version({self.package!r}))"
-        return _run(self.interpreter, "-c", code).strip()
+        return run(self.interpreter, "-c", code).strip()
 
     def environment(self) -> dict[str, str]:
         return {"PYTHONPATH": str(PROGRAMS), **dict(self.variables)}
@@ -95,12 +95,12 @@ class NpmEnvironment:
     def install(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(self.folder), *self.requirements)
+        run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(self.folder), *self.requirements)
         _receipt(self.folder, self.requirements).touch()
 
     def version(self) -> str:
         manifest = json.loads((self.modules / self.package / "package.json").read_text())
-        return f"{manifest['version']}, Node.js {_run(self.interpreter, '--version').strip()}"
+        return f"{manifest['version']}, Node.js {run(self.interpreter, '--version').strip()}"
 
     def environment(self) -> dict[str, str]:
         return {"PEER_HOME": str(self.folder)}
@@ -139,8 +139,9 @@ def _receipt(folder: Path, pinned: tuple[str, ...]) -> Path:
     return folder / f".installed {' '.join(pinned)}"
 
 
-def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def run(*command: str, folder: Path | None = None) -> str:
+    """Run a command, in a folder if one is given, and return what it printed. Raises RuntimeError if it fails."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
     return done.stdout
