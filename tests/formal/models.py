@@ -148,7 +148,7 @@ MODELS = (
     holds("reader, and a server that forgets", "ArchiveReader", MaxServerCrashes=1, Drops=False, MaxReaderCrashes=0),
     holds("reader: every row arrives", "ArchiveReader", lasting="Arrives", Drops=False, Partitions="{p1}"),
     without("the cursor goes by transaction, not by max(id)", "ArchiveReader", "NoSkip", ByXid=False),
-    without("the horizon stops at what runs", "ArchiveReader", "NoSkip", HorizonOfRunning=False),
+    without("the horizon stops at running transactions", "ArchiveReader", "NoSkip", HorizonOfRunning=False),
     without("rows and horizon are one commit", "ArchiveReader", "NoDouble", OneCommit=False),
     without("retention waits for the lake", "ArchiveReader", "NothingDroppedUnread", KeptUntilExported=False),
     without(
