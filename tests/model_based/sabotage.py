@@ -26,23 +26,23 @@ WAITING = "m.status IN (1, 3)"
 ANY = "m.status IN (1, 2, 3)"
 OPERATORS = (
     Defect("a rescheduled message is not announced", "reschedule", "PERFORM pgqueue_announce(v_moved)", "PERFORM 1"),
-    Defect("a reschedule moves what is leased", "reschedule", WAITING, ANY),
+    Defect("a reschedule moves leased messages", "reschedule", WAITING, ANY),
     Defect("a released lease counts as settled", "lease_release", "p_swept => true", "p_swept => false"),
     Defect(
         "a discarded message keeps its token", "discard",
         "= gen_random_uuid()", "= coalesce(m.lease_token, gen_random_uuid())",
     ),
     Defect("redriven letters are discarded", "discard_dead", "d.redriven_at IS NULL AND ", ""),
-    Defect("an edit changes what is leased", "edit", WAITING, ANY),
-    Defect("a queue is purged with what is leased", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
+    Defect("an edit changes leased messages", "edit", WAITING, ANY),
+    Defect("a queue is purged with its leased messages", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
 )  # fmt: skip
 """Of operators, who are not in the runs of `tests.chaos`."""
 BROUGHT_BACK = (
     Defect("expired leases wait for a sweep", "bring_back", "IF v_look.expired THEN", "IF false THEN"),
-    Defect("what is due waits for a tick", "bring_back", "v_look.scheduled OR v_count > 0", "false"),
+    Defect("due messages wait for a tick", "bring_back", "v_look.scheduled OR v_count > 0", "false"),
     Defect("an idle dequeue does not see expired leases", "dequeue", "n.expired OR ", ""),
     Defect("an idle dequeue does not see due messages", "dequeue", " OR n.scheduled", ""),
-    Defect("what came back is taken beyond the limit of the call", "lease", "p_limit - v_count);", "p_limit);"),
+    Defect("messages that came back exceed the limit of the call", "lease", "p_limit - v_count);", "p_limit);"),
 )
 """Of a dequeue that brings back: in the runs of `tests.chaos` somebody sweeps."""
 REFUSALS = (
@@ -69,7 +69,7 @@ FULL = (
         "ORDER BY m.dequeue_at DESC, m.id DESC\n                LIMIT v_looked",
     ),
     Defect(
-        "what is due later leaves first", "choose_dropped",
+        "the message that is due last leaves first", "choose_dropped",
         "            ORDER BY h.dequeue_at, h.id\n", "            ORDER BY h.dequeue_at DESC, h.id\n",
     ),
     Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
@@ -99,7 +99,7 @@ NOTICED = (
     "complete forgets the archive",
     "complete archives and does not delete",
     "complete archives twice",
-    "dead_letter drops what was tried often",
+    "dead_letter drops messages that were tried often",
     "a redrive may be repeated",
     "enqueue_many leaves out a message",
     "leases are not counted",
@@ -117,9 +117,9 @@ NOTICED = (
     "a fresh lane stays before the others",
     "a deferred message is not announced",
     "a promoted message is not announced",
-    "a free place is not told",
+    "a free place is not announced",
     "lanes that have messages are parked",
-    "a full channel forgets what it drops",
+    "a full channel forgets the messages that it drops",
     *(defect.name for defect in (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)),
 )
 

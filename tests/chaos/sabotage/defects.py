@@ -118,9 +118,9 @@ DEFECTS = (
         "a.archived_at + interval '1 us'))).* FROM pgqueue_archived_message AS a WHERE a.id = ANY (v_done);\n"
         "    RETURN QUERY SELECT unnest(v_done);", "I1", "I2",
     ),
-    defect("one message takes the short way past the fence", "complete", FENCE_OF_ONE, "", "I3", "I4", "I5"),
+    defect("the short way of one message checks no token", "complete", FENCE_OF_ONE, "", "I3", "I4", "I5"),
     defect(
-        "dead_letter drops what was tried often", "dead_letter",
+        "dead_letter drops messages that were tried often", "dead_letter",
         f"{BURIED}\n    )", f"{BURIED}\n        WHERE n.attempts < 2\n    )",
         "I1", "I2",
     ),
@@ -161,13 +161,13 @@ DEFECTS = (
     defect("departures count twice", "reserve", "sum(g.messages)", "2 * sum(g.messages)", "I8"),
     defect("full too early", "reserve", "p_messages > p_max_size AND", "p_messages > p_max_size - 6 AND", "I8"),
     defect(
-        "a full channel forgets what it drops", "enqueue",
+        "a full channel forgets the messages that it drops", "enqueue",
         "PERFORM pgqueue_archive(dropped_ids, 'dropped')",
         "DELETE FROM pgqueue_message AS m WHERE m.id = ANY (dropped_ids)",
         "I2", crowded=["newest"] * 10,
     ),
     defect(
-        "a full channel drops what is being taken", "choose_dropped", "FOR UPDATE OF m SKIP LOCKED", "", "I4",
+        "a full channel drops messages that are being taken", "choose_dropped", "FOR UPDATE OF m SKIP LOCKED", "", "I4",
         producers=4, crowded=["newest"] * 10,
     ),
     # Order, time, turns.
@@ -196,16 +196,16 @@ DEFECTS = (
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
     defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),
-    defect("a free place is not told", "depart", "c.max_concurrency IS NOT NULL\n    )", "false\n    )", "I13"),
+    defect("a free place is not announced", "depart", "c.max_concurrency IS NOT NULL\n    )", "false\n    )", "I13"),
     defect(
-        "news of a held lane are thrown away", "fold",
+        "arrivals of a held lane are thrown away", "fold",
         "v_held := v_held || v_news.channel_id;\n", "v_places := v_places || v_news.places;\n", "I13",
     ),
     defect(
-        "news of a parked lane are thrown away", "fold", "ELSE v_news.again END", "ELSE false END", "I13",
+        "arrivals of a parked lane are thrown away", "fold", "ELSE v_news.again END", "ELSE false END", "I13",
     ),
-    defect("news that committed late are not found", "fold", "v_line.late_xids <> '{}'", "false", "I13"),
-    defect("a lane is changed by who has not locked it", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),
+    defect("arrivals that committed late are not found", "fold", "v_line.late_xids <> '{}'", "false", "I13"),
+    defect("a lane is changed without its lock", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),
     defect(
         "lanes that have messages are parked", "take_turn",
         "AND m.id <> ALL (ids)", "AND m.id <> ALL (ids) AND v_lane.seq % 5 <> 0", "I13",
