@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.compatibility.plan import DJANGOS, PYTHONS, combinations
+from verification.compatibility.plan import DJANGOS, PYTHONS, combinations
 
 ROOT = Path(__file__).parents[1]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"

@@ -1,4 +1,4 @@
-"""The command that chooses what a crash may lose. What a crash then loses is tried in tests/chaos/test_unlogged.py."""
+"""The command that chooses what a crash may lose. verification/chaos/test_unlogged.py tries what a crash then loses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live tables are made UNLOGGED and logged again while others are at work. tests/chaos/test_unlogged.py crashes."""
+"""The live tables are made UNLOGGED and logged again under load. verification/chaos/test_unlogged.py crashes them."""
 
 from __future__ import annotations
 

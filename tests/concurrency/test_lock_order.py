@@ -1,6 +1,7 @@
 """The rules for business transactions in docs/explanation/lock-order.md: who breaks one may meet a deadlock.
 
-Each is a way to a circle that tests/formal/specs/LockOrder.tla has without that rule. PostgreSQL ends one of the two.
+Each is a way to a circle that verification/formal/specs/LockOrder.tla has without that rule. PostgreSQL ends one of
+the two.
 """
 
 from __future__ import annotations

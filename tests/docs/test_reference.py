@@ -38,7 +38,7 @@ TABLES = [
 ]  # fmt: skip
 # A page that says which test checks what it says, as `tests/lifecycle/test_enqueue.py::test_a_rollback_leaves_nothing`.
 IMPORT = re.compile(r"^(?:>>> )?from (django_pgqueue[\w.]*) import ([\w, ]+)$", re.MULTILINE)
-NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+NAMED_TEST = re.compile(r"`((?:tests|verification)/[\w/]+\.py)(?:::(\w+))?`")
 
 
 def in_one_line(text: str) -> str:

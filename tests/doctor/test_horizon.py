@@ -9,10 +9,10 @@ import pytest
 
 from django_pgqueue.doctor import Severity
 from django_pgqueue.embedded import temporary_cluster
-from tests.chaos.pair import DATABASE, configure, server_pair, until
 from tests.conftest import Connect
 from tests.doctor.conftest import Elsewhere, Examine
 from tests.lifecycle.conftest import sql
+from verification.chaos.pair import DATABASE, configure, server_pair, until
 
 NOW = {"old_transaction": timedelta(0)}
 

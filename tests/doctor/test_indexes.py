@@ -10,10 +10,10 @@ import pytest
 
 from django_pgqueue.doctor import Limits, examine, indexes
 from django_pgqueue.sql import files
-from tests.chaos.pair import until
 from tests.conftest import Connect
 from tests.doctor.conftest import Examine
 from tests.lifecycle.conftest import sql, value
+from verification.chaos.pair import until
 
 OF_EACH_KIND = [
     "pgqueue_message_scheduled", "pgqueue_message_ready", "pgqueue_message_dedupe", "pgqueue_channel_name",

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.pair import until
 from tests.conftest import Connect
 from tests.doctor.conftest import Examine
+from verification.chaos.pair import until
 
 
 @pytest.mark.timeout(120)

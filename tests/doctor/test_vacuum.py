@@ -4,9 +4,9 @@ from django.db import connections
 
 from django_pgqueue.doctor import vacuum
 from django_pgqueue.embedded import temporary_cluster
-from tests.chaos.pair import until
 from tests.doctor.conftest import Elsewhere, Examine
 from tests.lifecycle.conftest import sql
+from verification.chaos.pair import until
 
 
 def test_settings_that_somebody_has_reset(found: Examine) -> None:

@@ -37,7 +37,7 @@ NAMED = [name for part in REST for name in part.tests]
 def functions() -> dict[str, bool]:
     """All tests, by their names without parameters, and whether each is marked slow."""
     found = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+    for path in sorted(path for root in ("tests", "verification") for path in (ROOT / root).rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 marks = [ast.unparse(decorator) for decorator in node.decorator_list]
@@ -70,7 +70,7 @@ def test_a_slow_test_is_not_in_the_main_part():
 
 
 def test_the_longest_name_decides():
-    whole, one = PARTS["chaos"].tests[0], "tests/chaos/test_runs.py::test_a_storm_of_clients_breaks_no_invariant"
+    whole, one = PARTS["chaos"].tests[0], "verification/chaos/test_runs.py::test_a_storm_of_clients_breaks_no_invariant"
     assert part_of(f"{whole}[7]") == "chaos"
     assert part_of(one, slow=True) == "slow"
     assert part_of(f"{whole}_at_all") == MAIN
