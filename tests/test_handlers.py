@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import wraps
 
@@ -17,13 +16,7 @@ from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.models import Message
 from django_pgqueue.signals import message_created
 
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    before = handlers.names()
-    yield
-    for name in set(handlers.names()) - set(before):
-        handlers.unregister(name)
+pytestmark = pytest.mark.usefixtures("handlers_restored")
 
 
 def test_a_registered_function_is_found_by_its_name():

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from tests.conftest import (  # noqa: F401  (fixtures)
-    connect,
-    django_db_modify_db_settings,
-    django_db_setup,
-    environment,
-    pg_url,
-    record_plans,
-    sessions_of_a_module,
-    untraced,
-)
+from tests.support.fixtures import connect, environment, pg_url, record_plans, untraced  # noqa: F401  (fixtures)
+from tests.support.server import django_db_modify_db_settings  # noqa: F401  (a fixture)
+from tests.support.session_guard import django_db_setup, sessions_of_a_module  # noqa: F401  (fixtures)

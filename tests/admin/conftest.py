@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
-from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue import dead_letter, dequeue, enqueue
 from django_pgqueue.models import DeadLetter
 from django_pgqueue.pipeline.models import BacklogForecast, QueueMetric
+from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 
 APPS = ("pgqueue", "pgqueue_pipeline")
 OF_PIPELINE = ("lake", "queuemetric", "backlogforecast")
@@ -27,17 +27,6 @@ MODELS = (
     "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", *OF_PIPELINE,
 )  # fmt: skip
 VIEW = tuple(f"view_{model}" for model in MODELS)
-# Tables that Django does not manage: its flush after a transactional test leaves them as they are.
-RUNTIME = "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure"
-
-
-@pytest.fixture(autouse=True)
-def _default_channel(db: None) -> Iterator[None]:
-    channel_set(channel="default")
-    yield
-    if not connection.in_atomic_block:
-        with connection.cursor() as cursor:
-            cursor.execute(f"TRUNCATE {RUNTIME}")
 
 
 @pytest.fixture

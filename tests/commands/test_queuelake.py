@@ -23,8 +23,9 @@ from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.management.commands.queuelake import conninfo, environment, promises, run
 from django_pgqueue.pipeline.models import Lake
 from django_pgqueue.spark.transforms.sla import parse_sla
+from tests.support.paths import REPOSITORY
+from tests.support.tables import empty_tables
 
-ROOT = Path(__file__).parents[2]
 CHILD = "import sys, time; print('started', flush=True); time.sleep(60)"
 PARENT = f"""
 import os, sys
@@ -37,7 +38,7 @@ sys.exit(run([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
 
 def manage(given: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "testproject" / "manage.py"), *arguments],
+        [sys.executable, str(REPOSITORY / "testproject" / "manage.py"), *arguments],
         env=given,
         capture_output=True,
         text=True,
@@ -68,8 +69,7 @@ def settled(transactional_db: None) -> Iterator[None]:
     enqueue("h", {"n": 1})
     complete(dequeue())
     yield
-    with connections["default"].cursor() as cursor:
-        cursor.execute("TRUNCATE pgqueue_lane, pgqueue_arrival, pgqueue_archived_message")
+    empty_tables()
 
 
 @pytest.mark.timeout(300)
@@ -157,7 +157,7 @@ def test_a_signal_ends_the_process_too(number: int, status: int) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "testproject")))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "testproject")))},
         # A shell that runs the tests in the background has it ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )

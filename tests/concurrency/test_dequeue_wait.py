@@ -12,8 +12,9 @@ import pytest
 from django.db import connection
 from psycopg.types.json import Jsonb
 
-from tests.concurrency.helpers import IMPATIENT, Session, dequeue, enqueue, enqueue_many, make_channel, one, settle
-from tests.conftest import Connect
+from tests.support.sessions import IMPATIENT, Connect, Session, one
+from tests.support.verbs import dequeue, enqueue, enqueue_many, make_channel, settle
+from tests.support.waiting import eventually
 
 Messages = list[dict[str, Any]]
 Call = Callable[..., "Future[Messages]"]
@@ -53,13 +54,6 @@ def asleep(session: Session, waiting: Session) -> dict[str, Any]:
             return state
         time.sleep(0.002)
     raise AssertionError("it does not sleep")
-
-
-def eventually(found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_is_there_comes_at_once_in_the_order_of_service(session: Session, waiting: Session) -> None:

@@ -13,18 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.concurrency.helpers import (
-    Session,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    fill,
-    make_channel,
-    one,
-    settle,
-    tick,
-)
+from tests.support.sessions import Session, one
+from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
 def messages_before(session: Session, name: str, limit: int) -> tuple[int, int]:

@@ -7,20 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.concurrency.helpers import (
-    Session,
-    column,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    fill,
-    make_channel,
-    one,
-    settle,
-    together,
-    waits,
-)
+from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle
 
 
 def said(session: Session, channel: str) -> str:
@@ -119,7 +107,7 @@ def test_a_waiting_enqueuer_sees_what_was_taken_meanwhile(
     enqueue(business, "small")
 
     def commit() -> None:
-        waits(session, waiter)
+        wait_for_lock(session, waiter)
         business.commit()
 
     state, _ = together(lambda: said(waiter, "small"), commit)

@@ -12,7 +12,9 @@ from django.db import connections
 
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Schedule
-from tests.concurrency.helpers import Session, column, make_channel, one, seeds, together
+from tests.support.chance import seeds
+from tests.support.sessions import Session, column, one, together
+from tests.support.verbs import make_channel
 
 DUE = """
 INSERT INTO pgqueue_schedule (name, handler, every, next_fire_at, missed)

@@ -7,21 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.helpers import (
-    Session,
-    column,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    fill,
-    make_channel,
-    one,
-    settle,
-    tick,
-    together,
-    waits,
-)
+from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
 def free_line(session: Session, count: int, *, size: int = 12) -> None:
@@ -62,7 +49,7 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
     holder.execute("ALTER SEQUENCE pgqueue_lane_seq OWNED BY NONE")
 
     def lift() -> None:
-        waits(session, walker)
+        wait_for_lock(session, walker)
         if limit == "pause":
             session.execute("SELECT pgqueue_channel_resume('default', 'last')")
         else:

@@ -25,7 +25,8 @@ from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.doctor import EXAMINATIONS
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from django_pgqueue.sql import files
-from tests.docs.markdown import DOCS, PAGES, REPOSITORY, anchors, blocks, links, name, page, prose, section
+from tests.support.markdown import DOCS, PAGES, anchors, blocks, links, name, page, prose, section
+from tests.support.paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "django_pgqueue"
 FUNCTIONS = sorted(files.latest_functions())

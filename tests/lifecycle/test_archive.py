@@ -29,7 +29,9 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, LeaseLost
 from django_pgqueue.models import Activity, ArchivedMessage, Channel, DeadLetter, Queue
-from tests.lifecycle.conftest import places, refused, sql, value
+from tests.support.messages import places
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

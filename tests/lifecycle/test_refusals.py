@@ -47,7 +47,8 @@ from django_pgqueue.exceptions import (
     ScheduleNotFound,
 )
 from django_pgqueue.models import Channel, Message, Schedule
-from tests.lifecycle.conftest import refusal, sql
+from tests.support.refusals import refusal
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 PAST = datetime(2000, 1, 1, tzinfo=UTC)

@@ -16,15 +16,16 @@ from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection, connections
+from django.db import connections
 from django.test import override_settings
 
 from django_pgqueue import checks
 from django_pgqueue.checks import configuration, server
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.embedded import temporary_cluster
+from tests.support.paths import REPOSITORY
+from tests.support.sql import sql, value
 
-REPOSITORY = Path(__file__).parents[2]
 # The throw-away server of the tests may run without fsync; these two are then right to complain.
 UNSAFE = {"pgqueue.W010", "pgqueue.W011"}
 
@@ -41,12 +42,6 @@ def ours(databases: list[str] | None = None) -> dict[str, CheckMessage]:
 
 def of_database() -> dict[str, CheckMessage]:
     return {key: message for key, message in ours(["default"]).items() if key not in UNSAFE}
-
-
-def sql(statement: str, *parameters: Any) -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-        return cursor.fetchone() if cursor.description else None
 
 
 def manage(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +65,7 @@ def test_a_healthy_project_hears_nothing() -> None:
 
 
 def test_unsafe_settings_of_the_server_are_named_as_they_are(db: None) -> None:
-    off = {name for name in ("fsync", "full_page_writes") if sql(f"SHOW {name}") == ("off",)}
+    off = {name for name in ("fsync", "full_page_writes") if value(f"SHOW {name}") == "off"}
     names = {"pgqueue.W010": "fsync", "pgqueue.W011": "full_page_writes"}
     assert {names[key] for key in ours(["default"]) if key in UNSAFE} == off
 

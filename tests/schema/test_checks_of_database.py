@@ -11,7 +11,8 @@ from django.core.checks import CheckMessage
 from django.core.management import call_command
 
 from django_pgqueue.sql import files
-from tests.schema.test_checks import of_database, sql
+from tests.schema.test_checks import of_database
+from tests.support.sql import sql
 
 
 def trigger_of(model: str) -> str:

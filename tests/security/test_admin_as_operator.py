@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import ProgrammingError, connection, transaction
+from django.db import ProgrammingError, transaction
 from django.test import Client
 
 from django_pgqueue import NewMessage, enqueue, enqueue_many
@@ -17,17 +17,13 @@ from tests.admin.conftest import MODELS, _default_channel, act, address  # noqa:
 from tests.admin.test_channels import LIMITS
 from tests.admin.test_permissions import CONFIRMED, SUBJECTS, one_of_each  # noqa: F401  (a fixture)
 from tests.admin.test_schedules import FORM, _handler  # noqa: F401  (a fixture)
+from tests.support.sql import sql
 
 # Of Django's own tables, what its admin writes.
 DJANGO = (
     "auth_user, django_session, django_admin_log, django_content_type, auth_permission, auth_user_groups, auth_group"
 )
 DJANGO += ", auth_user_user_permissions, auth_group_permissions"
-
-
-def sql(statement: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
 
 
 @pytest.fixture

@@ -17,8 +17,10 @@ import pytest
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.source import Source
-from tests.security.conftest import PASSWORD, Session
-from tests.worker.conftest import REPOSITORY, eventually
+from tests.security.conftest import PASSWORD
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Session
+from tests.support.waiting import eventually
 
 Login = Callable[..., Session]
 REFUSED = psycopg.errors.InsufficientPrivilege

@@ -14,7 +14,7 @@ from django_pgqueue.spark.datasource.encoding import COLUMNS
 from django_pgqueue.spark.datasource.options import ReadOptions, StreamOptions, WriteOptions
 from django_pgqueue.spark.datasource.tables import TABLES
 from django_pgqueue.spark.errors import PipelineError
-from tests.docs.markdown import DOCS, blocks, page, section
+from tests.support.markdown import DOCS, blocks, page, section
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import Connect
+from tests.support.sessions import Connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -14,11 +13,10 @@ from django_pgqueue.spark.datasource.stream_reader import StreamReader
 from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
+from tests.support.sessions import Session as Database
 
 if TYPE_CHECKING:
     pass
-
-Database = psycopg.Connection[Any]
 
 
 @pytest.fixture

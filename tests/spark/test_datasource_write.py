@@ -7,17 +7,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from django_pgqueue.spark.datasource import PgQueueDataSource
 from django_pgqueue.spark.datasource.options import WriteOptions
 from django_pgqueue.spark.datasource.writer import Writer
+from tests.support.sessions import Session as Database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Database = psycopg.Connection[Any]
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from typing import Any
 
 from django_pgqueue import Cancelled, Delivery, cancel
 from django_pgqueue.models import ArchivedMessage
-from tests.worker.conftest import effects, eventually, mark, marks, script, where
+from tests.support.waiting import eventually
+from tests.worker.conftest import effects, mark, marks, script, where
 
 Start = Callable[..., Any]
 Register = Callable[..., None]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django_pgqueue.embedded import find_binaries
+from tests.support.paths import REPOSITORY
 
-from .design import ROOT
 from .measure import Run
 
 LOOK_EVERY = 0.1  # seconds
@@ -67,7 +67,7 @@ def again_and_again(command: list[str], **variables: str) -> Iterator[dict[str, 
                 process = subprocess.Popen(
                     ["nice", "-n", "19", *command],
                     env={**os.environ, **variables},
-                    cwd=ROOT,
+                    cwd=REPOSITORY,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=log,

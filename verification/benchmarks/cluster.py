@@ -13,6 +13,7 @@ from psycopg import sql
 
 from django_pgqueue.embedded import Cluster as Server
 from django_pgqueue.embedded import find_binaries, temporary_cluster
+from tests.support.sessions import one
 
 # What a production server has: the temporary cluster of the tests saves itself the fsync, here it is half the work.
 SETTINGS = {
@@ -50,8 +51,7 @@ class Cluster:
 
     def has_database(self, name: str) -> bool:
         with self.connect() as connection:
-            found = connection.execute("SELECT EXISTS (SELECT FROM pg_database WHERE datname = %s)", [name])
-            return found.fetchone()[0]
+            return one(connection, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = %s)", name)
 
     def rename_database(self, name: str, to: str) -> None:
         with self.connect() as connection:
@@ -61,7 +61,7 @@ class Cluster:
 
     def version(self) -> str:
         with self.connect() as connection:
-            return connection.execute("SHOW server_version").fetchone()[0]
+            return one(connection, "SHOW server_version")
 
 
 def find_pgbench() -> Path:
@@ -73,9 +73,16 @@ def find_pgbench() -> Path:
     raise SystemExit("pgbench is missing: apt-get install postgresql")
 
 
+def postmaster(server: Server) -> int:
+    """Return the process id of a server that runs."""
+    pid = server.status().pid
+    assert pid is not None, "the server does not run"
+    return pid
+
+
 @contextmanager
 def throw_away(**settings: str) -> Iterator[Cluster]:
     """A server of the benchmark's own, gone afterwards; `settings` are added to the durable ones."""
     pgbench = find_pgbench()
     with temporary_cluster(settings={**SETTINGS, **settings}) as server:
-        yield Cluster(server, server.status().pid, pgbench)
+        yield Cluster(server, postmaster(server), pgbench)

@@ -24,7 +24,9 @@ class Target:
     remark: str | None = None
 
     def met_by(self, value: float) -> bool:
-        return value >= self.at_least if self.at_least is not None else value <= self.at_most
+        if self.at_least is not None:
+            return value >= self.at_least
+        return self.at_most is not None and value <= self.at_most
 
     def __str__(self) -> str:
         sign, bound = ("≥", self.at_least) if self.at_least is not None else ("≤", self.at_most)

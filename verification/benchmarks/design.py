@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psycopg
 
+from tests.support.paths import REPOSITORY
+
 from .cluster import Cluster
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def from_folder(folder: Path) -> Design:
 
 
 def manage(
-    cluster: Cluster, database: str, *command: str, root: Path = ROOT, **variables: str
+    cluster: Cluster, database: str, *command: str, root: Path = REPOSITORY, **variables: str
 ) -> subprocess.Popen[str]:
     """Start a management command of the benchmark's project, in a process of its own; with environment variables.
 
@@ -93,7 +94,7 @@ def manage(
     )
 
 
-def migrate(cluster: Cluster, database: str, root: Path = ROOT) -> None:
+def migrate(cluster: Cluster, database: str, root: Path = REPOSITORY) -> None:
     finish(manage(cluster, database, "migrate", "--verbosity", "0", root=root))
 
 
@@ -106,7 +107,7 @@ def migrate_unlogged(cluster: Cluster, database: str) -> None:
 def finish(process: subprocess.Popen[str]) -> None:
     _, errors = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"{process.args} failed:\n{errors[-3000:]}")
+        raise RuntimeError(f"{process.args!r} failed:\n{errors[-3000:]}")
 
 
 PGQUEUE = Design("pgqueue", HERE / "scripts" / "pgqueue", migrate)

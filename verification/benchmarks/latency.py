@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import quantiles
 from tempfile import TemporaryDirectory
 
+from tests.support.sessions import row_of
+
 from .cluster import Cluster
 from .design import PGQUEUE
 from .measure import WARM_UP, Figures, Run, fresh, over
@@ -27,11 +29,11 @@ def idle_latency(cluster: Cluster, *, messages: int, options: tuple[str, ...]) -
         run.stack.enter_context(worker(run, "--concurrency", "4", *options, PGQUEUE_STAMPS=str(stamps)))
         # The first ones wait for the worker to start, and fill its caches.
         committed = [enqueue(run) for _ in range(FIRST)]
-        started = wait_for(stamps, FIRST)
+        started = wait_for_starts(stamps, FIRST)
         for _ in range(messages):
             time.sleep(random.uniform(*PAUSE))
             committed.append(enqueue(run))
-        started = wait_for(stamps, FIRST + messages)
+        started = wait_for_starts(stamps, FIRST + messages)
         # A handler may start before the enqueuer has read that its commit is done.
         delays = [max(0, started[message] - at) / 1000 for message, at in committed[FIRST:]]
         percentiles = quantiles(delays, n=100, method="inclusive")
@@ -41,11 +43,11 @@ def idle_latency(cluster: Cluster, *, messages: int, options: tuple[str, ...]) -
 
 def enqueue(run: Run) -> tuple[int, int]:
     """Id of the message, and when its commit returned."""
-    [message] = run.connection.execute(ENQUEUE, prepare=True).fetchone()
+    [message] = row_of(run.connection.execute(ENQUEUE, prepare=True))
     return message, time.monotonic_ns()
 
 
-def wait_for(stamps: Path, count: int) -> dict[int, int]:
+def wait_for_starts(stamps: Path, count: int) -> dict[int, int]:
     """When the handler of each message started; the clock is the same in all processes."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import nan
+from typing import Any
 
 import psycopg
+
+from tests.support.sessions import one, row_of
 
 from . import pgbench
 from .cluster import Cluster
@@ -54,7 +57,7 @@ class Run:
     def script(self, name: str, **parameters: int) -> psycopg.Cursor:
         return self.design.run_script(self.connection, name, **parameters)
 
-    def clients(self, script: str, **options: int | float | str | None) -> pgbench.Clients:
+    def clients(self, script: str, **options: Any) -> pgbench.Clients:
         started = pgbench.start(
             self.cluster, self.database, self.design.script(script), channels=self.channels, **options
         )
@@ -75,7 +78,7 @@ class Run:
 
     def settle(self) -> None:
         """Bring the channels that were filled into the line, as workers would have done long ago."""
-        while self.design.has("pending") and self.script("pending").fetchone()[0]:
+        while self.design.has("pending") and row_of(self.script("pending"))[0]:
             self.script("tick")
 
     def checkpoint(self) -> None:
@@ -87,8 +90,8 @@ class Run:
             self.clients("tick", clients=1, seconds=seconds, rate=TICKS_PER_SECOND)
 
     def sample(self) -> Sample:
-        at, enqueued, completed = self.script("progress").fetchone()
-        wal = self.connection.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()[0]
+        at, enqueued, completed = row_of(self.script("progress"))
+        wal = one(self.connection, "SELECT pg_current_wal_lsn() - '0/0'")
         server = family_seconds(self.cluster.postmaster)
         return Sample(at, enqueued, completed, int(wal), server, busy_seconds())
 

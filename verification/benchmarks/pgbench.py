@@ -23,8 +23,8 @@ class Clients:
         if self.process.returncode or "aborted" in errors:
             raise RuntimeError(f"pgbench ({self.label}) failed:\n{errors[-2000:]}")
         return Outcome(
-            tps=float(re.search(r"tps = ([\d.]+)", output)[1]),
-            latency_ms=float(re.search(r"latency average = ([\d.]+)", output)[1]),
+            tps=figure(r"tps = ([\d.]+)", output),
+            latency_ms=figure(r"latency average = ([\d.]+)", output),
             windows=tuple(
                 Window(float(tps), float(latency))
                 for tps, latency in re.findall(r"progress: .*?, ([\d.]+) tps, lat ([\d.]+)", errors)
@@ -102,3 +102,11 @@ def start(
         text=True,
     )
     return Clients(process, f"{database}: {script.name}")
+
+
+def figure(pattern: str, output: str) -> float:
+    """Return the number that pgbench prints at this place."""
+    found = re.search(pattern, output)
+    if found is None:
+        raise RuntimeError(f"pgbench does not print {pattern!r}:\n{output[-2000:]}")
+    return float(found[1])

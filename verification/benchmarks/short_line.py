@@ -14,6 +14,8 @@ from typing import Self
 
 import psycopg
 
+from tests.support.sessions import row_of
+
 from . import lonnymq
 from .cluster import Cluster
 from .contest import Contest
@@ -68,7 +70,7 @@ class Offers:
             if self._done.wait(max(0.0, due - time.perf_counter())):
                 break
             channel = random.randint(1, self._run.channels)
-            [message] = connection.execute(offer, {"channel": channel}, prepare=True).fetchone()
+            [message] = row_of(connection.execute(offer, {"channel": channel}, prepare=True))
             self.committed[message] = time.perf_counter()
 
 

@@ -6,6 +6,8 @@ import time
 from bisect import bisect_right
 from functools import partial
 
+from tests.support.sessions import one
+
 from .cluster import Cluster
 from .contest import Contest, Target
 from .design import PGQUEUE
@@ -74,7 +76,7 @@ def sparse(cluster: Cluster, *, light: int, seconds: float) -> Figures:
 def window(run: Run, seconds: float) -> Served:
     """Return what is leased in a window that begins now, in the order of the leases."""
     now = "SELECT extract(epoch FROM clock_timestamp())::float8"
-    since = run.connection.execute(now).fetchone()[0]
+    since = one(run.connection, now)
     time.sleep(seconds + SETTLED)
     return [message for message in run.script("served", since=since) if message[2] < since + seconds]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from tests.support.sessions import one
 from verification.benchmarks import lonnymq
 from verification.benchmarks.cluster import Cluster, throw_away
 from verification.benchmarks.contest import Result
@@ -16,7 +18,7 @@ from verification.benchmarks.plan import QUICK, Plan
 from verification.benchmarks.report import table
 from verification.benchmarks.workloads import WORKLOADS
 
-PLAN = Plan(None, 1, 1, 1_000, QUICK)
+PLAN = Plan(cast(Cluster, None), 1, 1, 1_000, QUICK)
 ONE_A_CALL = ("mixed", "drain-single", "short-line")
 
 
@@ -44,7 +46,7 @@ def test_a_backlog_is_drained(cluster: Cluster) -> None:
 def test_its_clock_does_not_jump_back(cluster: Cluster) -> None:
     with cluster.connect("template_lonnymq") as connection:
         seconds = "SELECT lonnymq.epoch() / 1000.0 - extract(epoch FROM now())"
-        assert abs(connection.execute(seconds).fetchone()[0]) < 0.01
+        assert abs(one(connection, seconds)) < 0.01
 
 
 @pytest.mark.parametrize("name", ONE_A_CALL)

@@ -23,7 +23,8 @@ def in_transaction(cluster: Cluster, script: str, *, enqueues: int, seconds: flo
         run.checkpoint()
         enqueue = PGQUEUE.script(script).read_text()
         took: list[list[float]] = [[] for _ in range(PARTS)]
-        before, commits, deadline = run.sample(), [], time.monotonic() + seconds
+        commits: list[float] = []
+        before, deadline = run.sample(), time.monotonic() + seconds
         while not commits or time.monotonic() < deadline:
             client.execute("BEGIN")
             for number in range(enqueues):

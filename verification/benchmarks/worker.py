@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from subprocess import Popen
+from typing import Any
 
 from .cluster import Cluster
 from .design import PGQUEUE, manage
@@ -36,7 +37,7 @@ def drain_by_worker(cluster: Cluster, *, messages: int, handler: str, options: t
 
 
 @contextmanager
-def worker(run: Run, *options: str, **variables: str) -> Iterator[Popen[str]]:
+def worker(run: Run, *options: str, **variables: Any) -> Iterator[Popen[str]]:
     """A `runqueueworker` on the run's database, as long as it is measured."""
     process = manage(run.cluster, run.database, "runqueueworker", "--verbosity", "0", *options, **variables)
     try:

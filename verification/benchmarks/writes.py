@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from tests.support.sessions import one, row_of
+
 from .cluster import Cluster
 from .design import Design
 from .measure import WARM_UP, Figures, Run, costs
@@ -35,7 +37,7 @@ class Rows:
 
     @classmethod
     def of(cls, run: Run) -> Rows:
-        return cls(*run.connection.execute(ROWS).fetchone())
+        return cls(*row_of(run.connection.execute(ROWS)))
 
 
 def writes(cluster: Cluster, design: Design, situation: Situation, *, seconds: float) -> Figures:
@@ -57,7 +59,7 @@ def writes(cluster: Cluster, design: Design, situation: Situation, *, seconds: f
             "bytes on disk": (rows.bytes - rows_before.bytes) / messages,
         }
         if with_entries:
-            entries = run.connection.execute(ENTRIES, [rows_before.lsn, rows.lsn]).fetchone()[0]
+            entries = one(run.connection, ENTRIES, rows_before.lsn, rows.lsn)
             remarks["index entries"] = entries / messages
         spent = costs(before, after, messages, "message")
         return Figures(spent.pop("WAL bytes per message"), remarks=remarks | spent)
@@ -66,7 +68,7 @@ def writes(cluster: Cluster, design: Design, situation: Situation, *, seconds: f
 def _can_read_wal(run: Run) -> bool:
     """pg_walinspect comes with the server's contrib modules, and is missing in the wheel."""
     known = "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pg_walinspect')"
-    if not run.connection.execute(known).fetchone()[0]:
+    if not one(run.connection, known):
         return False
     run.connection.execute("CREATE EXTENSION pg_walinspect")
     return True
@@ -83,7 +85,7 @@ def _work(run: Run, seconds: float) -> None:
 def quiet(run: Run) -> None:
     """Wait until all clients are gone: a session tells its counts when it ends."""
     deadline = time.monotonic() + PATIENCE
-    while run.connection.execute(BUSY).fetchone()[0]:
+    while one(run.connection, BUSY):
         if time.monotonic() > deadline:
             raise RuntimeError("clients have not ended")
         time.sleep(0.05)

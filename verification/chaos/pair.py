@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from django_pgqueue.embedded import Cluster, temporary_cluster
-from tests.worker.proxy import Proxy
+from tests.support.proxy import Proxy
+from tests.support.waiting import eventually
 
 from .history.recorder import now
 from .server import Server, private_server
@@ -35,13 +35,13 @@ class Pair:
     def synchronous(self, names: str = "*") -> None:
         """From now on the primary answers a commit when the standby has it, too."""
         configure(self.primary, "synchronous_standby_names", names)
-        until(lambda: one(self.primary, "SELECT sync_state FROM pg_stat_replication") == "sync")
+        eventually(lambda: one(self.primary, "SELECT sync_state FROM pg_stat_replication") == "sync")
 
     def cut(self) -> int:
         """The standby gets nothing more. Returns since when, in microseconds since 1970, at the earliest."""
         since = now()
         configure(self.standby, "primary_conninfo", "")
-        until(lambda: one(self.standby, "SELECT count(*) FROM pg_stat_wal_receiver") == 0)
+        eventually(lambda: one(self.standby, "SELECT count(*) FROM pg_stat_wal_receiver") == 0)
         return since
 
     def fail_over(self) -> None:
@@ -62,7 +62,7 @@ def server_pair() -> Iterator[Pair]:
         copy.start()
         pair = Pair(primary, Server(copy), Proxy(url))
         try:
-            until(lambda: one(primary, "SELECT state FROM pg_stat_replication") == "streaming")
+            eventually(lambda: one(primary, "SELECT state FROM pg_stat_replication") == "streaming")
             yield pair
         finally:
             pair.proxy.__exit__(None, None, None)
@@ -95,11 +95,3 @@ def one(server: Server, query: str) -> Any:
     with server.connect() as session:
         row = session.execute(query).fetchone()
     return row[0] if row else None
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the two servers do not get together")
-        time.sleep(0.02)

@@ -17,11 +17,11 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.embedded import Cluster, temporary_cluster
+from tests.support.paths import REPOSITORY
 
 from .disk import Disk, may_mount, on_small_disk
 from .history import Recorder, audit
 
-REPOSITORY = Path(__file__).parent.parent.parent
 TEMPLATE = "chaos_template"
 SETTINGS = {
     **audit.SETTINGS,

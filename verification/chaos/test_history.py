@@ -33,6 +33,7 @@ def test_calls_end_as_they_were_answered(folder: Path) -> None:
     assert [(op.args["keys"], op.result) for op in history.ops] == [
         (["a"], "ok"), (["b"], "fail"), (["c"], "unknown"), (["d"], "unknown"),
     ]  # fmt: skip
+    assert history.ops[0].ended is not None
     assert history.ops[0].began <= history.ops[0].ended
     assert history.ops[3].ended is None
     assert [(info.process, info.verb, info.fields) for info in history.infos] == [

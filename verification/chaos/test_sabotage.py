@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.suite.parts import chosen_today
+from tests.support.paths import REPOSITORY
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 from verification.chaos.sabotage.run import catch
-from verification.chaos.server import REPOSITORY, Server
+from verification.chaos.server import Server
 
 CHOSEN = DEFECTS if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(DEFECTS, 2)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.faketime import libfaketime
 from verification.chaos.checker import check
-from verification.chaos.driver.fleet import faketime, wrong_clock
+from verification.chaos.driver.fleet import wrong_clock
 from verification.chaos.history import History, Recorder, Row
 from verification.chaos.server import Server, private_server
 from verification.chaos.storm import Storm
@@ -25,7 +27,7 @@ HOLD = {"I1", "I2", "I3", "I4", "I6", "I8", "I12", "I14", "I15", "I17"}
 @pytest.fixture
 def jumping(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Server, Path]]:
     """A server, and the file that says by how much its clock is wrong."""
-    library = faketime()
+    library = libfaketime()
     if library is None:
         pytest.fail("libfaketime is missing, without which a wrong clock cannot be tested: make tools")
     with private_server() as server:
@@ -70,7 +72,8 @@ def by_the_true_clock(history: History) -> History:
 
 def true(row: Row) -> Row:
     """Each time by itself: the clock may jump between a change and its commit."""
-    return row._replace(**{name: right(value) for name in TIMES if (value := getattr(row, name)) is not None})
+    moved: dict[str, Any] = {name: right(value) for name in TIMES if (value := getattr(row, name)) is not None}
+    return row._replace(**moved)
 
 
 def right(micros: int) -> int:

@@ -13,13 +13,14 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from django_pgqueue.sql.durability import LIVE, MESSAGE, statements
-from tests.docs.markdown import DOCS, blocks
+from tests.support.markdown import DOCS, blocks
+from tests.support.sessions import Session, one, row_of
+from tests.support.waiting import eventually
 
 from .driver.fleet import Fleet
-from .pair import DATABASE, server_pair, until
+from .pair import DATABASE, server_pair
 from .server import Server
 
-Session = psycopg.Connection[Any]
 LEASE_LOST, UNLOGGED_ON_STANDBY = "PGQ02", "0A000"
 
 
@@ -87,7 +88,7 @@ def test_one_server_process_that_is_killed_is_a_crash(server: Server, url: str) 
     with connect(url) as session:
         enqueue(session, "a", 2)
         os.kill(session.info.backend_pid, signal.SIGKILL)
-    until(lambda: count_or_none(url) == 0)
+    eventually(lambda: count_or_none(url) == 0)
 
 
 def test_a_clean_restart_loses_nothing(server: Server, url: str) -> None:
@@ -189,18 +190,18 @@ def test_a_worker_hears_that_its_lease_is_lost_and_goes_on(server: Server, url: 
         with connect(url) as session:
             [lost] = enqueue(session, "a", 1, p_handler="chaos.slow")
             fleet.tend()
-            until(lambda: one(session, f"SELECT status FROM {MESSAGE}") == 2, 60)
+            eventually(lambda: one(session, f"SELECT status FROM {MESSAGE}") == 2)
         server.kill(all_of_it=True)
         server.recover()
         with connect(url) as session:
-            until(
-                lambda: f"the lease of chaos.slow #{lost} on default/a (attempt 1) is lost" in post.log.read_text(), 60
+            eventually(
+                lambda: f"the lease of chaos.slow #{lost} on default/a (attempt 1) is lost" in post.log.read_text()
             )
             [after] = enqueue(session, "a", 1, p_handler="chaos.defer")
             done = "SELECT true FROM pgqueue_archived_message WHERE id = %s"
-            until(lambda: one(session, done, after), 60)
+            eventually(lambda: one(session, done, after))
             assert one(session, done, lost) is None
-        until(lambda: "UNLOGGED" in post.log.read_text(), 60)
+        eventually(lambda: "UNLOGGED" in post.log.read_text())
         assert fleet.retire(fleet.workers) == []
     finally:
         fleet.close()
@@ -217,7 +218,7 @@ def test_a_standby_that_takes_over_has_what_is_settled_and_nothing_live() -> Non
             before = settled(session)
             written = one(session, "SELECT pg_current_wal_flush_lsn()::text")
         with connect(pair.standby.url(DATABASE)) as session:
-            until(lambda: one(session, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written))
+            eventually(lambda: one(session, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written))
             assert settled(session) == before
             with pytest.raises(psycopg.Error) as caught:
                 count(session, MESSAGE)
@@ -257,11 +258,6 @@ def connect(url: str) -> Session:
     return psycopg.connect(url, autocommit=True)
 
 
-def one(session: Session, query: str, *parameters: Any) -> Any:
-    row = session.execute(query, parameters).fetchone()
-    return row[0] if row else None
-
-
 def count(session: Session, table: str) -> int:
     return one(session, f"SELECT count(*) FROM {table}")
 
@@ -283,7 +279,7 @@ def enqueue(session: Session, channel: str, messages: int, **arguments: Any) -> 
     given = {"p_handler": "work", "p_channel": channel, **arguments}
     named = ", ".join(f"{name} => %({name})s" for name in given)
     call = f"SELECT id FROM pgqueue_enqueue({named})"
-    return [session.execute(call, given).fetchone()[0] for _ in range(messages)]
+    return [row_of(session.execute(call, given))[0] for _ in range(messages)]
 
 
 def dequeue(session: Session, limit: int) -> tuple[list[int], list[Any]]:
@@ -300,7 +296,7 @@ def complete(session: Session, leases: tuple[list[int], list[Any]]) -> None:
 def claim(session: Session, name: str, owner: Any, *, after: int) -> tuple[int, ...]:
     """The batch, its messages, how many were settled, how many could not be."""
     call = "SELECT batch, messages, settled, lost FROM pgqueue_stream_claim(%s, %s, %s)"
-    return session.execute(call, [name, owner, after]).fetchone()
+    return row_of(session.execute(call, [name, owner, after]))
 
 
 def settled(session: Session) -> dict[str, list[int]]:

@@ -23,6 +23,7 @@ from threading import Lock
 import django
 
 from django_pgqueue.embedded import find_all
+from tests.support.paths import REPOSITORY
 from verification.compatibility import environments, interpreters, package
 from verification.compatibility.environments import NotInstalled
 from verification.compatibility.plan import PYTHONS, TELLING, WHOLE, Combination, combinations
@@ -97,7 +98,7 @@ def run(combination: Combination, environment: Path, folders: list[Path], tests:
     command = [str(environment / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--pg={server}"]
     done = subprocess.run(
         [*command, *tests],
-        cwd=environments.ROOT,
+        cwd=REPOSITORY,
         env=environments.variables(combination, *folders),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

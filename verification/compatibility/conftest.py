@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from verification.compatibility.environments import ROOT
+from tests.support.paths import REPOSITORY
 
 Told = dict[str, Any]
 
@@ -59,11 +59,13 @@ def tell(environment: dict[str, str], variant: dict[str, Any], story: str) -> To
         [sys.executable, "-W", "error", "-m", f"verification.compatibility.{story}"],
         env={
             **environment,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "testproject"), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(REPOSITORY), str(REPOSITORY / "testproject"), os.environ.get("PYTHONPATH", "")]
+            ),
             "DJANGO_SETTINGS_MODULE": "verification.compatibility.settings",
             "COMPATIBILITY": json.dumps(variant),
         },
-        cwd=ROOT,
+        cwd=REPOSITORY,
         capture_output=True,
         text=True,
         timeout=280,

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.paths import REPOSITORY
 from tests.tasks.django_suite import source
 from verification.compatibility.plan import Combination
 
-ROOT = Path(__file__).parents[2]
-HOME = ROOT / ".pgqueue" / "matrix"
-CONSTRAINTS = ROOT / "constraints.txt"
+HOME = REPOSITORY / ".pgqueue" / "matrix"
+CONSTRAINTS = REPOSITORY / "constraints.txt"
 TOOLS = ("pytest", "pytest-django", "pytest-timeout", "pytest-xdist", "hypothesis")
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 INSTALL = ("install", "--no-compile", "--upgrade")
@@ -41,7 +41,7 @@ def extras() -> dict[str, list[str]]:
 
 
 def project() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 
 
 def python(interpreter: str, version: str) -> Path:
@@ -103,7 +103,7 @@ def variables(combination: Combination, *folders: Path) -> dict[str, str]:
     """The environment of the tests: no packages and settings but those of the combination."""
     ours = ("PYTHONPATH", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "PYTEST_ADDOPTS", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if name not in ours}
-    path = [*folders, ROOT, ROOT / "testproject", ROOT / "django_pgqueue" / "spark" / "provider"]
+    path = [*folders, REPOSITORY, REPOSITORY / "testproject", REPOSITORY / "django_pgqueue" / "spark" / "provider"]
     return {
         **kept,
         "PYTHONPATH": os.pathsep.join(map(str, path)),

@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from verification.compatibility.environments import PIP, ROOT, NotInstalled, run
+from tests.support.paths import REPOSITORY
+from verification.compatibility.environments import PIP, NotInstalled, run
 
 BUILD = "import hatchling.build, sys; print(getattr(hatchling.build, sys.argv[1])(sys.argv[2]))"
 EXTRAS = "embedded,tasks,prometheus,otel,sentry,cron,pool"
@@ -27,7 +28,7 @@ def greet(delivery):
 ENQUEUE = "from django_pgqueue import enqueue; enqueue('shop.greet', {'name': 'Ada'})"
 
 
-def build(what: str, folder: Path, source: Path = ROOT) -> Path:
+def build(what: str, folder: Path, source: Path = REPOSITORY) -> Path:
     """``what``: build_wheel or build_sdist. Returns the file."""
     done = subprocess.run(
         [sys.executable, "-c", BUILD, what, str(folder)], cwd=source, capture_output=True, text=True, check=False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import REPOSITORY
+
 PYTHONS = ("3.11", "3.12", "3.13")
 DJANGOS = ("5.2", "6.0", "6.1")
 
 # But for those in a browser.
-ADMIN = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "admin").glob("test_*.py"))
+ADMIN = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "tests" / "admin").glob("test_*.py"))
 # Where a version of Python, Django or psycopg has made a difference to somebody. Each file runs on every combination.
 TELLING = (
     "verification/compatibility/test_matrix.py::test_it_runs_on_what_the_matrix_says",

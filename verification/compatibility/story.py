@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -91,7 +92,12 @@ def wsgi(path: str) -> int:
         "REQUEST_METHOD": "GET", "PATH_INFO": path, "SERVER_NAME": "localhost", "SERVER_PORT": "80",
         "wsgi.input": BytesIO(), "wsgi.url_scheme": "http", "wsgi.errors": sys.stderr,
     }  # fmt: skip
-    response = get_wsgi_application()(environ, lambda status, headers: statuses.append(status))
+
+    def begin(status: str, headers: list[tuple[str, str]], error: object = None, /) -> Callable[[bytes], object]:
+        statuses.append(status)
+        return lambda body: None
+
+    response = get_wsgi_application()(environ, begin)
     b"".join(response)
     response.close()
     return int(statuses[0].split()[0])

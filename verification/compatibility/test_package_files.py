@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.docs import llms
-from verification.compatibility.environments import ROOT
+from tests.support.paths import REPOSITORY
 from verification.compatibility.package import build
 
-TREE = ROOT / "django_pgqueue"
+TREE = REPOSITORY / "django_pgqueue"
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +29,10 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
     return message_from_bytes(wheel.read(name))
 
 
-def test_everything_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile):
+def test_everything_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     """SQL, templates, what browsers load, and py.typed among it."""
     there = {
-        path.relative_to(ROOT).as_posix()
+        path.relative_to(REPOSITORY).as_posix()
         for path in TREE.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and "provider" not in path.parts
     }
@@ -42,12 +42,12 @@ def test_everything_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile):
     assert len([name for name in there if name.endswith(".sql")]) > 50
 
 
-def test_nothing_else_is_in_the_wheel(wheel: zipfile.ZipFile):
+def test_nothing_else_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"django_pgqueue", "pyspark_pgqueue"}
 
 
-def test_a_wheel_can_be_built_from_the_source_distribution(wheel: zipfile.ZipFile, tmp_path: Path):
+def test_a_wheel_can_be_built_from_the_source_distribution(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     with tarfile.open(build("build_sdist", tmp_path)) as archive:
         archive.extractall(tmp_path, filter="data")
     [source] = [path for path in tmp_path.iterdir() if path.is_dir()]
@@ -61,18 +61,18 @@ def test_a_wheel_can_be_built_from_the_source_distribution(wheel: zipfile.ZipFil
     "extra",
     ["spark", "embedded", "tasks", "testing", "cron", "prometheus", "opentelemetry", "otel", "sentry", "pool", "c"],
 )
-def test_an_extra_is_declared(metadata: Message, extra: str):
-    assert extra in metadata.get_all("Provides-Extra")
+def test_an_extra_is_declared(metadata: Message, extra: str) -> None:
+    assert extra in metadata.get_all("Provides-Extra", [])
 
 
-def test_the_licence_is_declared_and_there(wheel: zipfile.ZipFile, metadata: Message):
+def test_the_licence_is_declared_and_there(wheel: zipfile.ZipFile, metadata: Message) -> None:
     assert metadata["License-Expression"] == "MIT"
     [licence] = [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
-    assert wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
+    assert wheel.read(licence) == (REPOSITORY / "LICENSE").read_bytes()
 
 
-def test_llms_txt_lists_the_pages_of_the_index():
+def test_llms_txt_lists_the_pages_of_the_index() -> None:
     assert llms.FILE.read_text() == llms.text(), "write it anew: python -m tests.docs.llms"
     targets = re.findall(r"\]\(([^)#]+)", llms.text())
     assert len(targets) > 40
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+    assert [target for target in targets if not (REPOSITORY / target).exists()] == []

@@ -25,7 +25,7 @@ def assert_sound(told: Told) -> None:
     assert not [name for name in told["groups"] if name.startswith("refused")]
 
 
-def test_a_plain_project(live_through: LiveThrough):
+def test_a_plain_project(live_through: LiveThrough) -> None:
     told = live_through()
     assert_sound(told)
     assert told["wsgi"] == [200, 500]
@@ -35,7 +35,7 @@ def test_a_plain_project(live_through: LiveThrough):
     assert {"atomic broken", "atomic broken-asgi", "atomic async"} < set(told["groups"])
 
 
-def test_with_atomic_requests_a_request_that_fails_enqueues_nothing(live_through: LiveThrough):
+def test_with_atomic_requests_a_request_that_fails_enqueues_nothing(live_through: LiveThrough) -> None:
     told = live_through(atomic_requests=True)
     assert_sound(told)
     assert told["wsgi"] == [200, 500]
@@ -44,22 +44,22 @@ def test_with_atomic_requests_a_request_that_fails_enqueues_nothing(live_through
     assert not [name for name in told["groups"] if "broken" in name]
 
 
-def test_the_native_pool(live_through: LiveThrough):
+def test_the_native_pool(live_through: LiveThrough) -> None:
     pytest.importorskip("psycopg_pool")
     assert_sound(live_through(options={"pool": {"min_size": 1, "max_size": 6}}))
 
 
-def test_server_side_binding(live_through: LiveThrough):
+def test_server_side_binding(live_through: LiveThrough) -> None:
     assert_sound(live_through(options={"server_side_binding": True}))
 
 
-def test_a_schema_of_its_own(live_through: LiveThrough):
+def test_a_schema_of_its_own(live_through: LiveThrough) -> None:
     told = live_through(options={"options": "-c search_path=elsewhere"})
     assert_sound(told)
     assert told["schema"] == "elsewhere"
 
 
-def test_an_alias_of_its_own_works_but_is_outside_of_the_transaction(live_through: LiveThrough):
+def test_an_alias_of_its_own_works_but_is_outside_of_the_transaction(live_through: LiveThrough) -> None:
     told = live_through(own_alias=True)
     assert told["rolled back"] == 1, "the message outlives the transaction of the rows that it belongs to"
     assert told["checks"] == ["pgqueue.W004"]

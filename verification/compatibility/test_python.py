@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from verification.compatibility.environments import ROOT
+from tests.support.paths import REPOSITORY
 from verification.compatibility.plan import PYTHONS
 
 STUB = '#!/bin/sh\ncase "$2" in *"{version}"*) exit 0;; *) exit 1;; esac\n'
@@ -32,7 +32,7 @@ class Machine:
 
     def chosen(self) -> subprocess.CompletedProcess[str]:
         told = {"PATH": str(self.programs), "HOME": str(self.pyenv), "PYENV_ROOT": str(self.pyenv)}
-        return subprocess.run([ROOT / ".ci" / "python"], env=told, capture_output=True, text=True, check=False)
+        return subprocess.run([REPOSITORY / ".ci" / "python"], env=told, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_without_any_it_says_what_to_install(machine: Machine) -> None:
 
 
 def test_the_python_of_this_machine_is_found() -> None:
-    done = subprocess.run([ROOT / ".ci" / "python"], capture_output=True, text=True, check=True, env=os.environ)
+    done = subprocess.run([REPOSITORY / ".ci" / "python"], capture_output=True, text=True, check=True, env=os.environ)
     probe = "import sys; print('%d.%d' % sys.version_info[:2])"
     told = subprocess.run([done.stdout.strip(), "-c", probe], capture_output=True, text=True, check=True).stdout.strip()
     assert tuple(map(int, told.split("."))) >= (3, 11)

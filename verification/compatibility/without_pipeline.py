@@ -64,6 +64,7 @@ def explain() -> list[str]:
 
     for handler in ("atomic", "plain", "asynchronous", "refused"):
         last = enqueue(f"shop.{handler}", "one")
+    assert last.id is not None
     return [line.code for line in explain_message(last.id)]
 
 

@@ -63,7 +63,8 @@ class Model:
         constants = {**CONSTANTS[self.module], **self.changes}
         if self.lasting:
             return Configuration(self.module, constants, "FairSpec", properties=(self.lasting,))
-        invariants, steps = INVARIANTS[self.module], STEPS.get(self.module, ())
+        invariants: tuple[str, ...] = INVARIANTS[self.module]
+        steps: tuple[str, ...] = STEPS.get(self.module, ())
         if self.breaks:
             invariants = tuple(name for name in invariants if name == self.breaks)
             steps = tuple(name for name in steps if name == self.breaks)

@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from tests.docs.markdown import REPOSITORY, page, section
+from tests.support.markdown import page, section
+from tests.support.paths import REPOSITORY
 from verification.formal.models import CONSTANTS, MODELS, Model
 from verification.formal.tlc import SPECS, Answer, Configuration, check
 
@@ -24,8 +26,9 @@ GUARDED = [model for model in MODELS if model.removed]
 @pytest.fixture(scope="module")
 def answers(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Answer]]]:
     """Of the models that were chosen: TLC has a thread of its own for each, and starting takes it longer than most."""
-    tests = [item for item in request.session.items if getattr(item, "module", None) is request.module]
-    chosen = [item.callspec.params["model"] for item in tests if "answers" in item.fixturenames]
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    tests = [item for item in items if item.module is request.module]
+    chosen: list[Any] = [item.callspec.params["model"] for item in tests if "answers" in item.fixturenames]
     pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1))
     yield {model.name: pool.submit(model.check) for model in chosen}
     pool.shutdown(cancel_futures=True)
@@ -62,7 +65,7 @@ def test_every_guard_is_removed_once() -> None:
         assert guards <= removed
 
 
-WIDE = {
+WIDE: dict[str, dict[str, Any]] = {
     "Lease": {"Messages": "{m1}", "Cancels": True, "MaxFailovers": 1, "Supervised": True},
     "Line": {"Messages": "{1}", "MaxReturns": 1},
     "Turns": {"Channels": "{a, b}", "Weight": 2},

@@ -11,11 +11,11 @@ from typing import Any
 
 import psycopg
 
+from tests.support.sessions import Session
 from verification.model_based.sql import Queue
 
 from .verbs import ABSENT, DEAD, READY, Verb
 
-Session = psycopg.Connection[Any]
 RELATIONS = ("same message", "same channel", "other channel")
 LEASE = 1_000_000
 FREE, ELSE = "·", "passes by"

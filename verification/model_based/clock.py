@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
-REPOSITORY = Path(__file__).parent.parent.parent
+from tests.support.paths import REPOSITORY
+
 # What is called by its full name is meant to be the real one.
 READS = re.compile(r"\b(?<!pg_catalog\.)(?:clock_timestamp|now)\(\)")
 # 2026-01-01 12:00 UTC, in microseconds since 1970. All times of the model are counted from here.

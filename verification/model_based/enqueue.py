@@ -90,7 +90,7 @@ def enqueue_many(model: Model, drafts: Sequence[Draft], answer: Any, partial: bo
         or any(draft.key for draft in drafts)
         or any(c and c.max_size and c.full_policy != "error" for c in channels)
     )
-    places = range(len(drafts))
+    places: Sequence[int] = range(len(drafts))
     if one_by_one:
         places = sorted(places, key=lambda p: (number_of(channels[p]), drafts[p].key is None, drafts[p].key or "", p))
     given = answer if isinstance(answer, list) else [(-1 - place, "", None) for place in range(len(drafts))]

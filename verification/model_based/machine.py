@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -291,7 +292,7 @@ class QueueMachine(Beside):
                 while self.take_once("dequeue", queue, 10, SECOND):
                     held = [(m.id, m.token or "") for m in leased(self.model)]
                     answer = self.queue.settle("complete", held)
-                    self.agree(answer, lambda held=held: settle.complete(self.model, held, None, False, False))
+                    self.agree(answer, partial(settle.complete, self.model, held, None, False, False))
         self.the_tables_are_as_the_model_says()
         assert not self.model.messages, "some messages never come to an end"
         self.advance(self.model.now + 3601 * SECOND)

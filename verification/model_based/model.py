@@ -46,8 +46,9 @@ class Model:
 
     def copy(self) -> Model:
         """All values are immutable, so that a copy of each dictionary is enough."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        return Model(**{name: dict(value) if isinstance(value, dict) else value for name, value in parts.items()})
+        parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
+        parts |= {name: dict(value) for name, value in parts.items() if isinstance(value, dict)}
+        return Model(**parts)
 
     def rolled_back_to(self, saved: Model) -> Model:
         """The clock goes on, whatever becomes of a transaction; and so does what somebody remembers of his leases."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from psycopg.types.json import Jsonb
@@ -28,7 +30,8 @@ class OperatorMachine(QueueMachine):
     @rule(verb=st.sampled_from(VERBS), picks=picks, reason=reasons, due=delays | st.just(-1_000_000))
     def operate(self, verb: str, picks: list[int], reason: str, due: int | None) -> None:
         """One rule for all, so that the others keep their share."""
-        more = {"reschedule": [due], "lease_release": [reason], "discard": [reason]}.get(verb, [])
+        given: dict[str, list[Any]] = {"reschedule": [due], "lease_release": [reason], "discard": [reason]}
+        more = given.get(verb, [])
         getattr(self, verb)(picks, *more)
 
     def reschedule(self, picks: list[int], due: int | None) -> None:

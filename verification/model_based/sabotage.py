@@ -141,7 +141,7 @@ def installed(session: psycopg.Connection[Any], defect: Defect) -> Iterator[None
 def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
     """What the machine says of the defect; empty: nothing."""
     base = OperatorMachine if defect in (*OPERATORS, *FULL) else QueueMachine
-    machine = type("Machine", (base,), {"queue": queue, "steps": 0})
+    machine: Any = type("Machine", (base,), {"queue": queue, "steps": 0})
     with installed(queue.session, defect):
         try:
             run_state_machine_as_test(machine, settings=settings(HUNT, max_examples=examples))

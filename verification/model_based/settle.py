@@ -125,7 +125,7 @@ def sweep(
     expired = [m for m in leases if m.expires_at is not None and m.expires_at <= model.now]
     ends = [fail(model, message, "poison", next_at, swept=True) for message in expired]
     remove(model, removed)
-    return (*(ends.count(end) for end in ("retried", "dead_lettered", "cancelled")), promoted)
+    return ends.count("retried"), ends.count("dead_lettered"), ends.count("cancelled"), promoted
 
 
 def cancel(model: Model, ids: Sequence[int], reason: str) -> Outcomes:

@@ -111,6 +111,9 @@ class Sides(RuleBasedStateMachine):
         side.open = side.ticks = side.discards = False
         side.touched, side.fills = frozenset(), frozenset()
 
+    def dequeue(self, n: int, limit: int) -> None:
+        raise NotImplementedError("the machine has this rule")
+
     def pairs(self, n: int, picks: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         view = self.sides[n].view
         if not leased(view) and picks[0][1] == "current":

@@ -83,7 +83,7 @@ class Queue:
         idle = self.session.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         return nullcontext() if idle else self.session.transaction()
 
-    def rows(self, query: str, *parameters: Any, raises: bool = False) -> list[tuple[Any, ...]] | Refusal:
+    def rows(self, query: str, *parameters: Any, raises: bool = False) -> Any:
         """What the call answers. A verb whose last column is ``refusal`` gets no savepoint: whatever it refuses, the
         transaction goes on, and what was written in it before and is written afterwards commits."""
         returns = "refusal FROM" in query

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -35,7 +36,7 @@ limits = st.fixed_dictionaries(
     },
 )
 limited = st.sampled_from([{}, {"max_concurrency": 1}, {"max_concurrency": 2}, {"release_interval": SECOND}])
-drafts = st.builds(
+drafts: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     place=places,
     priority=st.sampled_from([0, 0, -1, 5]),

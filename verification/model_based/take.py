@@ -20,7 +20,7 @@ MOST_EXPIRED, MOST_TURNS = 16, 5
 class Lease:
     id: int
     channel: str
-    number: int
+    number: int | None
     attempts: int
     token: str
     expires_at: int

@@ -6,6 +6,8 @@ from statistics import fmean
 
 import psycopg
 
+from tests.support.sessions import one
+
 WARM_UP = 5  # one call of so many more is made before the others are measured
 # Nanoseconds in which the backend could have run and another process had the processor.
 WAITED = "split_part(pg_read_file('/proc/self/schedstat'), ' ', 2)::float8"
@@ -70,5 +72,5 @@ def run(connection: psycopg.Connection, verbs: dict[str, str], turns: int, messa
     spent = {}
     for number, verb in enumerate(verbs):
         query = f"SELECT (current_setting('cost.spent{number}')::float8[])[%s:]"
-        spent[verb] = fmean(connection.execute(query, [turns // WARM_UP + 1]).fetchone()[0]) / messages * 1e6
+        spent[verb] = fmean(one(connection, query, turns // WARM_UP + 1)) / messages * 1e6
     return spent

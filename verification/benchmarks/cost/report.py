@@ -19,7 +19,7 @@ def costs(results: Results, designs: list[str], baseline: str, *, markdown: bool
         for station, verbs in _lines(results, ours, channels):
             micros = [results.micros(station, design, channels, *verbs) for design in designs]
             ratios = [results.ratio(station, ours, design, channels, *verbs) for design in designs[1:]]
-            unit = None if plain is None else micros[0] / plain
+            unit = None if plain is None or micros[0] is None else micros[0] / plain
             rows.append((
                 f"{channels:,}",
                 f"{station}: {' + '.join(verbs)}",

@@ -137,14 +137,18 @@ def tables(profile: Profile, messages: int, *, markdown: bool) -> str:
     """Two tables, by function and by statement, a message; the warm-up of the loop counts with it."""
     each = messages + messages // loop.WARM_UP
     whole = sum(function.own for function in profile.functions) or 1.0
-    functions = [("function", "lines", "calls a message", "µs a call", "own µs a message", "share")]
+    functions: list[tuple[str, ...]] = [
+        ("function", "lines", "calls a message", "µs a call", "own µs a message", "share")
+    ]
     for found in profile.functions:
         if found.own / whole >= LEAST:
             functions.append((
                 found.name, str(found.source.count("\n")), f"{found.calls / each:.2f}",
                 f"{found.total / found.calls * 1e3:.1f}", f"{found.own / each * 1e3:.1f}", f"{found.own / whole:.0%}",
             ))  # fmt: skip
-    statements = [("function:line of its body", "calls a message", "µs a call", "µs a message", "share", "statement")]
+    statements: list[tuple[str, ...]] = [
+        ("function:line of its body", "calls a message", "µs a call", "µs a message", "share", "statement")
+    ]
     for counted in profile.statements:
         place = profile.place(counted)
         if place and counted.total / whole >= LEAST:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.support.sessions import row_of
 from verification.benchmarks import scripted
 from verification.benchmarks.cluster import Cluster
 from verification.benchmarks.design import CHANNEL_ROW, Design
@@ -119,6 +120,7 @@ def many(calls: Calls, channels: int, turns: int) -> Station:
     """Many messages a call: dequeue and complete in turn."""
 
     def loops(run: Run) -> Spent:
+        assert calls.take_many is not None, "a design without large calls has no such station"
         return take(run, calls.take_many, turns, BATCH)
 
     return Station(f"{BATCH} a call", calls, channels, loop.calls(turns) * BATCH + RESERVE, loops)
@@ -155,7 +157,7 @@ def _first_channel(run: Run) -> int:
     """Return the id of c1, which those of the others follow. Rows are inserted by id into our tables only."""
     if not run.design.has("plain_table"):
         return 1
-    return run.connection.execute("SELECT id FROM pgqueue_channel WHERE name = 'c1'").fetchone()[0]
+    return row_of(run.connection.execute("SELECT id FROM pgqueue_channel WHERE name = 'c1'"))[0]
 
 
 def take(run: Run, verbs: tuple[str, str], turns: int, messages: int = 1) -> Spent:

@@ -11,6 +11,7 @@ from pathlib import Path
 from verification.benchmarks import lonnymq, machine, scripted
 from verification.benchmarks.cluster import SETTINGS, throw_away
 from verification.benchmarks.contest import play
+from verification.benchmarks.peers.environments import OurEnvironment
 
 from .contests import WORKLOADS, Outcome, promises
 from .environments import HOME
@@ -57,6 +58,7 @@ def present(peers: list[Peer]) -> tuple[Peer, ...]:
             continue
         if not peer.environment.installed():
             print(f"installing {peer.name} …", file=sys.stderr, flush=True)
+            assert not isinstance(peer.environment, OurEnvironment), "ours is always installed"
             peer.environment.install()
         found.append(peer)
     return tuple(found)

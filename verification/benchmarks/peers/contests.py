@@ -27,7 +27,7 @@ class Workload:
     backlog: bool = False
 
     def contest(self, field: Field) -> Contest:
-        contestants = {
+        contestants: dict[str, Callable[[], Figures]] = {
             f"{peer.name}, {name}": partial(self.measure, field, peer, peer.settings[name])
             for peer in field.peers
             for name in self.uses
@@ -128,7 +128,7 @@ def promises(outcomes: list[Outcome]) -> list[Promise]:
             found.append(Promise("idle p99, ms", ours.remarks()["p99"], 6, at_most=True))
         if outcome.workload == "kill":
             for name in (f"{OURS}, default", f"{OURS}, child"):
-                found.append(Promise(f"{name}: redelivered after, s", outcome.find(name).value, 21, at_most=True))
+                found.append(Promise(f"{name}: redelivered after, s", measured(outcome, name).value, 21, at_most=True))
         if outcome.workload == "poison" and (ours := outcome.find(f"{OURS}, slots")):
             found.append(Promise("poison: p99 with to without", ours.value, 1.5, at_most=True))
             off = max(abs(run.remarks["dead letters"] - run.remarks["poison"]) for run in ours.runs)
@@ -142,5 +142,14 @@ def _against(outcome: Outcome) -> list[Promise]:
         # Without coroutines there is one best setting, and it is the sync one.
         name = next((n for n in (f"{OURS}, {settings}", f"{OURS}, best") if outcome.find(n)), None)
         if workload == outcome.workload and name and (standing := outcome.find(rival)):
-            found.append(Promise(f"{workload}: {name} to {rival}", outcome.advantage(standing, name), bound))
+            advantage = outcome.advantage(standing, name)
+            assert advantage is not None, f"{rival} has no advantage of itself"
+            found.append(Promise(f"{workload}: {name} to {rival}", advantage, bound))
     return found
+
+
+def measured(outcome: Outcome, name: str) -> Standing:
+    """Return how a contestant stands that took part."""
+    standing = outcome.find(name)
+    assert standing is not None, f"{name} did not take part"
+    return standing

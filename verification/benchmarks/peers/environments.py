@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from django_pgqueue import __version__
-from verification.benchmarks.design import ROOT
+from tests.support.paths import REPOSITORY
 from verification.benchmarks.machine import facts
 
-HOME = ROOT / ".pgqueue" / "peers"
+HOME = REPOSITORY / ".pgqueue" / "peers"
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -122,7 +122,7 @@ class OurEnvironment:
         return f"{__version__} ({facts()['commit']})"
 
     def environment(self) -> dict[str, str]:
-        return {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "verification.benchmarks.settings"}
+        return {"PYTHONPATH": str(REPOSITORY), "DJANGO_SETTINGS_MODULE": "verification.benchmarks.settings"}
 
 
 Environment = PipEnvironment | NpmEnvironment | OurEnvironment

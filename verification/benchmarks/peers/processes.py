@@ -44,7 +44,9 @@ class Started:
     family: set[Identity] = field(default_factory=set)
 
     def __str__(self) -> str:
-        return " ".join(self.process.args)
+        args = self.process.args
+        assert isinstance(args, list | tuple)
+        return " ".join(map(str, args))
 
     def check(self) -> None:
         if self.process.poll() is not None:

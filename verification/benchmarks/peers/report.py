@@ -12,7 +12,7 @@ HEAD = ("work", "who", "settings", "median", "lowest to highest", "ours is bette
 
 
 def table(outcomes: list[Outcome], *, markdown: bool) -> str:
-    rows = [HEAD]
+    rows: list[tuple[str, ...]] = [HEAD]
     for outcome in outcomes:
         title = WORKLOADS[outcome.workload].title
         for standing in outcome.result.standings:

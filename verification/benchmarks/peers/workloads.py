@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median, quantiles
 
+from tests.support.sessions import row_of
 from verification.benchmarks.cluster import Cluster
 from verification.benchmarks.design import HERE, Design
 from verification.benchmarks.measure import Figures, Run, fresh, rates, watch
@@ -132,7 +133,7 @@ def poison(field: Field, peer: Peer, settings: Settings) -> Figures:
             bad = count // every if every else 0
             plan = Plan("mark", PRODUCERS, count, rate=field.scale.rate, poison_every=every)
             p99[every] = _percentiles(_waits(opened, workers, plan, count - bad))[2]
-            wait_for(lambda run=run, bad=bad: _dead(run) >= bad, DEAD_PATIENCE, workers)
+            wait_for(partial(_has_dead, run, bad), DEAD_PATIENCE, workers)
             dead = _dead(run)
     remarks = {"p99 ms without": p99[0], "p99 ms with": p99[POISON_EVERY], "poison": bad, "dead letters": dead}
     return Figures(p99[POISON_EVERY] / p99[0], remarks=remarks)
@@ -171,7 +172,7 @@ def _waits(opened: Bench, workers: list[Started], plan: Plan, expected: int) -> 
         raise RuntimeError(f"{opened.peer.name}: {expected} messages were to start:\n{workers[0].tail()}")
     marks = opened.marks()
     sent = {mark.key: mark.at for mark in marks["sent"]}
-    first = {}
+    first: dict[int, float] = {}
     for mark in marks["started"]:
         first.setdefault(mark.key, mark.at)
     return [(first[key] - sent[key]) * 1e3 for key in sorted(first)]
@@ -195,8 +196,12 @@ def _dead_rows(run: Run, workers: list[Started]) -> float:
     return (rows.updated + rows.deleted) / max(run.sample().completed, 1)
 
 
+def _has_dead(run: Run, count: int) -> bool:
+    return _dead(run) >= count
+
+
 def _dead(run: Run) -> int:
-    return run.design.run_script(run.connection, "dead").fetchone()[0]
+    return row_of(run.design.run_script(run.connection, "dead"))[0]
 
 
 def middle(ratios: Iterable[float]) -> float:

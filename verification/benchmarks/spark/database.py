@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 
+from tests.support.paths import REPOSITORY
 from verification.benchmarks.cluster import Cluster, throw_away
 
-REPOSITORY = Path(__file__).parents[3]
 DATABASE = "lake"
 STEP = 250_000  # rows of one INSERT
 PER_DAY = 5_000_000

@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import IO
 
 import pyarrow.dataset as ds
 
@@ -56,7 +57,8 @@ def measure(rows: int, rounds: int) -> list[str]:
 def contest(cluster: Cluster, rows: int, rounds: int, folder: Path) -> list[Result]:
     """All take turns; the first round warms up and does not count."""
     processes = {name: start(name, cluster) for name in CONTESTANTS}
-    seconds, peaks = defaultdict(list), defaultdict(int)
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    peaks: defaultdict[str, int] = defaultdict(int)
     try:
         for number in range(rounds + 1):
             for name, process in processes.items():
@@ -64,9 +66,10 @@ def contest(cluster: Cluster, rows: int, rounds: int, folder: Path) -> list[Resu
                 with cluster.connect(DATABASE) as session:
                     session.execute("CHECKPOINT")
                 with Peak(process.pid) as peak:
-                    process.stdin.write(f"{path}\n")
-                    process.stdin.flush()
-                    took = float(process.stdout.readline())
+                    source, sink = pipes(process)
+                    sink.write(f"{path}\n")
+                    sink.flush()
+                    took = float(source.readline())
                 check(path, rows)
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 peaks[name] = max(peaks[name], peak.bytes)
@@ -74,7 +77,7 @@ def contest(cluster: Cluster, rows: int, rounds: int, folder: Path) -> list[Resu
                     seconds[name].append(took)
     finally:
         for process in processes.values():
-            process.stdin.close()
+            pipes(process)[1].close()
             process.wait()
     return [Result(name, rows, tuple(seconds[name]), peaks[name]) for name in CONTESTANTS]
 
@@ -87,7 +90,7 @@ def start(name: str, cluster: Cluster) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    if process.stdout.readline() != "ready\n":
+    if pipes(process)[0].readline() != "ready\n":
         raise SystemExit(f"{name} did not start")
     return process
 
@@ -115,3 +118,10 @@ def commands(cluster: Cluster, folder: Path) -> list[str]:
         took = time.perf_counter() - began
         lines.append(f"  the command, {what}: {took:.1f} s, {peak.bytes / 2**20:,.0f} MiB")
     return lines
+
+
+def pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
+    """Return what the process prints to, and what it reads from."""
+    assert process.stdout is not None
+    assert process.stdin is not None
+    return process.stdout, process.stdin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -11,7 +12,7 @@ import psycopg
 from verification.chaos.history import Call
 
 from .actor import Actor
-from .session import Transaction
+from .session import ChaosConnection, Transaction
 
 DEQUEUE = (
     "SELECT id, token::text, attempts, coalesce(payload ->> 'key', '') "
@@ -58,7 +59,7 @@ class Consumer(Actor):
         lingers = not self.stage.calm.is_set() and self.chance(0.03)
         call = self.recorder.invoke("dequeue", limit=limit, lingers=lingers)
 
-        def work(session: psycopg.Connection[Any]) -> list[Held]:
+        def work(session: ChaosConnection) -> list[Held]:
             parameters = (self.stage.queue, limit, lease, self.name)
             if lingers:
                 # In a transaction that is older than a lease lasts.
@@ -69,7 +70,8 @@ class Consumer(Actor):
             else:
                 rows = session.execute(DEQUEUE, parameters).fetchall()
             call.ok(leases=[row[:3] for row in rows])
-            return [Held(*row, until=time.monotonic() + lease * 1.5) for row in rows]
+            until = time.monotonic() + lease * 1.5
+            return [Held(message, token, attempt, key, until) for message, token, attempt, key in rows]
 
         return self.session.call(call, work) or []
 
@@ -108,14 +110,14 @@ class Consumer(Actor):
             call = self.recorder.invoke(
                 verb, ids=[held.id], tokens=[held.token], raced=raced, lease=int(self.stage.lease * 1_000_000)
             )
-            if self.session.call(call, lambda session, call=call: self.send(session, call, verb, held)):
+            if self.session.call(call, partial(self.send, call, verb, held)):
                 return True
             if not self.session.broke:
                 return False
             raced = True
         return False
 
-    def send(self, session: psycopg.Connection[Any], call: Call, verb: str, held: Held) -> bool:
+    def send(self, call: Call, verb: str, held: Held, session: psycopg.Connection[Any]) -> bool:
         delay = self.random.choice(["0", "30 ms"])
         parameters = {"ids": [held.id], "tokens": [held.token], "lease": self.stage.lease, "delay": delay}
         call.ok(done=[row[0] for row in session.execute(CALLS[verb], parameters).fetchall()])
@@ -124,7 +126,7 @@ class Consumer(Actor):
     def effect(self, held: Held) -> bool:
         call = self.recorder.invoke("effect", message=held.id)
 
-        def work(session: psycopg.Connection[Any]) -> bool:
+        def work(session: ChaosConnection) -> bool:
             session.execute(EFFECT, (held.id, held.attempt, held.token, "plain"))
             call.ok()
             return True
@@ -134,7 +136,7 @@ class Consumer(Actor):
     def complete_with_effect(self, held: Held) -> bool:
         call = self.recorder.invoke("complete", ids=[held.id], tokens=[held.token])
 
-        def work(session: psycopg.Connection[Any]) -> bool:
+        def work(session: ChaosConnection) -> bool:
             with Transaction(session) as transaction:
                 session.execute(EFFECT, (held.id, held.attempt, held.token, "atomic"))
                 parameters = {"ids": [held.id], "tokens": [held.token]}

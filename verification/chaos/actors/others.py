@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -49,7 +50,11 @@ class Keeper(Actor):
     def step(self) -> None:
         for statement in ("SELECT pgqueue_tick()", "SELECT * FROM pgqueue_sweep()"):
             call = self.recorder.invoke("keep")
-            self.session.call(call, lambda session, each=statement, call=call: (session.execute(each), call.ok()))
+            self.session.call(call, partial(self.keep, statement, call))
+
+    def keep(self, statement: str, call: Call, session: psycopg.Connection[Any]) -> None:
+        session.execute(statement)
+        call.ok()
 
 
 class Operator(Actor):
@@ -80,7 +85,7 @@ class Operator(Actor):
         self.session.call(call, work)
 
     def edit(self) -> None:
-        edits = [
+        edits: list[tuple[str, dict[str, Any]]] = [
             ("edited", {"max_concurrency": self.random.choice([1, 2, 4])}),
             ("pausing", {"paused_at": self.random.choice([None, "now"])}),
         ]
@@ -91,13 +96,12 @@ class Operator(Actor):
     def set(self, name: str, value: dict[str, Any]) -> None:
         call = self.recorder.invoke("channel_set", channel=name, **value)
         [(column, new)] = value.items()
-        self.session.call(
-            call,
-            lambda session: (
-                session.execute(f"UPDATE pgqueue_channel SET {column} = %s WHERE name = %s", (new, name)),
-                call.ok(),
-            ),
-        )
+
+        def update(session: psycopg.Connection[Any]) -> None:
+            session.execute(f"UPDATE pgqueue_channel SET {column} = %s WHERE name = %s", (new, name))
+            call.ok()
+
+        self.session.call(call, update)
 
 
 class Reader(Actor):
@@ -110,7 +114,10 @@ class Reader(Actor):
         self.query = BY_ID if stage.options.get("reader") == "by id" else BY_XID
         self.horizon = "0"
 
-    def step(self, *, last: bool = False) -> bool:
+    def step(self) -> None:
+        self.look(last=False)
+
+    def look(self, *, last: bool) -> bool:
         call = self.recorder.invoke("read", last=last)
         return bool(self.session.call(call, lambda session: self.read(session, call)))
 
@@ -125,7 +132,7 @@ class Reader(Actor):
         return True
 
     def end(self) -> None:
-        at_last(lambda: self.step(last=True))
+        at_last(lambda: self.look(last=True))
         super().end()
 
 
@@ -134,7 +141,10 @@ class Registrar(Actor):
 
     pause = 0.2
 
-    def step(self, *, final: bool = False) -> bool:
+    def step(self) -> None:
+        self.take_census(final=False)
+
+    def take_census(self, *, final: bool) -> bool:
         call = self.recorder.invoke("census", final=final)
         began = time.monotonic()
         done = bool(self.session.call(call, lambda session: self.count(session, call)))
@@ -147,7 +157,7 @@ class Registrar(Actor):
         return True
 
     def end(self) -> None:
-        at_last(lambda: self.step(final=True))
+        at_last(lambda: self.take_census(final=True))
         super().end()
 
 

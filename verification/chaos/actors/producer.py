@@ -11,7 +11,7 @@ import psycopg
 from verification.chaos.history import Call
 
 from .actor import Actor, Stage
-from .session import Transaction
+from .session import ChaosConnection, Transaction
 
 WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert")
 ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
@@ -87,7 +87,7 @@ class Producer(Actor):
         self.told(call, keys, rows)
 
     def enqueue_in_transaction(
-        self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]
+        self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]
     ) -> None:
         with Transaction(session) as transaction:
             session.execute("INSERT INTO chaos_audit (event, key) VALUES ('business', %s)", keys)

@@ -16,6 +16,12 @@ ERRORS = {"PGQ02": "lease lost", "PGQ04": "channel full"}
 ENDING = ("57P", "08", "XX000")
 
 
+class ChaosConnection(psycopg.Connection[Any]):
+    """A connection that knows whether its user began a transaction."""
+
+    chaos_open = False
+
+
 class Session:
     """One connection to ``url``, taken again when it broke. Not for several threads.
 
@@ -25,10 +31,10 @@ class Session:
     def __init__(self, url: str, name: str) -> None:
         self._url = url
         self._name = name
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: ChaosConnection | None = None
         self.broke = False
 
-    def call(self, call: Call, work: Callable[[psycopg.Connection[Any]], T]) -> T | None:
+    def call(self, call: Call, work: Callable[[ChaosConnection], T]) -> T | None:
         """Run the work, which ends the call with ok; any other end is written down here. None: it did not work."""
         try:
             self.broke = False
@@ -44,7 +50,7 @@ class Session:
             state = error.sqlstate or ""
             self.broke = not state.startswith("PGQ")
             # In an explicit transaction nothing is committed before COMMIT was sent.
-            committing = not getattr(session, "chaos_open", False)
+            committing = not session.chaos_open
             # A backend that panics says why, and nobody knows what it had written down before.
             ended = not state or state.startswith(ENDING) or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
             if ended and committing:
@@ -54,9 +60,9 @@ class Session:
             self._recover(session)
             return None
 
-    def connection(self) -> psycopg.Connection[Any]:
+    def connection(self) -> ChaosConnection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
+            self._connection = ChaosConnection.connect(
                 self._url, autocommit=True, application_name=self._name, prepare_threshold=None, connect_timeout=10,
                 keepalives_idle=2, keepalives_interval=1, keepalives_count=3, tcp_user_timeout=5000,
             )  # fmt: skip
@@ -67,7 +73,7 @@ class Session:
             self._connection.close()
             self._connection = None
 
-    def _recover(self, session: psycopg.Connection[Any]) -> None:
+    def _recover(self, session: ChaosConnection) -> None:
         session.chaos_open = False
         try:
             session.execute("ROLLBACK")
@@ -78,7 +84,7 @@ class Session:
 class Transaction:
     """`with Transaction(session) as transaction: …; transaction.commit()`, else it is rolled back."""
 
-    def __init__(self, session: psycopg.Connection[Any]) -> None:
+    def __init__(self, session: ChaosConnection) -> None:
         self._session = session
 
     def __enter__(self) -> Transaction:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Thread
+from threading import Timer
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -59,11 +59,12 @@ def chaotic(kind: str, **policy: Any) -> Callable[[Callable[[Delivery], Any]], C
     """A handler of this kind, each of its runs recorded."""
 
     def register(function: Callable[[Delivery], Any]) -> Callable[[Delivery], Any]:
-        @handler(f"chaos.{kind}", **policy)
         def run(delivery: Delivery) -> Any:
             with recorded(delivery, slow=kind == "slow" and SUPERVISED):
                 return function(delivery)
 
+        register_handler: Any = handler(f"chaos.{kind}", **policy)
+        register_handler(run)
         return run
 
     return register
@@ -108,7 +109,7 @@ def crash(delivery: Delivery) -> None:
 def late(delivery: Delivery) -> None:
     """Returns, and kills its process about when its outcome is written down."""
     if delivery.attempt == 1:
-        Thread(target=lambda: (time.sleep(0.002), os.kill(os.getpid(), signal.SIGKILL))).start()
+        Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
 @chaotic("slow")

@@ -59,8 +59,10 @@ def i16_healthy_holders_keep_their_leases(history: History, lives: Lives) -> Fin
         key = (lease.granted.message or 0, lease.token or "")
         swept = lease.ended if lease.how == "swept" else None
         if good := [until for began, until in beats.get(key, ()) if swept is None or began < swept.at]:
-            lost = swept is not None and swept.at < max(good)
-            yield f"{lease} was swept in {swept.xid}, but its heartbeat was good for longer" if lost else None
+            if swept is not None and swept.at < max(good):
+                yield f"{lease} was swept in {swept.xid}, but its heartbeat was good for longer"
+            else:
+                yield None
         run = runs.get(key)
         if run is not None and not disturbed(run, faults):
             # One that had not begun yet waited in a process that could not say that it holds it.

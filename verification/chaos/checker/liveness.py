@@ -14,7 +14,7 @@ from .verdict import Findings
 
 # Deadlocks, serialization failures, violated constraints, internal errors: never. The rest is what faults look like.
 # Internal errors that follow from a fault: a recovery ends with a checkpoint, which needs room.
-FOLLOW = {"full disk": ("checkpoint request failed",)}
+FOLLOW: dict[str, tuple[str, ...]] = {"full disk": ("checkpoint request failed",)}
 FORBIDDEN = ("40P01", "40001", "XX", "23", "42", "22", "0A", "2F", "P0", "21", "34", "24")
 
 
@@ -67,7 +67,7 @@ def ready_times(history: History, rows: list[Row], calm: int) -> Iterator[tuple[
 def i14_no_unexpected_error(history: History, lives: Lives) -> Findings:
     """no deadlock, no serialization failure, no internal error in the server's log"""
     kinds = {info.fields.get("kind") for info in history.happened("fault")}
-    follow = tuple(text for kind in kinds & FOLLOW.keys() for text in FOLLOW[kind])
+    follow = tuple(text for kind, texts in FOLLOW.items() if kind in kinds for text in texts)
     for line in history.happened("server"):
         state, message = line.fields["sqlstate"], line.fields["message"]
         wrong = state.startswith(FORBIDDEN) and not message.startswith(follow)

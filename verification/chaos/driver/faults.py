@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import psycopg
 
-from tests.worker.proxy import Proxy, Trap
+from tests.support.proxy import Proxy, Trap, When
 from verification.chaos.history import Recorder
 from verification.chaos.server import Server, children
 from verification.chaos.upgrade.command import start as start_migration
@@ -119,16 +120,16 @@ class Faults:
         self._say("kill client", 2.0, target=post.name)
         post.signal(signal.SIGKILL)
 
-    def clock(self, fault: Fault) -> bool | None:
+    def clock(self, fault: Fault) -> None:
         """The clock of a worker's machine jumps: by seconds, a minute or an hour, ahead or back."""
-        posts = [post for post in self.fleet.workers if post.clock is not None]
+        posts = [(post, post.clock) for post in self.fleet.workers if post.clock is not None]
         if not posts:
-            return self._leave_out("clock", "libfaketime is missing: make tools")
-        post: Post = fault.pick(posts)
+            self._leave_out("clock", "libfaketime is missing: make tools")
+            return
+        post, file = fault.pick(posts)
         seconds = [-3600, -60, -2, 0, 2, 60, 3600][int(fault.dice[1] * 7)]
         self._say("clock", target=post.name, seconds=seconds)
-        post.clock.write_text(f"{seconds:+}\n")
-        return None
+        file.write_text(f"{seconds:+}\n")
 
     # The network.
 
@@ -140,7 +141,8 @@ class Faults:
     def cut_at_commit(self, fault: Fault) -> None:
         post: Post = fault.pick(self.fleet.posts)
         texts = list(COMMITS.get(post.name, WORKERS_COMMITS))
-        text, when = fault.pick(texts, 1), "before" if fault.dice[2] < 0.5 else "after"
+        text = fault.pick(texts, 1)
+        when: When = "before" if fault.dice[2] < 0.5 else "after"
         self._traps.append((post.proxy.trap(text, when), post.name))
 
     def delay(self, fault: Fault) -> None:
@@ -227,7 +229,7 @@ class Faults:
         with suppress(psycopg.OperationalError):
             while len(taken) < 500:
                 taken.append(self._session())
-        self._later(lasts, lambda: [session.close() for session in taken] and None)
+        self._later(lasts, partial(close_all, taken))
 
     def full_disk(self, fault: Fault) -> None:
         """Where the server keeps its data and its log of transactions. It may panic, and even not come up."""
@@ -268,3 +270,8 @@ class Faults:
 def end(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def close_all(sessions: list[psycopg.Connection[Any]]) -> None:
+    for session in sessions:
+        session.close()

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.worker.proxy import Proxy
+from tests.support.faketime import libfaketime
+from tests.support.paths import REPOSITORY
+from tests.support.proxy import Proxy
 from verification.chaos.history.recorder import epoch
-from verification.chaos.server import REPOSITORY, children
+from verification.chaos.server import children
 
 from .plan import LEASE
 
@@ -80,7 +82,7 @@ class Fleet:
         options += ["--no-reload"] if processes else []
         command = [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *options]
         supervised = {"CHAOS_SUPERVISED": "1" if processes else "0"}
-        library = faketime() if clock else None
+        library = libfaketime() if clock else None
         if library is None:
             self.workers.append(self._post(name, command, supervised))
             return
@@ -159,11 +161,6 @@ class Fleet:
             if post.popen is not None:
                 post.popen.wait()
             post.proxy.__exit__(None, None, None)
-
-
-def faketime() -> str | None:
-    """Not the variant for threads: it deadlocks now and then when a signal comes."""
-    return next(map(str, Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 
 
 def wrong_clock(library: str, file: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from verification.chaos.checker import Lives, Verdict
 from verification.chaos.history import History
@@ -26,7 +27,7 @@ def report(history: History, verdicts: list[Verdict]) -> str:
     return "\n".join([*lines, "", *bounds(run, lives, verdicts)])
 
 
-def versions(run: dict) -> str:
+def versions(run: dict[str, Any]) -> str:
     return ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
 
 
@@ -67,7 +68,7 @@ def heartbeats(history: History) -> int:
     )
 
 
-def bounds(run: dict, lives: Lives, verdicts: list[Verdict]) -> list[str]:
+def bounds(run: dict[str, Any], lives: Lives, verdicts: list[Verdict]) -> list[str]:
     """What zero means, at 95 %: the rule of three. More than zero means that something is wrong."""
     broken = sum(verdict.broken for verdict in verdicts)
     if broken:

@@ -42,7 +42,8 @@ def forget(history: History, since: int, until: int) -> History:
 
 def row(line: dict[str, Any]) -> Row:
     """Words and tokens are in many rows: once in memory is enough."""
-    return Row(**{name: sys.intern(value) if type(value) is str else value for name, value in line.items()})
+    fields: dict[str, Any] = {name: sys.intern(value) if type(value) is str else value for name, value in line.items()}
+    return Row(**fields)
 
 
 def in_order(rows: Iterator[Row]) -> list[Row]:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from verification.chaos.server import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 
 def start(url: str, target: str = "") -> subprocess.Popen[bytes]:

@@ -1,12 +1,12 @@
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from django_pgqueue import aenqueue, enqueue
 
 
-def order(request, name):
+def order(request: HttpRequest, name: str) -> HttpResponse:
     Group.objects.create(name=name)
     enqueue("shop.atomic", name)
     if name.startswith("broken"):
@@ -14,7 +14,7 @@ def order(request, name):
     return HttpResponse("ordered")
 
 
-async def async_order(request, name):
+async def async_order(request: HttpRequest, name: str) -> HttpResponse:
     enqueued = await aenqueue("shop.atomic", name)
     return HttpResponse(str(enqueued.created))
 

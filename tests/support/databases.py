@@ -7,11 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import REPOSITORY
 
 
 @contextmanager
@@ -21,11 +20,11 @@ def migrated(name: str, server: str, environment: dict[str, str]) -> Iterator[st
         session.execute(f"CREATE DATABASE {name}")
         url = server.replace(f"/{session.info.dbname}?", f"/{name}?")
         try:
-            path = os.pathsep.join([str(ROOT), str(ROOT / "testproject")])
+            path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
             subprocess.run(
                 [sys.executable, "testproject/manage.py", "migrate", "--verbosity=0"],
                 env={**environment, "DATABASE_URL": url, "PYTHONPATH": path},
-                cwd=ROOT,
+                cwd=REPOSITORY,
                 check=True,
                 timeout=280,
             )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parent.parent.parent
+from tests.support.paths import REPOSITORY
+
 DOCS = REPOSITORY / "docs"
 BESIDE = ("README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 PAGES = sorted([*DOCS.rglob("*.md"), *(REPOSITORY / name for name in BESIDE)])

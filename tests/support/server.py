@@ -1,6 +1,7 @@
 """The server under test: DATABASE_URL, or else a throw-away cluster for this run of pytest.
 
-A plugin of its own (`-p tests.database` in pyproject.toml): pytest-django reads the settings before any conftest.py.
+A plugin of its own (`-p tests.support.server` in pyproject.toml): pytest-django reads the settings before any
+conftest.py.
 With `-n 2`, each process of pytest-xdist has a cluster of its own, because some tests manipulate the server.
 """
 
@@ -87,7 +88,9 @@ def has_module(config: pytest.Config, name: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(request: pytest.FixtureRequest, django_db_modify_db_settings_parallel_suffix) -> None:
+def django_db_modify_db_settings(
+    request: pytest.FixtureRequest, django_db_modify_db_settings_parallel_suffix: None
+) -> None:
     """Starts the throw-away cluster before pytest-django makes the test database."""
     if cluster := request.config.stash.get(CLUSTER, None):
         cluster.start()
