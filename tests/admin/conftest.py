@@ -16,9 +16,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgqueue import dead_letter, dequeue, enqueue
-from django_pgqueue.models import DeadLetter
-from django_pgqueue.pipeline.models import BacklogForecast, QueueMetric
+from django_pgqueue import channel_pause, dead_letter, dequeue, enqueue, pop
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Queue, Schedule, Worker
+from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 
 APPS = ("pgqueue", "pgqueue_pipeline")
@@ -132,6 +132,40 @@ def make_forecast(**values: Any) -> BacklogForecast:
     given = {"queue": "default", "channel": "default", "computed_at": now, "hour_at": now + timedelta(hours=1)}
     expected = {"expected_enqueued": 1, "expected_capacity": 1, "expected_backlog": 0}
     return BacklogForecast(**given | expected | values)
+
+
+@pytest.fixture
+def one_of_each() -> dict[str, int]:
+    """The primary keys of an object of each model, and of the other subjects of actions."""
+    enqueue("mail.send", {"n": 1})
+    pop("default", 1)
+    [letter] = make_dead()
+    enqueue("mail.send", {"n": 3})
+    [leased] = dequeue(worker="w")
+    channel_pause(channel="default", reason="paused before")
+    paused = {"paused_at": timezone.now(), "pause_reason": "paused before"}
+    worker = Worker.objects.create(
+        name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1", **paused
+    )
+    return {
+        "queue": Queue.objects.create(name="default", **paused).pk,
+        "channel": Channel.objects.get(name="default").pk,
+        "message": enqueue("mail.send", {"n": 2}).id,
+        "scheduled": enqueue("mail.send", delay=timedelta(hours=1)).id,
+        "leased": leased.id,
+        "archivedmessage": ArchivedMessage.objects.get().pk,
+        "deadletter": letter.pk,
+        "worker": worker.pk,
+        "lake": Lake.objects.create(name="nightly", path="/lake", exported_xid=1, rows={}).pk,
+        "queuemetric": saved(make_metric()),
+        "backlogforecast": saved(make_forecast()),
+        "schedule": Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily").pk,
+    }
+
+
+def saved(item: QueueMetric | BacklogForecast) -> int:
+    item.save()
+    return item.pk
 
 
 class Page(HTMLParser):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from django_pgqueue.models import Worker
+from django_pgqueue import channel_release, channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue.models import Schedule, Worker
 from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 from tests.support.sql import sql
 from tests.support.workers import make_worker
@@ -68,3 +70,22 @@ def _yesterday() -> Iterator[None]:
     name = partition_of(days_ago=1)
     yield
     sql(f"DROP TABLE {name}")
+
+
+@pytest.fixture
+def crowd() -> None:
+    """A channel that is full, one that drops, one that is released, a dead letter of each, and a schedule."""
+    for name, limits in (
+        ("full", {"max_size": 1}),
+        ("drops", {"max_size": 1, "full_policy": "drop"}),
+        ("drops oldest", {"max_size": 1, "full_policy": "drop_oldest"}),
+        ("released", {}),
+    ):
+        channel_set(channel=name, **limits)
+        enqueue("h", channel=name)
+        [delivery] = dequeue()
+        dead_letter(delivery, reason="no")
+    for name in ("full", "drops", "drops oldest", "released"):
+        enqueue("h", channel=name)
+    channel_release(channel="released")
+    Schedule.objects.create(name="to full", handler="h", channel="full", every=timedelta(hours=1))

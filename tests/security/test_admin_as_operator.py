@@ -13,9 +13,15 @@ from django.test import Client
 from django_pgqueue import NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule
 from django_pgqueue.pipeline.models import Lake
-from tests.admin.conftest import MODELS, _default_channel, act, address  # noqa: F401  (a fixture)
+from tests.admin.actions import CONFIRMED, subject
+from tests.admin.conftest import (  # noqa: F401  (a fixture)
+    MODELS,
+    _default_channel,
+    act,
+    address,
+    one_of_each,
+)
 from tests.admin.test_channels import LIMITS
-from tests.admin.test_permissions import CONFIRMED, SUBJECTS, one_of_each  # noqa: F401  (a fixture)
 from tests.admin.test_schedules import FORM, _handler  # noqa: F401  (a fixture)
 from tests.support.sql import sql
 
@@ -63,7 +69,7 @@ def test_an_operator_does_every_action(client: Client, one_of_each: dict[str, in
         ("message", "cancel"), ("deadletter", "edit"), ("deadletter", "redrive"), ("channel", "purge"),
         ("channel", "release"),
     ):  # fmt: skip
-        response = act(client, model, action, one_of_each[SUBJECTS.get((model, action), model)], **CONFIRMED)
+        response = act(client, model, action, subject(one_of_each, model, action), **CONFIRMED)
         assert response.status_code == 302, (model, action)
     assert Channel.objects.get(name="default").released_at
     assert not Schedule.objects.get().enabled

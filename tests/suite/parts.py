@@ -19,15 +19,16 @@ MAIN, SLOW = "test", "slow"
 # The tests whose coverage is counted, and held against the floor in pyproject.toml.
 COUNTED = (
     "tests/commands", "tests/contrib", "tests/doctor", "tests/lifecycle", "tests/maintenance", "tests/schema",
-    "tests/tasks", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handlers.py",
-    "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py", "tests/test_timetable.py",
-    "tests/testing",
+    "tests/tasks", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handler_functions.py",
+    "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py",
+    "tests/test_timetable.py", "tests/testing",
 )  # fmt: skip
 # Of the part `test`, and run by `make test-quick` too.
 QUICK = (
-    "tests/lifecycle", "tests/schema", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handlers.py",
-    "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py", "tests/test_timetable.py",
-    "tests/worker/test_atomic.py", "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
+    "tests/lifecycle", "tests/schema", "tests/test_backoff.py", "tests/test_delivery.py",
+    "tests/test_handler_functions.py", "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py",
+    "tests/test_redaction.py", "tests/test_timetable.py", "tests/worker/test_atomic.py",
+    "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
 )  # fmt: skip
 # The tests that another version of PostgreSQL may answer in another way.
 SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")

@@ -41,6 +41,7 @@ TELLING = (
 # What `--whole` runs: all that needs no more than the queue and a server.
 WHOLE = (
     "verification/compatibility",
+    "tests/test_handler_functions.py",
     "tests/test_handlers.py",
     "tests/test_outcomes.py",
     "tests/test_payloads.py",
