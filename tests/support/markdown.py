@@ -11,7 +11,8 @@ from tests.support.paths import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 BESIDE = ("README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
-PAGES = sorted([*DOCS.rglob("*.md"), *(REPOSITORY / name for name in BESIDE)])
+HARNESSES = (REPOSITORY / "verification").glob("*/README.md")
+PAGES = sorted([*DOCS.rglob("*.md"), *(REPOSITORY / name for name in BESIDE), *HARNESSES])
 
 FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\((?P<target>[^)\s]+)\)")
