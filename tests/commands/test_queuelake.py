@@ -23,6 +23,7 @@ from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.management.commands.queuelake import conninfo, environment, promises, run
 from django_pgqueue.pipeline.models import Lake
 from django_pgqueue.spark.transforms.sla import parse_sla
+from tests.support.commands import manage
 from tests.support.paths import REPOSITORY
 from tests.support.tables import empty_tables
 
@@ -36,27 +37,16 @@ sys.exit(run([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
 """
 
 
-def manage(given: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(REPOSITORY / "testproject" / "manage.py"), *arguments],
-        env=given,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-
-
 @pytest.mark.django_db
 def test_an_action_has_its_own_help(environment: dict[str, str]) -> None:
-    shown = manage(environment, "queuelake", "verify", "--help")
+    shown = manage("queuelake", "verify", "--help", **environment)
     assert shown.returncode == 0, shown.stderr
     assert "--lake" in shown.stdout
 
 
 @pytest.mark.django_db
 def test_the_exit_status_is_that_of_the_process(environment: dict[str, str]) -> None:
-    wrong = manage(environment, "queuelake", "verify")
+    wrong = manage("queuelake", "verify", **environment)
     assert wrong.returncode == 2
     assert "required: --lake" in wrong.stderr
     assert "Traceback" not in wrong.stderr
@@ -85,7 +75,9 @@ def test_an_export_brings_the_queue_to_the_lake_and_tells_nobody_the_password(
     watcher = threading.Thread(target=watch_arguments, args=(secret, seen, done))
     watcher.start()
     try:
-        exported = manage({**environment, "DATABASE_URL": url}, "queuelake", "export", "--lake", str(tmp_path / "lake"))
+        exported = manage(
+            "queuelake", "export", "--lake", str(tmp_path / "lake"), **{**environment, "DATABASE_URL": url}
+        )
     finally:
         done.set()
         watcher.join()

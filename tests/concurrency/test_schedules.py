@@ -29,11 +29,6 @@ SELECT outcome FROM pgqueue_schedule_fire(
 VERSION = "SELECT xmin::text::bigint FROM pgqueue_schedule WHERE id = %s"
 
 
-@pytest.fixture(autouse=True)
-def _none_of_the_demo(session: Session) -> None:
-    session.execute("TRUNCATE pgqueue_schedule")
-
-
 @pytest.fixture
 def schedule(session: Session) -> int:
     return one(session, DUE, "nightly")

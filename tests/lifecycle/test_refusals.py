@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[type[PgQueueError], Callable[[], object]]] = {
 }  # fmt: skip
 
 
-def tables() -> list[Any]:
+def all_rows() -> list[Any]:
     """All that a refusal must leave as it is. A count behind max_size is what it says, less what has departed."""
     names = [
         name for (name,) in sql(
@@ -126,10 +126,10 @@ def tables() -> list[Any]:
 def test_after_a_refusal_the_transaction_goes_on_and_nothing_has_changed(crowd: None, what: str) -> None:
     error, ask = REFUSED[what]
     enqueue("before")
-    before = tables()
+    before = all_rows()
     with pytest.raises(error) as raised:
         ask()
-    assert tables() == before
+    assert all_rows() == before
     assert raised.value.outcome
     assert str(raised.value).strip()
     assert enqueue("after").created
@@ -143,12 +143,12 @@ def test_whatever_is_refused_and_caught_the_writes_around_it_commit(crowd: None,
     """In a savepoint that is released, without any other: what an application does."""
     with transaction.atomic():
         count = Message.objects.count()
-        before = tables()
+        before = all_rows()
         for what in calls:
             error, ask = REFUSED[what]
             with pytest.raises(error):
                 ask()
-        assert tables() == before
+        assert all_rows() == before
         for place in range(len(calls)):
             enqueue(f"around {place}")
     assert Message.objects.count() == count + len(calls)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +15,7 @@ from django.test import override_settings
 from django_pgqueue import checks
 from django_pgqueue.checks import server
 from django_pgqueue.embedded import temporary_cluster
+from tests.support.commands import manage
 from tests.support.paths import REPOSITORY
 from tests.support.sql import sql, value
 
@@ -37,17 +35,6 @@ def ours(databases: list[str] | None = None) -> dict[str, CheckMessage]:
 
 def of_database() -> dict[str, CheckMessage]:
     return {key: message for key, message in ours(["default"]).items() if key not in UNSAFE}
-
-
-def manage(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(REPOSITORY / "testproject" / "manage.py"), *arguments],
-        env={**os.environ, "DATABASE_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
 
 
 # A healthy database
@@ -136,13 +123,13 @@ def test_checks_of_an_unmigrated_and_of_a_missing_server() -> None:
     """`check` works before `migrate` and tells what the server's settings risk; an unreachable one is not its task."""
     with temporary_cluster(settings={"autovacuum": "off"}) as cluster:
         url = cluster.url("postgres")
-        asked = manage("check", "--database", "default", url=url)
+        asked = manage("check", "--database", "default", DATABASE_URL=url)
         assert asked.returncode == 0, asked.stderr
         for problem in ("pgqueue.W010", "pgqueue.W011", "pgqueue.W013"):
             assert problem in asked.stderr
         assert "pgqueue.E" not in asked.stderr
-        assert "pgqueue" not in manage("check", url=url).stderr
-    gone = manage("check", "--database", "default", url=url)
+        assert "pgqueue" not in manage("check", DATABASE_URL=url).stderr
+    gone = manage("check", "--database", "default", DATABASE_URL=url)
     assert (gone.returncode, "Traceback" in gone.stderr) == (0, False), gone.stderr
 
 

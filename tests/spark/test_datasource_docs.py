@@ -48,7 +48,6 @@ def test_every_option_and_column_is_there() -> None:
 
 @pytest.mark.timeout(1200)
 def test_the_examples_run(spark: SparkSession, dsn: str, database: psycopg.Connection[Any], tmp_path: Path) -> None:
-    database.execute("TRUNCATE pgqueue_stream, pgqueue_stream_claim, pgqueue_ingest")
     names = {"spark": spark, "folder": str(tmp_path)}
     for block in blocks(DOCS / "reference" / "spark-datasource.md"):
         if "spark" in block.words:

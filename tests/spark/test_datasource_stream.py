@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -14,19 +14,10 @@ from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 from tests.support.sessions import Session as Database
+from tests.support.sessions import one
 
 if TYPE_CHECKING:
     pass
-
-
-@pytest.fixture
-def database(database: Database) -> Database:
-    database.execute("TRUNCATE pgqueue_stream, pgqueue_stream_claim, pgqueue_ingest")
-    return database
-
-
-def one(database: Database, sql: str, *parameters: Any) -> Any:
-    return database.execute(sql, parameters).fetchone()[0]
 
 
 def send(database: Database, messages: int, channel: str = "default") -> None:

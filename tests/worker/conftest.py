@@ -21,6 +21,7 @@ import pytest
 
 from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, handlers
 from django_pgqueue.maintenance.loop import MaintenanceLoop
+from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.worker import QueueWorker
 from tests.support.faketime import faketime  # noqa: F401  (a fixture)
@@ -219,3 +220,8 @@ def where(message: int) -> str:
     places = [row[0] for row in sql(WHERE, message, message, message)]
     assert len(places) == 1, places
     return places[0]
+
+
+def result(message: int) -> Any:
+    """Return the result of a completed message."""
+    return ArchivedMessage.objects.get(id=message).result

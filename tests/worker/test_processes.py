@@ -11,19 +11,15 @@ from typing import Any
 import pytest
 
 from django_pgqueue import Delivery, cancel, handlers
-from django_pgqueue.models import ArchivedMessage, DeadLetter
+from django_pgqueue.models import DeadLetter
 from tests.support.processes import process_exists
 from tests.support.sql import sql
 from tests.support.waiting import eventually
-from tests.worker.conftest import Process, effects, marks, script, scripts, where
+from tests.worker.conftest import Process, effects, marks, result, script, scripts, where
 
 Spawn = Callable[..., Process]
 PROCESS = "scripted.process"
 SHORT = "scripted.process.short"
-
-
-def result(message: int) -> Any:
-    return ArchivedMessage.objects.get(id=message).result
 
 
 def error(message: int) -> dict[str, str]:
