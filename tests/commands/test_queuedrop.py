@@ -16,6 +16,10 @@ from tests.support.commands import output_of
 pytestmark = pytest.mark.django_db
 
 
+def run(*arguments: str) -> str:
+    return output_of(*arguments).strip()
+
+
 @pytest.fixture(autouse=True)
 def _queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queuepurge, "BATCH", 2)
@@ -28,34 +32,34 @@ def _queue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_waits_in_all_channels_is_purged() -> None:
     dequeue(queue="mails")
-    assert output_of("queuepurge", "mails", "--dry-run") == "3 would be purged"
+    assert run("queuepurge", "mails", "--dry-run") == "3 would be purged"
     assert Message.objects.count() == 4
     told = {"version": 1, "action": "purge", "queue": "mails", "dry_run": False, "messages": 3}
-    assert json.loads(output_of("queuepurge", "mails", "--format", "json")) == told
+    assert json.loads(run("queuepurge", "mails", "--format", "json")) == told
     assert ArchivedMessage.objects.filter(outcome="purged").count() == 3
-    assert output_of("queuepurge", "mails") == "0 purged"
+    assert run("queuepurge", "mails") == "0 purged"
 
 
 def test_a_queue_is_dropped_in_parts() -> None:
     Schedule.objects.create(name="nightly", handler="h", queue="mails", channel="a", cron="0 4 * * *")
     counts = "4 messages purged, 3 channels released, 1 schedules deleted"
-    assert output_of("queuedrop", "mails", "--purge", "--dry-run") == f"queue mails would be dropped: {counts}"
+    assert run("queuedrop", "mails", "--purge", "--dry-run") == f"queue mails would be dropped: {counts}"
     assert Message.objects.count() == 4
-    assert output_of("queuedrop", "mails", "--purge") == f"queue mails is dropped: {counts}"
+    assert run("queuedrop", "mails", "--purge") == f"queue mails is dropped: {counts}"
     assert not Message.objects.exists()
     assert not Channel.objects.filter(queue="mails", released_at=None).exists()
 
 
 def test_a_queue_that_holds_messages_is_not_dropped() -> None:
     with pytest.raises(CommandError, match="messages wait"):
-        output_of("queuedrop", "mails")
+        run("queuedrop", "mails")
     with pytest.raises(CommandError, match="0 leased and 4 waiting"):
-        output_of("queuedrop", "mails", "--dry-run")
+        run("queuedrop", "mails", "--dry-run")
     dequeue(queue="mails")
     with pytest.raises(CommandError, match="leases"):
-        output_of("queuedrop", "mails", "--purge")
+        run("queuedrop", "mails", "--purge")
     with pytest.raises(CommandError, match="1 leased and 3 waiting"):
-        output_of("queuedrop", "mails", "--purge", "--dry-run")
+        run("queuedrop", "mails", "--purge", "--dry-run")
     assert Channel.objects.filter(queue="mails", released_at=None).count() == 3
     assert Message.objects.count() == 4
 
@@ -65,13 +69,13 @@ def test_it_says_when_others_hold_what_is_left(connect) -> None:
     worker = connect()
     worker.execute("SELECT * FROM pgqueue_dequeue('mails', 1)")
     with pytest.raises(CommandError, match="try again"):
-        output_of("queuedrop", "mails", "--purge")
+        run("queuedrop", "mails", "--purge")
     assert Message.objects.count() == 1
     worker.rollback()
-    assert output_of("queuedrop", "mails", "--purge").startswith("queue mails is dropped: 1 messages purged")
+    assert run("queuedrop", "mails", "--purge").startswith("queue mails is dropped: 1 messages purged")
 
 
 @pytest.mark.parametrize("command", ["queuepurge", "queuedrop"])
 def test_an_unknown_queue_is_refused(command: str) -> None:
     with pytest.raises(CommandError, match="no queue 'nobody'"):
-        output_of(command, "nobody")
+        run(command, "nobody")

@@ -19,7 +19,7 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.support.sql import sql
 from tests.support.waiting import eventually
-from tests.worker.conftest import Process, script, where
+from tests.worker.conftest import Process, queue, script, spawn, where  # noqa: F401  (fixtures)
 
 PASSWORD = "canary-of-the-database-9d21"
 PAYLOAD = "canary-of-the-payload-4b7e"
@@ -37,7 +37,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 @pytest.fixture
-def failed(spawn: Callable[..., Process], environment: dict[str, str]) -> dict[str, str]:
+def failed(spawn: Callable[..., Process], environment: dict[str, str]) -> dict[str, str]:  # noqa: F811
     """What a worker says at its loudest, whose handlers have failed with secrets in their hands and on their lips."""
     messages = [
         script(*steps, handler=handler, max_attempts=1)
