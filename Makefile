@@ -30,35 +30,35 @@ test-all: $(READY)  ## the rest, part by part: servers, Pythons, Djangos, faults
 	@$(PYTHON) -m tests.suite $(or $(PARTS),rest)
 
 chaos: $(READY)  ## faults of every kind, and a checked history (TIER=ci|tenth|nightly|release SEED=7)
-	$(PYTHON) -m tests.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED)) --model
+	$(PYTHON) -m verification.chaos --tier $(or $(TIER),ci) $(if $(SEED),--seed $(SEED)) --model
 
 model: $(READY)  ## the TLA+ models, each as it is and without each guard (some minutes)
-	$(PYTHON) -m tests.formal
+	$(PYTHON) -m verification.formal
 
 sabotage: $(READY)  ## defects that are put into the queue: is each noticed? (ten minutes or so)
-	$(PYTHON) -m tests.chaos sabotage
+	$(PYTHON) -m verification.chaos sabotage
 
 tools: $(READY)  ## what some tests need beside Python: PgBouncer, libfaketime, Chromium, the tests of Django
 	@.ci/tools
 
 bench: $(READY)  ## the benchmarks
-	$(PYTHON) -m tests.benchmarks
+	$(PYTHON) -m verification.benchmarks
 
 cost: $(READY)  ## server CPU of each verb, beside other designs (under two minutes; ARGS="--beside ../other")
-	@$(PYTHON) -m tests.benchmarks cost $(ARGS)
+	@$(PYTHON) -m verification.benchmarks cost $(ARGS)
 
 bench-growth: $(READY)  ## what may grow: backlog, channels, a pinned xmin horizon, dumps (about 45 minutes)
-	$(PYTHON) -m tests.benchmarks growth
+	$(PYTHON) -m verification.benchmarks growth
 
 bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about two hours and a half)
-	$(PYTHON) -m tests.benchmarks peers
+	$(PYTHON) -m verification.benchmarks peers
 
 bench-spark: $(READY)  ## the data pipeline beside programs without Spark (ROWS=1000000)
-	$(PYTHON) -m tests.benchmarks spark --rows $(or $(ROWS),1000000)
+	$(PYTHON) -m verification.benchmarks spark --rows $(or $(ROWS),1000000)
 
 matrix: $(READY)  ## the tests on every Python and Django that is supported and here (ARGS="--whole", "--only 3.13 6.1")
 	-@.ci/tools
-	$(PYTHON) -m tests.compatibility $(ARGS)
+	$(PYTHON) -m verification.compatibility $(ARGS)
 
 lint: $(READY)  ## style, types, import rules, missing migrations
 	$(VENV)/bin/ruff check .

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from somewhere import OnlyForTypes
 
 SECRET = "4111-1111-1111-1111"
+
+pytestmark = pytest.mark.usefixtures("handlers_restored")
 
 
 class Size(Enum):
@@ -55,14 +56,6 @@ class Cyclic(TypedDict):
 
 ARTICLE = UUID("12345678-1234-5678-1234-567812345678")
 ORDER = Order(7, datetime(2026, 5, 1, 12, tzinfo=UTC), [Line(ARTICLE, Decimal("1.50"), 2)], Size.LARGE)
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    before = handlers.names()
-    yield
-    for name in set(handlers.names()) - set(before):
-        handlers.unregister(name)
 
 
 def test_a_dataclass_comes_out_as_it_went_in():

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.compatibility.plan import DJANGOS, PYTHONS, combinations
+from tests.support.paths import REPOSITORY
+from verification.compatibility.plan import DJANGOS, PYTHONS, combinations
 
-ROOT = Path(__file__).parents[1]
-WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
-FORMS = [ROOT / ".github" / "ISSUE_TEMPLATE" / name for name in ("bug.yml", "feature.yml")]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-MAKEFILE = (ROOT / "Makefile").read_text()
+WORKFLOW = REPOSITORY / ".github" / "workflows" / "ci.yml"
+FORMS = [REPOSITORY / ".github" / "ISSUE_TEMPLATE" / name for name in ("bug.yml", "feature.yml")]
+PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+MAKEFILE = (REPOSITORY / "Makefile").read_text()
 # Requirements of these extras are tools; but for the other queues, of which each new release is tried.
 TOOLS, PEERS = (
     ("test", "testing", "docs", "dev"),
@@ -98,7 +98,7 @@ def test_what_the_script_of_ci_calls(tmp_path: Path, arguments: tuple[str, ...],
     make.chmod(0o755)
     told = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(
-        [ROOT / ".ci" / "run", *arguments], env=told, capture_output=True, text=True, timeout=60, check=False
+        [REPOSITORY / ".ci" / "run", *arguments], env=told, capture_output=True, text=True, timeout=60, check=False
     )
     lines = [line.removeprefix("make ") for line in done.stdout.splitlines()]
     assert (done.returncode, len(lines)) == (status, len(called))
@@ -106,7 +106,7 @@ def test_what_the_script_of_ci_calls(tmp_path: Path, arguments: tuple[str, ...],
 
 
 def test_hooks_run_the_tools_of_the_project_as_make_lint_does():
-    repositories = load(ROOT / ".pre-commit-config.yaml")["repos"]
+    repositories = load(REPOSITORY / ".pre-commit-config.yaml")["repos"]
     assert [one["repo"] for one in repositories] == ["local"], "a tool from elsewhere has a version of its own"
     hooks = {hook["id"]: hook for hook in repositories[0]["hooks"]}
     assert {hook["language"] for hook in hooks.values()} == {"system"}
@@ -115,11 +115,13 @@ def test_hooks_run_the_tools_of_the_project_as_make_lint_does():
     for name in ("ruff-check", "ruff-format", "mypy"):
         command = hooks[name]["entry"].removeprefix("env ").removesuffix(" --force-exclude")
         assert f"\t{command}" in lint, name
-    assert (ROOT / hooks["sql-tests"]["entry"].split()[-1]).is_dir()
+    assert (REPOSITORY / hooks["sql-tests"]["entry"].split()[-1]).is_dir()
 
 
 def pins() -> dict[str, str]:
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line for line in (REPOSITORY / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")
+    ]
     return dict(line.split("==") for line in lines)
 
 

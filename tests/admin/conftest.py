@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
-from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
-from django_pgqueue.models import DeadLetter
-from django_pgqueue.pipeline.models import BacklogForecast, QueueMetric
+from django_pgqueue import channel_pause, dead_letter, dequeue, enqueue, pop
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Queue, Schedule, Worker
+from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
+from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 
 APPS = ("pgqueue", "pgqueue_pipeline")
 OF_PIPELINE = ("lake", "queuemetric", "backlogforecast")
@@ -27,17 +27,6 @@ MODELS = (
     "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", *OF_PIPELINE,
 )  # fmt: skip
 VIEW = tuple(f"view_{model}" for model in MODELS)
-# Tables that Django does not manage: its flush after a transactional test leaves them as they are.
-RUNTIME = "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure"
-
-
-@pytest.fixture(autouse=True)
-def _default_channel(db: None) -> Iterator[None]:
-    channel_set(channel="default")
-    yield
-    if not connection.in_atomic_block:
-        with connection.cursor() as cursor:
-            cursor.execute(f"TRUNCATE {RUNTIME}")
 
 
 @pytest.fixture
@@ -143,6 +132,40 @@ def make_forecast(**values: Any) -> BacklogForecast:
     given = {"queue": "default", "channel": "default", "computed_at": now, "hour_at": now + timedelta(hours=1)}
     expected = {"expected_enqueued": 1, "expected_capacity": 1, "expected_backlog": 0}
     return BacklogForecast(**given | expected | values)
+
+
+@pytest.fixture
+def one_of_each() -> dict[str, int]:
+    """The primary keys of an object of each model, and of the other subjects of actions."""
+    enqueue("mail.send", {"n": 1})
+    pop("default", 1)
+    [letter] = make_dead()
+    enqueue("mail.send", {"n": 3})
+    [leased] = dequeue(worker="w")
+    channel_pause(channel="default", reason="paused before")
+    paused = {"paused_at": timezone.now(), "pause_reason": "paused before"}
+    worker = Worker.objects.create(
+        name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1", **paused
+    )
+    return {
+        "queue": Queue.objects.create(name="default", **paused).pk,
+        "channel": Channel.objects.get(name="default").pk,
+        "message": enqueue("mail.send", {"n": 2}).id,
+        "scheduled": enqueue("mail.send", delay=timedelta(hours=1)).id,
+        "leased": leased.id,
+        "archivedmessage": ArchivedMessage.objects.get().pk,
+        "deadletter": letter.pk,
+        "worker": worker.pk,
+        "lake": Lake.objects.create(name="nightly", path="/lake", exported_xid=1, rows={}).pk,
+        "queuemetric": saved(make_metric()),
+        "backlogforecast": saved(make_forecast()),
+        "schedule": Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily").pk,
+    }
+
+
+def saved(item: QueueMetric | BacklogForecast) -> int:
+    item.save()
+    return item.pk
 
 
 class Page(HTMLParser):

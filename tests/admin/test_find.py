@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -14,15 +13,10 @@ from django_pgqueue import NewMessage, channel_set, complete, dead_letter, deque
 from django_pgqueue.admin import payload_search
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
 from tests.admin.conftest import address, make_dead
+from tests.support.sql import sql
 
 TABLES = {"message": "pgqueue_message", "archivedmessage": "pgqueue_archived_message",
           "deadletter": "pgqueue_dead_letter"}  # fmt: skip
-
-
-def sql(statement: str) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall() if cursor.description else []
 
 
 def rows(client: Client, model: str, **query: object) -> list[int]:

@@ -32,7 +32,7 @@ from tests.admin.conftest import MODELS, address, make_dead, make_forecast, make
 Pages = Callable[..., str]
 
 
-def fill(count: int) -> None:
+def add_rows(count: int) -> None:
     """So many more rows of everything."""
     start = Channel.objects.count()
     channels = Channel.objects.bulk_create(Channel(queue="mail", name=f"c{start + n}") for n in range(count))
@@ -70,16 +70,16 @@ def queries_of(client: Client, model: str, **query: object) -> list[str]:
 
 
 def test_no_list_asks_more_when_there_is_more(admin_client: Client) -> None:
-    fill(100)
+    add_rows(100)
     few = {model: len(queries_of(admin_client, model)) for model in MODELS}
-    fill(900)
+    add_rows(900)
     many = {model: len(queries_of(admin_client, model)) for model in MODELS}
     assert many == few
     assert max(many.values()) <= 10
 
 
 def test_no_list_loads_big_columns(admin_client: Client) -> None:
-    fill(3)
+    add_rows(3)
     for model in ("message", "archivedmessage", "deadletter"):
         rows = [sql for sql in queries_of(admin_client, model) if "LIMIT 3" in sql or "ORDER BY" in sql]
         assert rows
@@ -89,7 +89,7 @@ def test_no_list_loads_big_columns(admin_client: Client) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_counting_stops_at_the_limit(admin_client: Client, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(25)
+    add_rows(25)
     monkeypatch.setattr(CappedPaginator, "limit", 20)
     response = admin_client.get(address(model))
     assert "20+" in response.content.decode()
@@ -101,7 +101,7 @@ def test_counting_stops_at_the_limit(admin_client: Client, model: str, monkeypat
 
 
 def test_a_count_below_the_limit_is_exact(admin_client: Client) -> None:
-    fill(25)
+    add_rows(25)
     assert "25 messages" in admin_client.get(address("message")).content.decode()
 
 
@@ -191,7 +191,7 @@ def test_payloads_cannot_be_guessed_by_the_address(admin_client: Client) -> None
 
 
 def test_the_channel_filter_lists_no_hundred_thousand_channels(admin_client: Client) -> None:
-    fill(60)
+    add_rows(60)
     dequeue("mail", limit=1)
     chosen = Channel.objects.get(name="c59")
     response = admin_client.get(address("message"), {"channel": chosen.pk})
@@ -203,7 +203,7 @@ def test_the_channel_filter_lists_no_hundred_thousand_channels(admin_client: Cli
 
 
 def test_the_reason_filter_reads_the_newest_and_takes_any(admin_client: Client) -> None:
-    fill(30)
+    add_rows(30)
     text = admin_client.get(address("deadletter")).content.decode()
     assert text.count("?reason=") == 20
     assert len(rows(admin_client.get(address("deadletter"), {"reason": DeadLetter.objects.earliest("pk").reason}))) == 1

@@ -9,15 +9,22 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import DELETION, LogEntry
+from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
 
 from django_pgqueue import cancel, channel_pause, channel_release, complete, dequeue, enqueue
 from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule, Worker
+from tests.admin.actions import (
+    ACTIONS,
+    ALLOWED,
+    CONFIRMED,
+    client_with_csrf_checks,
+    everything,
+    other_permissions,
+    subject,
+)
 from tests.admin.conftest import VIEW, Page, address, logged, make_dead, told
-from tests.admin.test_permissions import ACTIONS, ALLOWED, CONFIRMED, SUBJECTS, everything, one_of_each
-
-__all__ = ["one_of_each"]
 
 HOUR = timedelta(hours=1)
 # What is paused in `one_of_each` is resumed first.
@@ -212,7 +219,7 @@ def test_what_has_changed_since_the_page_is_left_alone(admin_client: Client, dat
 def test_a_viewer_has_no_buttons_and_can_do_nothing(viewer: Client, one_of_each: dict[str, int]) -> None:
     before = everything()
     for model, action in ACTIONS:
-        pk = one_of_each[SUBJECTS.get((model, action), model)]
+        pk = subject(one_of_each, model, action)
         assert buttons(viewer, model, pk) == {}, (model, action)
         for data in ({}, CONFIRMED):
             assert press(viewer, model, pk, action, **data).status_code == 403
@@ -227,8 +234,8 @@ def test_an_act_needs_its_own_permission_and_that_to_look(
 ) -> None:
     if action == "pause":
         reset(model)
-    others = {codename for codename in ALLOWED.values() if codename != ALLOWED[model, action]}
-    pk = one_of_each[SUBJECTS.get((model, action), model)]
+    others = other_permissions(model, action)
+    pk = subject(one_of_each, model, action)
     before = everything()
     stranger = staff(*VIEW, *others)
     assert action not in buttons(stranger, model, pk)
@@ -243,12 +250,11 @@ def test_an_act_needs_its_own_permission_and_that_to_look(
     assert LogEntry.objects.exists()
 
 
-def test_a_post_without_csrf_token_does_nothing(admin_user: object, one_of_each: dict[str, int]) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(admin_user)
+def test_a_post_without_csrf_token_does_nothing(admin_user: User, one_of_each: dict[str, int]) -> None:
+    client = client_with_csrf_checks(admin_user)
     before = everything()
     for model, action in ACTIONS:
-        pk = one_of_each[SUBJECTS.get((model, action), model)]
+        pk = subject(one_of_each, model, action)
         assert press(client, model, pk, action, **CONFIRMED).status_code == 403
     assert everything() == before
 
@@ -256,7 +262,7 @@ def test_a_post_without_csrf_token_does_nothing(admin_user: object, one_of_each:
 def test_an_act_is_never_done_by_get(admin_client: Client, one_of_each: dict[str, int]) -> None:
     before = everything()
     for model, action in ACTIONS:
-        pk = one_of_each[SUBJECTS.get((model, action), model)]
+        pk = subject(one_of_each, model, action)
         assert admin_client.get(address(model, pk), {"action": action, **CONFIRMED}).status_code == 200
     assert everything() == before
 

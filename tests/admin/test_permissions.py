@@ -3,102 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import timezone
 
-from django_pgqueue import channel_pause, dequeue, enqueue, pop
 from django_pgqueue.models import (
-    ArchivedMessage,
     Channel,
-    DeadLetter,
-    Message,
-    Queue,
-    Schedule,
-    Worker,
 )
-from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
-from tests.admin.conftest import MODELS, VIEW, act, address, make_dead, make_forecast, make_metric
-
-ALLOWED = {
-    ("channel", "pause"): "pause_channel",
-    ("channel", "resume"): "pause_channel",
-    ("channel", "purge"): "purge_channel",
-    ("channel", "release"): "change_channel",
-    ("deadletter", "redrive"): "redrive_deadletter",
-    ("deadletter", "edit"): "edit_deadletter",
-    ("deadletter", "discard"): "discard_deadletter",
-    ("message", "retry_now"): "reschedule_message",
-    ("message", "reschedule"): "reschedule_message",
-    ("message", "edit"): "edit_message",
-    ("message", "discard"): "discard_message",
-    ("message", "release_leases"): "release_message",
-    ("message", "cancel"): "cancel_message",
-    ("queue", "pause"): "pause_queue",
-    ("queue", "resume"): "pause_queue",
-    ("worker", "pause"): "pause_worker",
-    ("worker", "resume"): "pause_worker",
-    ("schedule", "run_now"): "run_schedule",
-    ("schedule", "disable"): "change_schedule",
-}
-ACTIONS = list(ALLOWED)
-# What an action is tried on, where that is not the object of the model.
-SUBJECTS = {("message", "retry_now"): "scheduled", ("message", "release_leases"): "leased"}
-# Whatever the forms of the pages in between ask for.
-CONFIRMED = {"confirmed": "yes", "reason": "x", "at": "2100-01-01T00:00", "payload": "[1]"}
-
-
-@pytest.fixture
-def one_of_each() -> dict[str, int]:
-    """Primary keys by model."""
-    enqueue("mail.send", {"n": 1})
-    pop("default", 1)
-    [letter] = make_dead()
-    enqueue("mail.send", {"n": 3})
-    [leased] = dequeue(worker="w")
-    channel_pause(channel="default", reason="paused before")
-    paused = {"paused_at": timezone.now(), "pause_reason": "paused before"}
-    worker = Worker.objects.create(
-        name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1", **paused
-    )
-    return {
-        "queue": Queue.objects.create(name="default", **paused).pk,
-        "channel": Channel.objects.get(name="default").pk,
-        "message": enqueue("mail.send", {"n": 2}).id,
-        "scheduled": enqueue("mail.send", delay=timedelta(hours=1)).id,
-        "leased": leased.id,
-        "archivedmessage": ArchivedMessage.objects.get().pk,
-        "deadletter": letter.pk,
-        "worker": worker.pk,
-        "lake": Lake.objects.create(name="nightly", path="/lake", exported_xid=1, rows={}).pk,
-        "queuemetric": saved(make_metric()),
-        "backlogforecast": saved(make_forecast()),
-        "schedule": Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily").pk,
-    }
-
-
-def saved(item: QueueMetric | BacklogForecast) -> int:
-    item.save()
-    return item.pk
-
-
-def everything() -> list[object]:
-    models = (
-        Queue,
-        Channel,
-        Message,
-        ArchivedMessage,
-        DeadLetter,
-        Worker,
-        Schedule,
-        Lake,
-        QueueMetric,
-        BacklogForecast,
-    )
-    return [list(model.objects.order_by("pk").values()) for model in models]
+from tests.admin.actions import (
+    ACTIONS,
+    ALLOWED,
+    CONFIRMED,
+    client_with_csrf_checks,
+    everything,
+    other_permissions,
+    subject,
+)
+from tests.admin.conftest import MODELS, VIEW, act, address
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -131,7 +54,7 @@ def test_a_viewer_can_change_nothing(viewer: Client, one_of_each: dict[str, int]
             CONFIRMED,
             {**CONFIRMED, "select_across": "1"},
         ):
-            pk = one_of_each[SUBJECTS.get((model, action), model)]
+            pk = subject(one_of_each, model, action)
             act(viewer, model, action, pk, **data)
             viewer.get(address(model), {"action": action, "_selected_action": pk, **CONFIRMED})
     for model in MODELS:
@@ -147,21 +70,20 @@ def test_a_viewer_can_change_nothing(viewer: Client, one_of_each: dict[str, int]
 def test_an_action_needs_its_own_permission(
     model: str, action: str, staff: Callable[..., Client], one_of_each: dict[str, int]
 ) -> None:
-    others = {codename for codename in ALLOWED.values() if codename != ALLOWED[model, action]}
+    others = other_permissions(model, action)
     before = everything()
-    pk = one_of_each[SUBJECTS.get((model, action), model)]
+    pk = subject(one_of_each, model, action)
     act(staff(*VIEW, *others), model, action, pk, **CONFIRMED)
     assert everything() == before
     act(staff(*VIEW, ALLOWED[model, action]), model, action, pk, **CONFIRMED)
     assert everything() != before
 
 
-def test_a_post_without_csrf_token_does_nothing(admin_user: object, one_of_each: dict[str, int]) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(admin_user)
+def test_a_post_without_csrf_token_does_nothing(admin_user: User, one_of_each: dict[str, int]) -> None:
+    client = client_with_csrf_checks(admin_user)
     before = everything()
     for model, action in ACTIONS:
-        pk = one_of_each[SUBJECTS.get((model, action), model)]
+        pk = subject(one_of_each, model, action)
         assert act(client, model, action, pk, **CONFIRMED).status_code == 403
     assert everything() == before
 
@@ -169,7 +91,7 @@ def test_a_post_without_csrf_token_does_nothing(admin_user: object, one_of_each:
 def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[str, int]) -> None:
     before = everything()
     for model, action in ACTIONS:
-        pk = one_of_each[SUBJECTS.get((model, action), model)]
+        pk = subject(one_of_each, model, action)
         admin_client.get(address(model), {"action": action, "_selected_action": pk, **CONFIRMED})
     assert everything() == before
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
 from django.test import Client, override_settings
 from django.urls import reverse
 from django.utils import timezone
@@ -18,6 +17,7 @@ from django_pgqueue import complete, dead_letter, dequeue, enqueue, metrics
 from django_pgqueue.lifecycle.explain import explain_channel, explain_message
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, Worker
 from tests.admin.conftest import MODELS, Page, address
+from tests.support.sql import sql
 
 CANARY = """"'><canary></span></pre><img canary src=x onerror=alert(1)><script canary>alert(1)</script>"""
 FAR = [
@@ -43,11 +43,6 @@ SPANS = {
     "pgqueue_channel": ("release_interval",),
     "pgqueue_schedule": ("grace",),
 }
-
-
-def sql(statement: str, *parameters: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ from django.core.management import CommandError, call_command
 from django_pgqueue.management.commands import discarddeadletters
 from django_pgqueue.models import DeadLetter, Message
 from tests.commands.test_redrivedeadletters import letters  # noqa: F401  (a fixture, used by all)
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
 
 def run(*arguments: object) -> str:
-    output = StringIO()
-    call_command("discarddeadletters", *map(str, arguments), stdout=output)
-    return output.getvalue()
+    return output_of("discarddeadletters", *arguments)
 
 
 @pytest.mark.parametrize(

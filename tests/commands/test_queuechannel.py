@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.management.commands import queuechannel
 from django_pgqueue.models import ArchivedMessage, Channel, Message
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
@@ -20,9 +20,7 @@ def _channel() -> None:
 
 
 def run(*arguments: object) -> str:
-    out = StringIO()
-    call_command("queuechannel", *map(str, arguments), stdout=out)
-    return out.getvalue().strip()
+    return output_of("queuechannel", *arguments).strip()
 
 
 def test_limits_are_set_and_lifted_and_hold_at_once() -> None:

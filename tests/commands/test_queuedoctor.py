@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import connections
 
 from django_pgqueue import channel_set, enqueue
 from django_pgqueue.models import Worker
-from tests.lifecycle.conftest import pass_time, sql
+from tests.support.commands import status_and_output_of
+from tests.support.moments import pass_time
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    """Its exit status, and what it prints."""
-    output = StringIO()
-    try:
-        call_command("queuedoctor", *arguments, stdout=output, skip_checks=True)
-    except SystemExit as end:
-        return end.code, output.getvalue()
-    return 0, output.getvalue()
+    return status_and_output_of("queuedoctor", *arguments, skip_checks=True)
 
 
 @pytest.fixture(autouse=True)

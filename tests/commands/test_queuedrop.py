@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.management.commands import queuedrop, queuepurge
 from django_pgqueue.models import ArchivedMessage, Channel, Message, Schedule
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
+
+
+def run(*arguments: str) -> str:
+    return output_of(*arguments).strip()
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +28,6 @@ def _queue(monkeypatch: pytest.MonkeyPatch) -> None:
         channel_set(channel=name, queue="mails")
         enqueue("h", channel=name, queue="mails")
     enqueue("h", channel="a", queue="mails", delay=timedelta(hours=1))
-
-
-def run(*arguments: str) -> str:
-    out = StringIO()
-    call_command(*arguments, stdout=out)
-    return out.getvalue().strip()
 
 
 def test_what_waits_in_all_channels_is_purged() -> None:

@@ -1,34 +1,26 @@
-"""The command that chooses what a crash may lose. What a crash then loses is tried in tests/chaos/test_unlogged.py."""
+"""The command that chooses what a crash may lose. verification/chaos/test_unlogged.py tries what a crash then loses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
-from django.db import connection
+from django.core.management import CommandError
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.models import ArchivedMessage, Message
 from django_pgqueue.sql import durability, roles
-from tests.conftest import Connect
-from tests.docs.markdown import page
+from tests.support.commands import output_of
+from tests.support.markdown import page
+from tests.support.sessions import Connect
+from tests.support.sql import sql
 
 LIVE = {f"pgqueue_{name}" for name in ("message", "arrival", "lane", "channel_size", "departure", "waiter")}
 
 
-def run(*arguments: str) -> str:
-    output = StringIO()
-    call_command("queuedurability", *arguments, stdout=output, skip_checks=True)
-    return output.getvalue()
-
-
-def sql(statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-        return cursor.fetchall() if cursor.description else []
+def run(*arguments: object) -> str:
+    return output_of("queuedurability", *arguments, skip_checks=True)
 
 
 def unlogged() -> set[str]:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_set, queue_pause
 from django_pgqueue.models import Queue
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
@@ -17,10 +17,8 @@ def _channel() -> None:
     channel_set(channel="default", queue="mails")
 
 
-def run(*arguments: str) -> str:
-    out = StringIO()
-    call_command("queueevents", *arguments, stdout=out)
-    return out.getvalue().strip()
+def run(*arguments: object) -> str:
+    return output_of("queueevents", *arguments).strip()
 
 
 def test_events_are_switched_on_and_off() -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_pause, channel_set, enqueue
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
@@ -16,10 +16,8 @@ def _channel() -> None:
     channel_set(channel="acme", queue="mails")
 
 
-def run(*arguments: str) -> str:
-    output = StringIO()
-    call_command("queueexplain", *arguments, stdout=output)
-    return output.getvalue()
+def run(*arguments: object) -> str:
+    return output_of("queueexplain", *arguments)
 
 
 def test_a_message_is_explained_line_by_line() -> None:

@@ -9,22 +9,16 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_pgqueue.sql.operations import install
+from tests.support.commands import output_of
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 ROLE = 'pgqueue "test" grantee'
 QUOTED = '"pgqueue ""test"" grantee"'
 
 
-def run(*arguments: str) -> str:
-    output = StringIO()
-    call_command("queuegrants", *arguments, stdout=output, skip_checks=True)
-    return output.getvalue()
-
-
-def sql(statement: str) -> list[tuple[object, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall() if cursor.description else []
+def run(*arguments: object) -> str:
+    return output_of("queuegrants", *arguments, skip_checks=True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,25 +1,20 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
-from tests.lifecycle.conftest import pass_time
+from tests.support.commands import status_and_output_of
+from tests.support.moments import pass_time
 
 pytestmark = pytest.mark.django_db
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    output = StringIO()
-    try:
-        call_command("queuehealth", *arguments, stdout=output, skip_checks=True)
-    except SystemExit as end:
-        return end.code, output.getvalue()
-    return 0, output.getvalue()
+    return status_and_output_of("queuehealth", *arguments, skip_checks=True)
 
 
 @pytest.fixture(autouse=True)

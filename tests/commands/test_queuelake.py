@@ -23,8 +23,10 @@ from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.management.commands.queuelake import conninfo, environment, promises, run
 from django_pgqueue.pipeline.models import Lake
 from django_pgqueue.spark.transforms.sla import parse_sla
+from tests.support.commands import manage
+from tests.support.paths import REPOSITORY
+from tests.support.tables import empty_tables
 
-ROOT = Path(__file__).parents[2]
 CHILD = "import sys, time; print('started', flush=True); time.sleep(60)"
 PARENT = f"""
 import os, sys
@@ -35,27 +37,16 @@ sys.exit(run([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
 """
 
 
-def manage(given: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "testproject" / "manage.py"), *arguments],
-        env=given,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-
-
 @pytest.mark.django_db
 def test_an_action_has_its_own_help(environment: dict[str, str]) -> None:
-    shown = manage(environment, "queuelake", "verify", "--help")
+    shown = manage("queuelake", "verify", "--help", **environment)
     assert shown.returncode == 0, shown.stderr
     assert "--lake" in shown.stdout
 
 
 @pytest.mark.django_db
 def test_the_exit_status_is_that_of_the_process(environment: dict[str, str]) -> None:
-    wrong = manage(environment, "queuelake", "verify")
+    wrong = manage("queuelake", "verify", **environment)
     assert wrong.returncode == 2
     assert "required: --lake" in wrong.stderr
     assert "Traceback" not in wrong.stderr
@@ -68,8 +59,7 @@ def settled(transactional_db: None) -> Iterator[None]:
     enqueue("h", {"n": 1})
     complete(dequeue())
     yield
-    with connections["default"].cursor() as cursor:
-        cursor.execute("TRUNCATE pgqueue_lane, pgqueue_arrival, pgqueue_archived_message")
+    empty_tables()
 
 
 @pytest.mark.timeout(300)
@@ -85,7 +75,9 @@ def test_an_export_brings_the_queue_to_the_lake_and_tells_nobody_the_password(
     watcher = threading.Thread(target=watch_arguments, args=(secret, seen, done))
     watcher.start()
     try:
-        exported = manage({**environment, "DATABASE_URL": url}, "queuelake", "export", "--lake", str(tmp_path / "lake"))
+        exported = manage(
+            "queuelake", "export", "--lake", str(tmp_path / "lake"), **{**environment, "DATABASE_URL": url}
+        )
     finally:
         done.set()
         watcher.join()
@@ -157,7 +149,7 @@ def test_a_signal_ends_the_process_too(number: int, status: int) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "testproject")))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "testproject")))},
         # A shell that runs the tests in the background has it ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.management.commands import queuemessages
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 LATER = timedelta(hours=1)
@@ -23,9 +24,7 @@ def _channels() -> None:
 
 
 def run(*arguments: object) -> str:
-    out = StringIO()
-    call_command("queuemessages", *map(str, arguments), stdout=out)
-    return out.getvalue().strip()
+    return output_of("queuemessages", *arguments).strip()
 
 
 def test_messages_are_retried_now_by_a_filter() -> None:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import StringIO
-from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
-from django.db import connection
+from django.core.management import CommandError
 
 from django_pgqueue.sql import payload_index
+from tests.support.commands import output_of
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -22,16 +21,8 @@ def _dropped_afterwards() -> Iterator[None]:
     sql(f"DROP TABLE IF EXISTS {LATER}")
 
 
-def run(*arguments: str) -> str:
-    output = StringIO()
-    call_command("queuepayloadindex", *arguments, stdout=output)
-    return output.getvalue()
-
-
-def sql(statement: str) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall() if cursor.description else []
+def run(*arguments: object) -> str:
+    return output_of("queuepayloadindex", *arguments)
 
 
 @pytest.mark.parametrize("table", payload_index.TABLES)

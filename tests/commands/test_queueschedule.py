@@ -3,14 +3,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_release, channel_set, handler, handlers
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Message, Schedule
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
@@ -25,9 +25,7 @@ def _nightly() -> Iterator[None]:
 
 
 def run(*arguments: object) -> str:
-    out = StringIO()
-    call_command("queueschedule", *map(str, arguments), stdout=out)
-    return out.getvalue().strip()
+    return output_of("queueschedule", *arguments).strip()
 
 
 def test_a_schedule_runs_now() -> None:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import Queue
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
@@ -17,10 +17,8 @@ def _channel() -> None:
     channel_set(channel="default")
 
 
-def run(*arguments: str) -> str:
-    out = StringIO()
-    call_command("queueset", *arguments, stdout=out)
-    return out.getvalue().strip()
+def run(*arguments: object) -> str:
+    return output_of("queueset", *arguments).strip()
 
 
 def test_it_says_what_was_and_what_is() -> None:

@@ -11,15 +11,15 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_pgqueue import channel_set, enqueue, queue_pause
-from tests.conftest import Connect
-from tests.docs.markdown import REPOSITORY
-from tests.lifecycle.conftest import _default_channel, pass_time  # noqa: F401  (a fixture, used by all)
+from tests.support.commands import output_of
+from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture, used by all)
+from tests.support.moments import pass_time
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Connect
 
 
-def run(*arguments: str) -> str:
-    output = StringIO()
-    call_command("queuestats", *arguments, stdout=output, skip_checks=True)
-    return output.getvalue()
+def run(*arguments: object) -> str:
+    return output_of("queuestats", *arguments, skip_checks=True)
 
 
 @pytest.mark.django_db

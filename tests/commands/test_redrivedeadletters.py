@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from itertools import pairwise
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_release, channel_set, dead_letter, dequeue, enqueue
 from django_pgqueue.models import DeadLetter, Message
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
@@ -24,10 +24,8 @@ def letters() -> None:
         dead_letter(dequeue(limit=count), reason=reason)
 
 
-def run(*arguments: str) -> str:
-    output = StringIO()
-    call_command("redrivedeadletters", *arguments, stdout=output)
-    return output.getvalue()
+def run(*arguments: object) -> str:
+    return output_of("redrivedeadletters", *arguments)
 
 
 def test_all_get_a_new_life_once() -> None:

@@ -1,22 +1,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.models import Message
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
 
 
-def run(*arguments: str) -> str:
-    output = StringIO()
-    call_command("sweepqueue", *arguments, stdout=output, skip_checks=True)
-    return output.getvalue()
+def run(*arguments: object) -> str:
+    return output_of("sweepqueue", *arguments, skip_checks=True)
 
 
 def test_it_gives_expired_leases_back_and_prints_counts() -> None:

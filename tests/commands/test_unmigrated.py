@@ -18,7 +18,7 @@ from django.db import connections
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor import examine
 from django_pgqueue.embedded.settings import parse_url
-from tests.lifecycle.conftest import sql
+from tests.support.sql import sql
 
 BARE = "pgqueue_test_bare"
 ARGUMENTS: dict[str, list[str]] = {

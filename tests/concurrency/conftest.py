@@ -5,19 +5,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import IMPATIENT, Session, make_channel
-from tests.conftest import Connect
-
-RUNTIME = (
-    "pgqueue_lane, pgqueue_arrival, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_archived_message"
-)
+from tests.support.sessions import IMPATIENT, Connect, Session
+from tests.support.tables import empty_tables
+from tests.support.verbs import make_channel
 
 
 @pytest.fixture(autouse=True)
 def empty_line(pg_url: str, connect: Connect) -> None:
     """Flush empties what has models; the tables behind the line have none. The floors stay where they are."""
     with psycopg.connect(pg_url, autocommit=True) as session:
-        session.execute(f"TRUNCATE {RUNTIME}")
+        empty_tables(session)
 
 
 @pytest.fixture

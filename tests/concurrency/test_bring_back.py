@@ -7,19 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.concurrency.helpers import (
-    STRESS,
-    Session,
-    column,
-    dequeue,
-    enqueue,
-    enqueue_many,
-    make_channel,
-    one,
-    settle,
-    tick,
-    together,
-)
+from tests.support.chance import STRESS
+from tests.support.sessions import Session, column, one, together
+from tests.support.verbs import dequeue, enqueue, enqueue_many, make_channel, settle, tick
 
 EXPIRED = "1 microsecond"
 

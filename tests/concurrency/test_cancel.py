@@ -7,20 +7,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import (
-    STRESS,
-    Lease,
-    Session,
-    dequeue,
-    enqueue,
-    fill,
-    make_channel,
-    one,
-    retry,
-    settle,
-    together,
-    waits,
-)
+from tests.support.chance import STRESS
+from tests.support.sessions import Session, one, together, wait_for_lock
+from tests.support.verbs import Lease, dequeue, enqueue, fill, make_channel, retry, settle
 
 
 def cancel(session: Session, *ids: int) -> dict[int, str]:
@@ -44,7 +33,7 @@ def test_a_completion_under_way_wins(session: Session, business: Session, connec
     operator = connect(autocommit=True)
 
     def commit() -> None:
-        waits(session, operator)
+        wait_for_lock(session, operator)
         business.commit()
 
     answer, _ = together(lambda: cancel(operator, message), commit)
@@ -62,7 +51,7 @@ def test_a_completion_that_is_rolled_back_does_not(
     operator = connect(autocommit=True)
 
     def rollback() -> None:
-        waits(session, operator)
+        wait_for_lock(session, operator)
         business.rollback()
 
     answer, _ = together(lambda: cancel(operator, message), rollback)
@@ -77,7 +66,7 @@ def test_a_dequeue_under_way_has_it(session: Session, business: Session, connect
     operator = connect(autocommit=True)
 
     def commit() -> None:
-        waits(session, operator)
+        wait_for_lock(session, operator)
         business.commit()
 
     answer, _ = together(lambda: cancel(operator, message), commit)
@@ -116,7 +105,7 @@ def test_who_gives_back_what_is_being_cancelled_waits_and_cancels(
     worker = connect(autocommit=True)
 
     def commit() -> None:
-        waits(session, worker)
+        wait_for_lock(session, worker)
         business.commit()
 
     give_back: Callable[[], object] = (
@@ -149,7 +138,7 @@ def test_a_cancellation_waits_for_a_sweep_under_way(
     operator = connect(autocommit=True)
 
     def commit() -> None:
-        waits(session, operator)
+        wait_for_lock(session, operator)
         business.commit()
 
     answer, _ = together(lambda: cancel(operator, message), commit)
@@ -205,8 +194,8 @@ def test_two_operators_with_opposite_orders_do_not_deadlock(
         return operator.execute("SELECT pgqueue_cancel(%s)", [order])
 
     def release() -> None:
-        waits(session, first)
-        waits(session, second)
+        wait_for_lock(session, first)
+        wait_for_lock(session, second)
         business.rollback()
 
     together(lambda: asked(first, ids), lambda: asked(second, ids[::-1]), release)

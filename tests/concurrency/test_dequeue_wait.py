@@ -12,8 +12,9 @@ import pytest
 from django.db import connection
 from psycopg.types.json import Jsonb
 
-from tests.concurrency.helpers import IMPATIENT, Session, dequeue, enqueue, enqueue_many, make_channel, one, settle
-from tests.conftest import Connect
+from tests.support.sessions import IMPATIENT, Connect, Session, one
+from tests.support.verbs import dequeue, enqueue, enqueue_many, make_channel, settle
+from tests.support.waiting import eventually
 
 Messages = list[dict[str, Any]]
 Call = Callable[..., "Future[Messages]"]
@@ -53,13 +54,6 @@ def asleep(session: Session, waiting: Session) -> dict[str, Any]:
             return state
         time.sleep(0.002)
     raise AssertionError("it does not sleep")
-
-
-def eventually(found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_is_there_comes_at_once_in_the_order_of_service(session: Session, waiting: Session) -> None:
@@ -155,7 +149,7 @@ def test_a_lease_that_expires_while_it_waits_comes_back(session: Session, waitin
         settle(session, [lease])
 
 
-def refused(session: Session, statement: str) -> psycopg.Error:
+def refusal_of_wait(session: Session, statement: str) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as raised:
         session.execute(statement)
     assert raised.value.sqlstate == "PGQ07"
@@ -165,22 +159,22 @@ def refused(session: Session, statement: str) -> psycopg.Error:
 @pytest.mark.parametrize("wait", ["'-1 ms'", "'300.001 s'", "'1 month'", "NULL"])
 def test_a_wait_out_of_bounds_is_refused(session: Session, waiting: Session, wait: str) -> None:
     enqueue(session)
-    error = refused(waiting, f"CALL pgqueue_dequeue_wait(p_wait => {wait})")
+    error = refusal_of_wait(waiting, f"CALL pgqueue_dequeue_wait(p_wait => {wait})")
     assert "waits for 0 to 300 seconds" in str(error)
     assert "run a worker" in error.diag.message_hint
     assert len(dequeue(session)) == 1
 
 
 def test_other_arguments_are_refused_as_by_a_dequeue(session: Session, waiting: Session) -> None:
-    assert "limit" in str(refused(waiting, "CALL pgqueue_dequeue_wait(p_limit => 0)"))
-    assert "lease" in str(refused(waiting, "CALL pgqueue_dequeue_wait(p_lease => '0')"))
+    assert "limit" in str(refusal_of_wait(waiting, "CALL pgqueue_dequeue_wait(p_limit => 0)"))
+    assert "lease" in str(refusal_of_wait(waiting, "CALL pgqueue_dequeue_wait(p_lease => '0')"))
     waiting.execute("SET default_transaction_isolation = 'repeatable read'")
-    assert "READ COMMITTED" in str(refused(waiting, "CALL pgqueue_dequeue_wait()"))
+    assert "READ COMMITTED" in str(refusal_of_wait(waiting, "CALL pgqueue_dequeue_wait()"))
 
 
 def test_in_a_transaction_block_it_says_what_to_do_and_leases_nothing(session: Session, business: Session) -> None:
     enqueue(session)
-    error = refused(business, "CALL pgqueue_dequeue_wait()")
+    error = refusal_of_wait(business, "CALL pgqueue_dequeue_wait()")
     assert "cannot run in a transaction block" in str(error)
     assert "in autocommit" in error.diag.message_hint
     business.rollback()
@@ -194,7 +188,7 @@ def test_in_a_function_it_says_what_to_do(session: Session) -> None:
         " $$ DECLARE v jsonb; BEGIN CALL pgqueue_dequeue_wait(messages => v); RETURN v; END $$"
     )
     try:
-        assert "or a function" in str(refused(session, "SELECT waits_inside()"))
+        assert "or a function" in str(refusal_of_wait(session, "SELECT waits_inside()"))
     finally:
         session.execute("DROP FUNCTION waits_inside()")
     assert len(dequeue(session)) == 1

@@ -1,4 +1,4 @@
-"""The live tables are made UNLOGGED and logged again while others are at work. tests/chaos/test_unlogged.py crashes."""
+"""The live tables are made UNLOGGED and logged again under load. verification/chaos/test_unlogged.py crashes them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,9 @@ import pytest
 from django.db import connections
 
 from django_pgqueue.sql import durability
-from tests.concurrency.helpers import (
-    Chance,
-    Lease,
-    Session,
-    dequeue,
-    drain,
-    enqueue,
-    make_channel,
-    one,
-    settle,
-    together,
-)
-from tests.conftest import Connect
+from tests.support.chance import Chance
+from tests.support.sessions import Connect, Session, one, together
+from tests.support.verbs import Lease, dequeue, drain, enqueue, make_channel, settle
 
 CHANNELS = {"free": {}, "limited": {"max_concurrency": 4}, "small": {"max_size": 100_000}}
 

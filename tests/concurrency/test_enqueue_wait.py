@@ -14,8 +14,9 @@ from django.db import connection, transaction
 from django_pgqueue import enqueue, enqueue_many
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.exceptions import ChannelBusy
-from tests.concurrency.helpers import Session, make_channel, one, waits
-from tests.concurrency.helpers import enqueue as enqueue_in
+from tests.support.sessions import Session, one, wait_for_lock
+from tests.support.verbs import enqueue as enqueue_in
+from tests.support.verbs import make_channel
 
 INSERT = "INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'h' FROM pgqueue_channel WHERE name = 'small'"
 
@@ -92,7 +93,7 @@ def test_who_waits_behind_others_that_wait_does_not_wait_for_longer(
     ask = "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => %s)"
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(one, first, ask, "3 s")
-        waits(session, first)
+        wait_for_lock(session, first)
         began_at = time.monotonic()
         assert one(second, ask, "3.2 s") == "busy"
         assert 3 < time.monotonic() - began_at < 5
@@ -141,6 +142,6 @@ def test_who_waits_gets_the_room_that_a_rollback_leaves(
         call = pool.submit(
             one, waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => '60 s')"
         )
-        waits(session, waiting)
+        wait_for_lock(session, waiting)
         filler.rollback()
         assert call.result(60) == "created"

@@ -11,20 +11,9 @@ from django.db import connection
 from django_pgqueue import complete, heartbeat
 from django_pgqueue import dequeue as dequeue_deliveries
 from django_pgqueue.exceptions import LeaseLost
-from tests.concurrency.helpers import (
-    Lease,
-    Session,
-    dequeue,
-    drain,
-    enqueue,
-    fill,
-    make_channel,
-    one,
-    retry,
-    settle,
-    together,
-    waits,
-)
+from tests.support.sessions import Session, one, together, wait_for_lock
+from tests.support.verbs import Lease, dequeue, drain, enqueue, fill, make_channel, retry, settle
+from tests.support.waiting import eventually
 
 SETTLE: dict[str, Callable[[Session, list[Lease]], object]] = {
     "complete": lambda session, leases: settle(session, leases),
@@ -85,7 +74,7 @@ def test_a_sweep_under_way_wins_over_a_settlement(
     assert sweep(business) == 1
 
     def commit() -> None:
-        waits(session, worker)
+        wait_for_lock(session, worker)
         business.commit()
 
     with pytest.raises(psycopg.Error) as lost:
@@ -103,7 +92,7 @@ def test_a_sweep_that_is_rolled_back_takes_no_lease(
     assert sweep(business) == 1
 
     def rollback() -> None:
-        waits(session, worker)
+        wait_for_lock(session, worker)
         business.rollback()
 
     together(lambda: SETTLE[verb](worker, expired), rollback)
@@ -134,7 +123,7 @@ def test_two_settlements_of_one_lease(
     SETTLE[first](business, leases)
 
     def commit() -> None:
-        waits(session, worker)
+        wait_for_lock(session, worker)
         business.commit()
 
     def late() -> str | None:
@@ -158,7 +147,7 @@ def test_a_completion_whose_answer_was_lost_is_repeated(session: Session, connec
     # COMMIT is sent, and nobody is there any more to read the answer.
     worker.pgconn.send_query(b"COMMIT")
     worker.pgconn.flush()
-    wait_until(session, "SELECT count(*) = 3 FROM pgqueue_archived_message")
+    eventually(lambda: one(session, "SELECT count(*) = 3 FROM pgqueue_archived_message"))
     worker.close()
 
     with pytest.raises(psycopg.Error) as lost:
@@ -183,14 +172,6 @@ def test_a_completion_that_did_not_reach_its_commit_is_repeated(
     assert len(settle(session, leases)) == 3
 
     assert homes(session) == (0, 3, 0)
-
-
-def wait_until(session: Session, sql: str) -> None:
-    for _ in range(1000):
-        if one(session, sql):
-            return
-        session.execute("SELECT pg_sleep(0.005)")
-    raise AssertionError(sql)
 
 
 def test_one_lost_lease_of_a_batch(session: Session) -> None:
@@ -226,7 +207,7 @@ def test_batches_of_the_same_leases_in_opposite_order_do_not_deadlock(
         return None
 
     def release() -> None:
-        wait_until(session, "SELECT count(*) >= 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        eventually(lambda: one(session, "SELECT count(*) >= 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
         middle.rollback()
 
     together(lambda: in_thread(complete, deliveries[::-1]), lambda: in_thread(heartbeat, deliveries), release)

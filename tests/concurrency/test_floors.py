@@ -7,18 +7,8 @@ from collections.abc import Callable
 import pytest
 from psycopg.errors import SerializationFailure
 
-from tests.concurrency.helpers import (
-    Session,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    fill,
-    make_channel,
-    one,
-    settle,
-    tick,
-)
+from tests.support.sessions import Session, one
+from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_concurrency": 9}], ids=["new", "parked"])

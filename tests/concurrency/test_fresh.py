@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.concurrency.helpers import Session, column, dequeue, enqueue, fill, make_channel, one, settle, tick
+from tests.support.sessions import Session, column, one
+from tests.support.verbs import dequeue, enqueue, fill, make_channel, settle, tick
 
 HEAVY = 40
 

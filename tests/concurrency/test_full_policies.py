@@ -8,19 +8,8 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import (
-    Session,
-    column,
-    dequeue,
-    drain,
-    enqueue,
-    fill,
-    make_channel,
-    one,
-    settle,
-    together,
-    waits,
-)
+from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, settle
 
 DROPPERS = pytest.mark.parametrize("policy", ["drop_oldest", "replace"])
 LIVE = "SELECT count(*) FROM pgqueue_message"
@@ -172,7 +161,7 @@ def test_one_call_for_many_channels_takes_all_counts_before_it_drops(
     for partial in (False, True):
 
         def cancel(oldest: int = oldest) -> str:
-            waits(session, producer)
+            wait_for_lock(session, producer)
             outcome = one(business, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", oldest)
             business.commit()
             return str(outcome)
@@ -200,7 +189,7 @@ def test_one_insert_into_many_channels_takes_all_counts_before_it_drops(
         return producer.execute(f"{query} WHERE c.name IN ('a', 'b')").rowcount
 
     def cancel() -> str:
-        waits(session, producer)
+        wait_for_lock(session, producer)
         outcome = one(business, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", oldest)
         business.commit()
         return str(outcome)

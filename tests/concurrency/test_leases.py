@@ -8,22 +8,9 @@ from itertools import chain
 
 import pytest
 
-from tests.concurrency.helpers import (
-    Chance,
-    Lease,
-    Session,
-    column,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    make_channel,
-    one,
-    seeds,
-    settle,
-    tick,
-    together,
-)
+from tests.support.chance import Chance, seeds
+from tests.support.sessions import Session, column, one, together
+from tests.support.verbs import Lease, dequeue, drain, enqueue, enqueue_many, make_channel, settle, tick
 
 WORKERS = 8
 

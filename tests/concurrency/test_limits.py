@@ -9,24 +9,9 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import (
-    Chance,
-    Session,
-    column,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    fill,
-    make_channel,
-    one,
-    retry,
-    seeds,
-    settle,
-    tick,
-    together,
-    waits,
-)
+from tests.support.chance import Chance, seeds
+from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, retry, settle, tick
 
 WORKERS = 8
 LEASED = """
@@ -278,7 +263,7 @@ def test_a_slow_dequeue_does_not_shorten_the_next_gap(
     holder.execute("ALTER SEQUENCE pgqueue_lane_seq OWNED BY NONE")
 
     def release() -> None:
-        waits(session, walker)
+        wait_for_lock(session, walker)
         session.execute("SELECT pg_sleep(0.3)")
         holder.rollback()
 

@@ -1,6 +1,7 @@
 """The rules for business transactions in docs/explanation/lock-order.md: who breaks one may meet a deadlock.
 
-Each is a way to a circle that tests/formal/specs/LockOrder.tla has without that rule. PostgreSQL ends one of the two.
+Each is a way to a circle that verification/formal/specs/LockOrder.tla has without that rule. PostgreSQL ends one of
+the two.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 
-from tests.concurrency.helpers import Session, dequeue, enqueue, make_channel, one, waits
+from tests.support.sessions import Session, one, wait_for_lock
+from tests.support.verbs import dequeue, enqueue, make_channel
 
 DEADLOCK = ["40P01", "ok"]
 # Longer than PostgreSQL takes to find a deadlock.
@@ -36,7 +38,7 @@ def answers(
     """What each gets: ``waiting`` waits, then the other closes the circle. Who is ended lets the other go on."""
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(answer, waits_for)
-        waits(watcher, waiting)
+        wait_for_lock(watcher, waiting)
         second = answer(closes)
         return sorted([first.result(200), second])
 
@@ -74,7 +76,7 @@ def test_a_limit_that_is_edited_after_an_enqueue(session: Session, connect: Call
 
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(one, producer, "SELECT outcome FROM pgqueue_enqueue('work', p_channel => 'smaller')")
-        waits(session, producer)
+        wait_for_lock(session, producer)
         edited = pool.submit(answer, lambda: one(editor, LIFT))
         assert asked.result(30) == "busy"
         producer.commit()

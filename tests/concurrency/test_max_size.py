@@ -7,20 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.concurrency.helpers import (
-    Session,
-    column,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    fill,
-    make_channel,
-    one,
-    settle,
-    together,
-    waits,
-)
+from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle
 
 
 def said(session: Session, channel: str) -> str:
@@ -119,7 +107,7 @@ def test_a_waiting_enqueuer_sees_what_was_taken_meanwhile(
     enqueue(business, "small")
 
     def commit() -> None:
-        waits(session, waiter)
+        wait_for_lock(session, waiter)
         business.commit()
 
     state, _ = together(lambda: said(waiter, "small"), commit)
@@ -142,7 +130,7 @@ def test_an_enqueuer_that_rolls_back_gives_its_place_back(session: Session, busi
     assert said(session, "small") == "full"
 
 
-def live(session: Session) -> int:
+def live_count(session: Session) -> int:
     return one(session, "SELECT count(*) FROM pgqueue_message")
 
 
@@ -182,7 +170,7 @@ def test_a_limit_that_is_set_when_messages_are_there(session: Session) -> None:
     settle(session, dequeue(session, 2))
 
     assert fill_up(session, "small") == 3
-    assert live(session) == 5
+    assert live_count(session) == 5
 
 
 def test_a_limit_that_comes_while_an_enqueue_is_open(session: Session, business: Session) -> None:
@@ -192,7 +180,7 @@ def test_a_limit_that_comes_while_an_enqueue_is_open(session: Session, business:
     make_channel(session, "small", max_size=3)
     fill(session, "small", 1)
     business.commit()
-    assert live(session) == 3
+    assert live_count(session) == 3
     drain(session)
     session.execute("SELECT * FROM pgqueue_sweep()")
 
@@ -217,7 +205,7 @@ def test_every_way_out_makes_room(session: Session) -> None:
     settle(session, dequeue(session, 1), "dead_letter", ["refused"])
     session.execute("SELECT * FROM pgqueue_pop()")
     settle(session, dequeue(session, 1), "defer")  # stays
-    assert live(session) == 5
+    assert live_count(session) == 5
     assert fill_up(session, "small") == 3
     assert one(session, "SELECT messages FROM pgqueue_purge('default', 'small')") == 8
     assert fill_up(session, "small") == 8
@@ -239,8 +227,8 @@ def test_the_limit_holds_while_messages_come_and_go(session: Session, connect: C
         return created
 
     def work() -> None:
-        while running[0] or live(session):
-            seen.append(live(worker))
+        while running[0] or live_count(session):
+            seen.append(live_count(worker))
             taken.extend(settle(worker, dequeue(worker, 2)))
 
     def write_all() -> int:

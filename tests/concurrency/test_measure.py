@@ -9,7 +9,9 @@ from typing import Any
 
 import psycopg
 
-from tests.concurrency.helpers import Session, column, dequeue, enqueue_many, make_channel, one, seeds, settle
+from tests.support.chance import seeds
+from tests.support.sessions import Session, column, one
+from tests.support.verbs import dequeue, enqueue_many, make_channel, settle
 
 Connect = Callable[..., psycopg.Connection[Any]]
 MESSAGES = 400

@@ -6,16 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.helpers import (
+from tests.support.sessions import Session, column, one
+from tests.support.verbs import (
     Lease,
-    Session,
-    column,
     dequeue,
     drain,
     enqueue,
     enqueue_many,
     make_channel,
-    one,
     retry,
     settle,
     tick,

@@ -6,17 +6,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from tests.concurrency.helpers import (
-    IMPATIENT,
-    Session,
-    dequeue,
-    enqueue,
-    enqueue_many,
-    make_channel,
-    tick,
-    waits,
-)
-from tests.conftest import Connect
+from tests.support.sessions import IMPATIENT, Connect, Session, wait_for_lock
+from tests.support.verbs import dequeue, enqueue, enqueue_many, make_channel, tick
 
 HALT = 7_311  # an advisory lock
 
@@ -61,7 +52,7 @@ def test_a_lane_that_shows_up_during_a_dequeue_is_not_overtaken_by_news_of_its_c
     dequeuer = connect(autocommit=True)
     with ThreadPoolExecutor(1) as pool, halt(session, "pgqueue_take_shared") as go_on:
         taken = pool.submit(dequeue, dequeuer)
-        waits(session, dequeuer)
+        wait_for_lock(session, dequeuer)
         business.commit()
         go_on()
         leases = taken.result(200)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tests.concurrency.helpers import Session, dequeue, fill, make_channel, one, settle, together
+from tests.support.sessions import Session, one, together
+from tests.support.verbs import dequeue, fill, make_channel, settle
 
 
 def pause(session: Session) -> None:

@@ -12,7 +12,9 @@ from django.db import connections
 
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Schedule
-from tests.concurrency.helpers import Session, column, make_channel, one, seeds, together
+from tests.support.chance import seeds
+from tests.support.sessions import Session, column, one, together
+from tests.support.verbs import make_channel
 
 DUE = """
 INSERT INTO pgqueue_schedule (name, handler, every, next_fire_at, missed)
@@ -25,11 +27,6 @@ SELECT outcome FROM pgqueue_schedule_fire(
     clock_timestamp() + interval '1 minute')
 """
 VERSION = "SELECT xmin::text::bigint FROM pgqueue_schedule WHERE id = %s"
-
-
-@pytest.fixture(autouse=True)
-def _none_of_the_demo(session: Session) -> None:
-    session.execute("TRUNCATE pgqueue_schedule")
 
 
 @pytest.fixture

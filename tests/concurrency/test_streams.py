@@ -10,24 +10,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import (
-    STRESS,
-    Chance,
-    Session,
-    column,
-    dequeue,
-    drain,
-    enqueue,
-    fill,
-    make_channel,
-    one,
-    seeds,
-    settle,
-    tick,
-    together,
-    waits,
-)
-from tests.conftest import Connect
+from tests.support.chance import STRESS, Chance, seeds
+from tests.support.sessions import Connect, Session, column, one, together, wait_for_lock
+from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, settle, tick
 
 
 class Claim(NamedTuple):
@@ -164,7 +149,7 @@ def test_a_claim_under_way_ends_before_another_query_takes_over(
         return claim(other, new, 0)
 
     def end() -> None:
-        waits(session, other)
+        wait_for_lock(session, other)
         assert not taken.is_set()
         business.commit()
 

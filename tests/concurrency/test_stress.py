@@ -15,21 +15,9 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import (
-    Chance,
-    Lease,
-    Session,
-    column,
-    dequeue,
-    enqueue,
-    enqueue_many,
-    make_channel,
-    one,
-    retry,
-    seeds,
-    settle,
-    together,
-)
+from tests.support.chance import Chance, seeds
+from tests.support.sessions import Session, column, one, together
+from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, make_channel, retry, settle
 
 QUEUES = {"default": ["free", "free too", "one", "three", "slow", "paused", "edited"], "other": ["elsewhere"]}
 LIMITS = {

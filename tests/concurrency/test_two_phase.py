@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import Session, dequeue, enqueue, make_channel, settle, tick
-from tests.conftest import Connect
+from tests.support.sessions import Connect, Session
+from tests.support.verbs import dequeue, enqueue, make_channel, settle, tick
 
 WAYS = {
     "enqueue": "SELECT pgqueue_enqueue('h')",

@@ -16,7 +16,7 @@ from django.utils import timezone, translation
 
 from django_pgqueue import Delivery
 from django_pgqueue.contrib.context import language, time_zone, trace
-from tests.worker.test_executor import DELIVERY
+from tests.support.deliveries import DELIVERY
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 STATE = "congo=t61rcWkgMzE"

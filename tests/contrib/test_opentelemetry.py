@@ -19,7 +19,7 @@ from django_pgqueue import Defer, Delivery, Retry, handlers
 from django_pgqueue.contrib import opentelemetry
 from django_pgqueue.worker.call.executor import execute, execute_batch
 from django_pgqueue.worker.call.middleware import Middleware
-from tests.worker.test_executor import DELIVERY
+from tests.support.deliveries import DELIVERY
 
 EXPORTER, READER = InMemorySpanExporter(), InMemoryMetricReader()
 

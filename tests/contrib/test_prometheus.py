@@ -22,9 +22,10 @@ from django_pgqueue.contrib.prometheus.families import families
 from django_pgqueue.contrib.prometheus.text import CONTENT_TYPE, render
 from django_pgqueue.contrib.prometheus.views import metrics
 from django_pgqueue.models import Worker
-from tests.docs.markdown import REPOSITORY, page
-from tests.lifecycle.conftest import pass_time
 from tests.security.names import NAMES
+from tests.support.markdown import page
+from tests.support.moments import pass_time
+from tests.support.paths import REPOSITORY
 
 urlpatterns = [path("metrics", metrics)]
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]

@@ -15,7 +15,7 @@ from django_pgqueue import Defer, Delivery, handlers
 from django_pgqueue.contrib import sentry
 from django_pgqueue.worker.call.executor import execute, execute_batch
 from django_pgqueue.worker.call.middleware import Middleware
-from tests.worker.test_executor import DELIVERY
+from tests.support.deliveries import DELIVERY
 
 
 class Listening(Transport):

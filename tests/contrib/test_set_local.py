@@ -14,7 +14,7 @@ from django.test import override_settings
 from psycopg.sql import SQL, Identifier
 
 from django_pgqueue.contrib.context.set_local import restore, statement_brings
-from tests.worker.test_executor import DELIVERY
+from tests.support.deliveries import DELIVERY
 
 ODD = 'it\'s 100% \\ "odd" %s'
 NOW = "SELECT current_setting('app.tenant', true)"

@@ -13,8 +13,8 @@ from flights.models import AircraftLog, Departure, RouteStatistics
 
 from django_pgqueue import channel_set, enqueue
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
-from tests.conftest import Connect
 from tests.demo.conftest import Manage
+from tests.support.sessions import Connect
 
 # The first departure that never took place is in line 839 of the file.
 SLICE = "900"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.markdown import DOCS, REPOSITORY
+from tests.support.markdown import DOCS
+from tests.support.paths import REPOSITORY
 
 FILE = REPOSITORY / "llms.txt"
 HEAD = """# pgqueue-django

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .markdown import REPOSITORY, Block
+from tests.support.markdown import Block
+from tests.support.paths import REPOSITORY
 
 # Runs a block of `>>>` lines; the first answer that is another one is the exit status 1.
 SESSION = """

@@ -15,8 +15,9 @@ from django.db import connection
 
 from django_pgqueue import NewMessage, channel_set, dead_letter, dequeue, enqueue_many, handlers, queue_pause
 from django_pgqueue.models import Worker
-from tests.docs.markdown import REPOSITORY, blocks
-from tests.lifecycle.conftest import pass_time
+from tests.support.markdown import blocks
+from tests.support.moments import pass_time
+from tests.support.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "reference" / "commands.md"
 TYPED = [block for block in blocks(PAGE) if block.language == "console" and "no-run" not in block.words]

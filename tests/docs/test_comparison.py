@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.markdown import page, section
+from tests.support.markdown import page, section
 
 
 def test_measured_figures_are_those_of_the_page_on_performance() -> None:

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.docs.markdown import DOCS, REPOSITORY, blocks, is_followed, name, section
 from tests.docs.newcomer import Newcomer
+from tests.support.markdown import DOCS, blocks, is_followed, name, section
+from tests.support.paths import REPOSITORY
 
 # Many processes, one after the other: on a busy machine they take minutes.
 pytestmark = pytest.mark.timeout(400)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from django_pgqueue.spark import schema
-from tests.docs.markdown import page, section
+from tests.support.markdown import page, section
 
 
 @pytest.mark.parametrize("table", schema.TABLES)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 from argparse import Action, ArgumentParser
 from datetime import timedelta
 from importlib import import_module
-from importlib.util import find_spec
-from inspect import isfunction
 from io import StringIO
-from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.management import call_command, load_command_class
 from django.db import connection
-from django.dispatch import Signal
 
-import django_pgqueue
-from django_pgqueue import exceptions, outcomes, signals, testing
+from django_pgqueue import exceptions
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.doctor import EXAMINATIONS
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from django_pgqueue.sql import files
-from tests.docs.markdown import DOCS, PAGES, REPOSITORY, anchors, blocks, links, name, page, prose, section
+from tests.support.markdown import DOCS, anchors, blocks, page, section
+from tests.support.paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "django_pgqueue"
 FUNCTIONS = sorted(files.latest_functions())
@@ -36,9 +29,6 @@ TABLES = [
     "unarchived", "unarchived_total", "queue_warning",
     "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
 ]  # fmt: skip
-# A page that says which test checks what it says, as `tests/lifecycle/test_enqueue.py::test_a_rollback_leaves_nothing`.
-IMPORT = re.compile(r"^(?:>>> )?from (django_pgqueue[\w.]*) import ([\w, ]+)$", re.MULTILINE)
-NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
 def in_one_line(text: str) -> str:
@@ -171,87 +161,6 @@ def test_every_error_is_there_with_its_sqlstate() -> None:
             assert f"`{error.__name__}`" in page("docs/reference/errors.md")
 
 
-def stubs(path: str = "python-api.md") -> dict[str, ast.FunctionDef]:
-    """The signatures of the Python API as its page tells them."""
-    found = {}
-    for block in blocks(DOCS / "reference" / path):
-        if block.language == "pyi":
-            for node in ast.parse(block.text).body:
-                if isinstance(node, ast.FunctionDef):
-                    found[node.name] = node
-                elif isinstance(node, ast.ClassDef):
-                    found[node.name] = next((item for item in node.body if isinstance(item, ast.FunctionDef)), node)
-    return found
-
-
-def told_parameters(node: ast.FunctionDef) -> list[tuple[str, bool, str | None]]:
-    """Name, keyword only or not, and default of each parameter."""
-    plain = [argument.arg for argument in node.args.args]
-    defaults = [None] * (len(plain) - len(node.args.defaults)) + [ast.unparse(value) for value in node.args.defaults]
-    told = [(parameter, False, default) for parameter, default in zip(plain, defaults, strict=True)]
-    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        told.append((argument.arg, True, None if default is None else ast.unparse(default)))
-    return [parameter for parameter in told if parameter[0] != "self"]
-
-
-def real_parameters(function: Any) -> list[tuple[str, bool, str | None]]:
-    return [
-        (
-            parameter.name,
-            parameter.kind is parameter.KEYWORD_ONLY,
-            None if parameter.default is parameter.empty else repr(parameter.default),
-        )
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-
-
-@pytest.mark.parametrize("public", sorted(set(django_pgqueue.__all__) - {"aenqueue", "Delivery", "Enqueued"}))
-def test_a_public_name_is_there_with_its_signature(public: str) -> None:
-    assert told_parameters(stubs()[public]) == real_parameters(getattr(django_pgqueue, public))
-
-
-def test_every_public_name_has_a_heading() -> None:
-    headings = set(re.findall(r"^### (\w+)$", page("docs/reference/python-api.md"), re.MULTILINE))
-
-    assert headings == set(django_pgqueue.__all__)
-
-
-def test_every_helper_for_tests_is_there_with_its_signature() -> None:
-    told = stubs("testing.md")
-    headings = set(re.findall(r"^### (\w+)$", page("docs/reference/testing.md"), re.MULTILINE))
-
-    assert headings == set(testing.__all__)
-    for helper in told:
-        given = [(*rest, "..." if default == "Ellipsis" else default) for *rest, default in parameters(helper)]
-        assert told_parameters(told[helper]) == given, helper
-    assert {helper for helper in headings if isfunction(getattr(testing, helper))} <= set(told)
-
-
-def parameters(helper: str) -> list[tuple[str, bool, str | None]]:
-    return real_parameters(getattr(testing, helper))
-
-
-@pytest.mark.parametrize("value", ["Delivery", "Enqueued"])
-def test_a_value_is_there_with_its_fields(value: str) -> None:
-    told = section(page("docs/reference/python-api.md"), value)
-
-    for field in inspect.signature(getattr(django_pgqueue, value)).parameters:
-        assert f"`{field}`" in told
-
-
-def test_every_outcome_is_public() -> None:
-    kinds = {kind.__name__ for kind in outcomes.Outcome.__subclasses__()}
-
-    assert kinds <= set(django_pgqueue.__all__)
-
-
-def test_every_signal_is_there() -> None:
-    sent = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
-
-    assert sent == set(re.findall(r"^\| `(message_\w+)` \|", page("docs/reference/signals.md"), re.MULTILINE))
-
-
 def test_every_word_of_the_glossary_is_in_its_place() -> None:
     words = re.findall(r"^- \*\*(.+?)\*\*: ", page("docs/reference/glossary.md"), re.MULTILINE)
 
@@ -273,50 +182,6 @@ def test_every_table_is_there_with_its_columns() -> None:
     assert {table for table, _ in columns} == {f"pgqueue_{table}" for table in TABLES}
     for table, column in columns:
         assert f"`{column}`" in section(text, table.removeprefix("pgqueue_")), f"{table}.{column}"
-
-
-@pytest.mark.parametrize("path", PAGES, ids=name)
-def test_links_within_the_documentation_resolve(path: Path) -> None:
-    for target in links(path):
-        if re.match(r"[a-z]+:", target):
-            continue
-        file, _, anchor = target.partition("#")
-        linked = (path.parent / file).resolve() if file else path
-        assert linked.exists(), f"{name(path)} links to {target}"
-        if anchor:
-            assert anchor in anchors(linked), f"{name(path)} links to {target}"
-
-
-@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=name)
-def test_a_page_can_be_reached_from_the_index(path: Path) -> None:
-    reached, left = set(), [DOCS / "index.md"]
-    while left:
-        reached.add(here := left.pop())
-        targets = {(here.parent / target.partition("#")[0]).resolve() for target in links(here)}
-        left += sorted(
-            target
-            for target in targets - reached
-            if target.suffix == ".md" and DOCS in target.parents and target.exists()
-        )
-
-    assert path in reached
-
-
-@pytest.mark.parametrize("path", PAGES, ids=name)
-def test_tests_that_are_named_exist(path: Path) -> None:
-    for file, test in NAMED_TEST.findall(prose(path)):
-        assert (REPOSITORY / file).exists(), file
-        assert not test or f"def {test}(" in (REPOSITORY / file).read_text(), f"{file}::{test}"
-
-
-@pytest.mark.parametrize("path", PAGES, ids=name)
-def test_modules_and_names_that_are_imported_exist(path: Path) -> None:
-    for block in blocks(path):
-        if block.language in ("python", "pycon"):
-            for module, names in IMPORT.findall(block.text):
-                for public in names.split(", "):
-                    there = hasattr(import_module(module), public) or find_spec(f"{module}.{public}")
-                    assert there, f"{name(path)}: {module}.{public}"
 
 
 def test_the_listing_of_the_worker_is_the_real_one() -> None:

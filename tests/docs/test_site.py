@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.markdown import DOCS, REPOSITORY, blocks, name
+from tests.support.markdown import DOCS, blocks, name
+from tests.support.paths import REPOSITORY
 
 pytestmark = pytest.mark.timeout(200)
 

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import override_settings
 
 from django_pgqueue import channel_set, handlers, schedules
-from tests.docs.markdown import DOCS, Block, blocks, is_followed, name
+from tests.support.markdown import DOCS, Block, blocks, is_followed, name
 
 # Blocks for Spark are run by tests/spark/test_datasource_docs.py.
 NOT_RUN = ("no-run", "signature", "spark")

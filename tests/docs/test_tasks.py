@@ -10,8 +10,8 @@ import pytest
 
 from django_pgqueue import tasks
 from django_pgqueue.tasks.checks import RULES
-from tests.docs.markdown import DOCS, blocks, page, section
-from tests.docs.test_reference import real_parameters, told_parameters
+from tests.docs.signatures import real_parameters, told_parameters
+from tests.support.markdown import DOCS, blocks, page, section
 
 PAGE = "docs/reference/tasks.md"
 FUNCTIONS = {

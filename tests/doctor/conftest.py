@@ -11,8 +11,8 @@ from django.db import connections
 
 from django_pgqueue.doctor import Finding, Limits, examine
 from django_pgqueue.embedded.settings import parse_url
-from tests.lifecycle.conftest import _default_channel  # noqa: F401  (a fixture, used by all)
-from tests.worker.test_clock import faketime  # noqa: F401  (a fixture)
+from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture, used by all)
+from tests.support.faketime import faketime  # noqa: F401  (a fixture)
 
 Examine = Callable[..., dict[str, Finding]]
 Elsewhere = Callable[[str], AbstractContextManager[str]]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import sql, value
+from tests.support.sql import sql, value
 
 
 def test_a_partition_that_is_missing_in_some_days(found: Examine) -> None:

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from tests.docs.markdown import REPOSITORY
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import sql
+from tests.support.paths import REPOSITORY
+from tests.support.sql import sql
 
 
 @pytest.mark.django_db(transaction=True)

@@ -6,22 +6,18 @@ from datetime import timedelta
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.lifecycle.mend import MendCounts, mend
-from tests.concurrency.helpers import together
-from tests.conftest import Connect
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import pass_time, sql
+from tests.support.messages import enqueue_numbered
+from tests.support.moments import pass_time
+from tests.support.sessions import Connect, together
+from tests.support.sql import sql
 
 NOTHING = MendCounts(0, 0, 0)
 
 
-def fill(channel: str, count: int = 3) -> None:
-    for _ in range(count):
-        enqueue("h", channel=channel)
-
-
 def test_a_count_of_live_messages(found: Examine) -> None:
     channel_set(channel="tenant", max_size=10)
-    fill("tenant")
+    enqueue_numbered(3, channel="tenant")
     enqueue("h", channel="tenant", delay=timedelta(hours=1))
     complete(dequeue())
     [held] = dequeue()
@@ -40,7 +36,7 @@ def test_a_count_of_live_messages(found: Examine) -> None:
 
 def test_more_than_may_be_looked_at_is_not_counted(found: Examine) -> None:
     channel_set(channel="tenant", max_size=10)
-    fill("tenant", 5)
+    enqueue_numbered(5, channel="tenant")
     sql("UPDATE pgqueue_channel_size SET live = live + 1")
     assert list(found("counters", most=6)) == ["count_wrong"]
     assert found("counters", most=5) == {}
@@ -48,7 +44,7 @@ def test_more_than_may_be_looked_at_is_not_counted(found: Examine) -> None:
 
 def test_leases_below_the_floor_are_not_counted_and_the_limit_does_not_hold(found: Examine) -> None:
     channel_set(channel="tenant", max_concurrency=2)
-    fill("tenant", 6)
+    enqueue_numbered(6, channel="tenant")
     dequeue(limit=2)
     sql("UPDATE pgqueue_lane SET lease_floor = clock_timestamp() + interval '1 hour', parked_until = NULL")
     finding = found("counters")["lease_floor_wrong"]
@@ -60,7 +56,7 @@ def test_leases_below_the_floor_are_not_counted_and_the_limit_does_not_hold(foun
 
 def test_more_leases_than_the_limit_allows(found: Examine) -> None:
     channel_set(channel="tenant", max_concurrency=2)
-    fill("tenant", 3)
+    enqueue_numbered(3, channel="tenant")
     held = dequeue(limit=3)
     assert len(held) == 2
     sql("UPDATE pgqueue_message SET status = 2, leased_at = clock_timestamp() WHERE status = 1")
@@ -71,14 +67,14 @@ def test_more_leases_than_the_limit_allows(found: Examine) -> None:
 
 def test_a_limit_that_was_lowered_is_not_exceeded_by_what_ran_before(found: Examine) -> None:
     channel_set(channel="tenant", max_concurrency=3)
-    fill("tenant", 3)
+    enqueue_numbered(3, channel="tenant")
     dequeue(limit=3)
     channel_set(channel="tenant", max_concurrency=1)
     assert found("counters") == {}
 
 
 def test_a_channel_without_a_place_in_the_line_is_never_served(found: Examine) -> None:
-    fill("default")
+    enqueue_numbered(3, channel="default")
     sql("SELECT pgqueue_tick()")
     sql("DELETE FROM pgqueue_lane")
     assert found("counters") == {}, "for a moment that may be so"
@@ -91,7 +87,7 @@ def test_a_channel_without_a_place_in_the_line_is_never_served(found: Examine) -
 
 
 def test_a_message_below_the_floor_of_its_channel_is_never_found(found: Examine) -> None:
-    fill("default")
+    enqueue_numbered(3, channel="default")
     sql("SELECT pgqueue_tick()")
     pass_time(minutes=1)
     sql("UPDATE pgqueue_lane SET floor_rank = 32767, floor_at = 'infinity'")
@@ -103,7 +99,7 @@ def test_a_message_below_the_floor_of_its_channel_is_never_found(found: Examine)
 def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) -> None:
     channel_set(channel="tenant", max_concurrency=1)
     sql("UPDATE pgqueue_channel SET changed_at = NULL")
-    fill("tenant")
+    enqueue_numbered(3, channel="tenant")
     held = dequeue(lease=timedelta(hours=1))
     pass_time(minutes=1)
     assert dequeue() == []
@@ -117,12 +113,12 @@ def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) ->
 
 
 def test_while_nobody_folds_the_news_nothing_is_said_of_places(found: Examine) -> None:
-    fill("default", 5)
+    enqueue_numbered(5, channel="default")
     pass_time(minutes=1)
     assert found("counters") == {}
     sql("SELECT pgqueue_tick()")
     sql("DELETE FROM pgqueue_lane")
-    fill("default", 1)
+    enqueue_numbered(1, channel="default")
     assert found("counters", most=1) == {}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import sql, value
+from tests.support.sql import sql, value
 
 THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
 

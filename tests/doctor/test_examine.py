@@ -12,9 +12,9 @@ from django.core.management import call_command
 from django_pgqueue import channel_set, complete, dequeue, enqueue, handlers
 from django_pgqueue.contrib.prometheus.families import families
 from django_pgqueue.doctor import EXAMINATIONS, Severity, examine
-from tests.conftest import Connect
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import sql, value
+from tests.support.sessions import Connect
+from tests.support.sql import sql, value
 
 # The servers of the tests trade safety for speed.
 THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}

@@ -3,7 +3,8 @@ from __future__ import annotations
 from django_pgqueue import channel_set, dequeue, enqueue, handlers
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import make_worker, pass_time
+from tests.support.moments import pass_time
+from tests.support.workers import make_worker
 
 
 def test_messages_that_no_live_worker_has_a_handler_for(found: Examine) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from django_pgqueue.doctor import Severity
 from django_pgqueue.embedded import temporary_cluster
-from tests.chaos.pair import DATABASE, configure, server_pair, until
-from tests.conftest import Connect
 from tests.doctor.conftest import Elsewhere, Examine
-from tests.lifecycle.conftest import sql
+from tests.support.sessions import Connect
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from verification.chaos.pair import DATABASE, configure, server_pair
 
 NOW = {"old_transaction": timedelta(0)}
 
@@ -31,7 +32,7 @@ def test_an_old_snapshot_of_another_session(connect: Connect, found: Examine) ->
     assert found("horizon", old_transaction=timedelta(hours=1)) == {}
     assert found("horizon", **NOW, very_old_transaction=timedelta(0))["old_transaction"].severity == Severity.CRITICAL
     sql(finding.action.partition("end it: ")[2].partition(".")[0])
-    until(lambda: found("horizon", **NOW) == {})
+    eventually(lambda: found("horizon", **NOW) == {})
 
 
 def test_a_transaction_that_has_written_and_has_no_snapshot(connect: Connect, found: Examine) -> None:
@@ -101,9 +102,9 @@ def test_a_query_on_a_standby_with_and_without_a_slot(elsewhere: Elsewhere, foun
             for code in ("standby_behind", "slot_behind"):
                 for _ in range(20):
                     primary.execute("SELECT pg_current_xact_id()")
-                until(lambda code=code: list(found("horizon", using=using, old_xids=10)) == [code])
+                eventually(lambda code=code: list(found("horizon", using=using, old_xids=10)) == [code])
                 if code == "standby_behind":
                     primary.execute("SELECT pg_create_physical_replication_slot('standby')")
                 configure(pair.standby, "primary_slot_name", "standby")
             query.rollback()
-            until(lambda: found("horizon", using=using, old_xids=10) == {})
+            eventually(lambda: found("horizon", using=using, old_xids=10) == {})

@@ -4,9 +4,9 @@ import pytest
 
 from django_pgqueue import dequeue, enqueue, sweep
 from django_pgqueue.models import Schedule, Worker
-from tests.conftest import Connect
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import sql
+from tests.support.sessions import Connect
+from tests.support.sql import sql
 
 
 def test_a_worker_that_was_not_heard_of(found: Examine) -> None:

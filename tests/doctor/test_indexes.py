@@ -10,10 +10,10 @@ import pytest
 
 from django_pgqueue.doctor import Limits, examine, indexes
 from django_pgqueue.sql import files
-from tests.chaos.pair import until
-from tests.conftest import Connect
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import sql, value
+from tests.support.sessions import Connect
+from tests.support.sql import sql, value
+from tests.support.waiting import eventually
 
 OF_EACH_KIND = [
     "pgqueue_message_scheduled", "pgqueue_message_ready", "pgqueue_message_dedupe", "pgqueue_channel_name",
@@ -62,7 +62,7 @@ def under_way(connect: Connect, statement: str, table: str) -> Iterator[None]:
     other.start()
     try:
         pid = owner.info.backend_pid
-        until(lambda: sql("SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted", pid) and sql(INVALID))
+        eventually(lambda: sql("SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted", pid) and sql(INVALID))
         yield
     finally:
         writer.rollback()

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.pair import until
-from tests.conftest import Connect
 from tests.doctor.conftest import Examine
+from tests.support.sessions import Connect
+from tests.support.waiting import eventually
 
 
 @pytest.mark.timeout(120)
@@ -29,4 +29,4 @@ def test_a_listener_with_an_open_transaction_holds_up_the_queue_of_notifications
         sender.execute("SELECT pg_notify('anything', repeat('y', 7000) || clock_timestamp())")
         return found("notifications", notify_usage=1e-5) == {}
 
-    until(is_gone)
+    eventually(is_gone)

@@ -5,7 +5,7 @@ from django.core.management import call_command
 from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.models import Channel
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import sql
+from tests.support.sql import sql
 
 
 def test_messages_of_a_channel_that_was_deleted_past_the_queue(found: Examine) -> None:

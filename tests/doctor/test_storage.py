@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from django_pgqueue.doctor import Finding, Limits, examine
-from tests.conftest import Connect
-from tests.lifecycle.conftest import sql
+from tests.support.sessions import Connect
+from tests.support.sql import sql
 
 ROWS = 5_000
 FILL = (

@@ -4,9 +4,9 @@ from django.db import connections
 
 from django_pgqueue.doctor import vacuum
 from django_pgqueue.embedded import temporary_cluster
-from tests.chaos.pair import until
 from tests.doctor.conftest import Elsewhere, Examine
-from tests.lifecycle.conftest import sql
+from tests.support.sql import sql
+from tests.support.waiting import eventually
 
 
 def test_settings_that_somebody_has_reset(found: Examine) -> None:
@@ -36,4 +36,4 @@ def test_a_server_that_naps_for_long(elsewhere: Elsewhere, found: Examine) -> No
         with connections[using].cursor() as cursor:
             cursor.execute("ALTER SYSTEM SET autovacuum_naptime = '1min'")
             cursor.execute("SELECT pg_reload_conf()")
-        until(lambda: found("vacuum", using=using) == {})
+        eventually(lambda: found("vacuum", using=using) == {})

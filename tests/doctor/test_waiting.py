@@ -5,7 +5,7 @@ from datetime import timedelta
 from django_pgqueue import channel_pause, channel_set, dequeue, enqueue, queue_pause, queue_resume
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine
-from tests.lifecycle.conftest import pass_time
+from tests.support.moments import pass_time
 
 
 def worker(*queues: str) -> None:

@@ -74,14 +74,6 @@ def query(cluster: Cluster, statement: str, database: str = "postgres") -> Any:
         return done.fetchone()[0] if done.description else None
 
 
-def process_exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
-
-
 def as_user(name: str, function: Callable[[], Any]) -> Any:
     """The result of a function in a process of another user; its EmbeddedError is raised here."""
     entry = pwd.getpwnam(name)

@@ -18,7 +18,7 @@ InPython = Callable[..., "subprocess.Popen[str]"]
 START = "input(); cluster = Cluster(argv[1], settings=THROWAWAY); print(cluster.start(), cluster.status().pid)"
 
 
-def together(processes: list[subprocess.Popen[str]]) -> list[str]:
+def let_all_go(processes: list[subprocess.Popen[str]]) -> list[str]:
     """Lets all go at the same time and returns what they print."""
     for process in processes:
         process.stdin.write("go\n")
@@ -29,7 +29,7 @@ def together(processes: list[subprocess.Popen[str]]) -> list[str]:
 
 
 def test_of_four_processes_that_start_it_one_does_and_all_get_the_same_server(in_python: InPython, folder: Path):
-    answers = [line.split() for line in together([in_python(START, folder) for _ in range(4)])]
+    answers = [line.split() for line in let_all_go([in_python(START, folder) for _ in range(4)])]
     assert sorted(started for started, _ in answers) == ["False", "False", "False", "True"]
     assert len({pid for _, pid in answers}) == 1
     assert query(Cluster(folder), "SELECT 1") == 1
@@ -39,14 +39,14 @@ def test_a_database_is_created_once_by_four_processes(in_python: InPython, folde
     statements = (
         "input(); cluster = Cluster(argv[1], settings=THROWAWAY); cluster.start(); cluster.ensure_database('flights')"
     )
-    together([in_python(statements, folder) for _ in range(4)])
+    let_all_go([in_python(statements, folder) for _ in range(4)])
     assert query(Cluster(folder), "SELECT current_database()", "flights") == "flights"
 
 
 def test_starts_and_stops_and_destroys_take_turns(in_python: InPython, folder: Path):
     verbs = ["start", "stop", "start", "destroy"]
     script = "input(); cluster = Cluster(argv[1], settings=THROWAWAY)\nfor _ in range(4): getattr(cluster, argv[2])()"
-    together([in_python(script, folder, verb) for verb in verbs])
+    let_all_go([in_python(script, folder, verb) for verb in verbs])
     cluster = Cluster(folder)
     cluster.start()
     assert query(cluster, "SELECT 1") == 1

@@ -16,7 +16,8 @@ import pytest
 from django_pgqueue.embedded import Cluster, EmbeddedError, find_binaries
 from django_pgqueue.embedded.account import account_for
 from django_pgqueue.embedded.postmaster import Postmaster
-from tests.embedded.conftest import process_exists, query
+from tests.embedded.conftest import query
+from tests.support.processes import process_runs
 
 Make = Callable[..., Cluster]
 
@@ -55,7 +56,7 @@ def test_data_that_somebody_else_made_is_refused(make: Make, folder: Path, pg_ct
     for verb in ("start", "stop", "destroy", "status"):
         with pytest.raises(EmbeddedError, match="was not made by the embedded server"):
             getattr(make(), verb)()
-    assert process_exists(pid)
+    assert process_runs(pid)
 
 
 def test_a_server_that_somebody_else_started_on_our_data_is_refused(
@@ -67,7 +68,7 @@ def test_a_server_that_somebody_else_started_on_our_data_is_refused(
     for verb in ("start", "stop", "destroy"):
         with pytest.raises(EmbeddedError, match=rf"server \(pid {pid}\) .* was started by other means"):
             getattr(make(), verb)()
-    assert process_exists(pid)
+    assert process_runs(pid)
     pg_ctl(folder / "data", "stop")
     assert make().start() is True
 
@@ -124,7 +125,7 @@ def test_a_killed_server_is_started_again_with_all_that_was_committed(make: Make
     query(cluster, "CREATE TABLE kept AS SELECT 42 AS n")
     pid = cluster.status().pid
     os.kill(pid, signal.SIGKILL)
-    while process_exists(pid):
+    while process_runs(pid):
         time.sleep(0.001)
     assert cluster.start() is True  # at once: it waits for what the dead server's processes still hold
     assert cluster.status().pid != pid
@@ -138,7 +139,7 @@ def test_a_process_of_a_killed_server_that_still_lives_is_waited_for(make: Make,
     straggler = next(pid for pid in processes_in(folder / "data") if pid != postmaster)
     os.kill(straggler, signal.SIGSTOP)
     os.kill(postmaster, signal.SIGKILL)
-    while process_exists(postmaster):
+    while process_runs(postmaster):
         time.sleep(0.001)
     with ThreadPoolExecutor() as threads:
         started = threads.submit(cluster.start)

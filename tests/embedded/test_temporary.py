@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from django_pgqueue.embedded import Binaries, Cluster, temporary_cluster
-from tests.embedded.conftest import process_exists, query
+from tests.embedded.conftest import query
+from tests.support.processes import process_runs
 
 
 def test_a_temporary_cluster_is_gone_afterwards(binaries: Binaries):
@@ -17,7 +18,7 @@ def test_a_temporary_cluster_is_gone_afterwards(binaries: Binaries):
         assert query(cluster, "SHOW server_version").startswith(binaries.number)
         assert query(cluster, "SHOW fsync") == "off"
         assert query(cluster, "SHOW max_connections") == "33"
-    assert not process_exists(pid)
+    assert not process_runs(pid)
     assert not cluster.folder.exists()
 
 
@@ -27,7 +28,7 @@ def test_a_temporary_cluster_is_gone_after_an_error():
 
     with pytest.raises(LookupError) as raised, temporary_cluster() as cluster:
         fail(cluster)
-    assert not process_exists(raised.value.args[0])
+    assert not process_runs(raised.value.args[0])
     assert not cluster.folder.exists()
 
 
@@ -47,13 +48,13 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(
     alive_folder, alive_pid = alive.stdout.readline().split()
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    assert process_exists(int(killed_pid))
+    assert process_runs(int(killed_pid))
 
     with temporary_cluster(start=False):
-        assert not process_exists(int(killed_pid))
+        assert not process_runs(int(killed_pid))
         assert not Path(killed_folder).exists()
-        assert process_exists(int(alive_pid))
+        assert process_runs(int(alive_pid))
 
     alive.communicate("end\n")
-    assert not process_exists(int(alive_pid))
+    assert not process_runs(int(alive_pid))
     assert not Path(alive_folder).exists()

@@ -1,24 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from io import StringIO
+from functools import partial
 
 import pytest
-from django.core.management import call_command
 
 from django_pgqueue import handlers
+from tests.support.commands import output_of
 
 Import = Callable[..., str]
 
 
 @pytest.fixture
 def queueimport() -> Import:
-    def run(*arguments: str) -> str:
-        output = StringIO()
-        call_command("queueimport", *arguments, stdout=output)
-        return output.getvalue()
-
-    return run
+    return partial(output_of, "queueimport")
 
 
 @pytest.fixture

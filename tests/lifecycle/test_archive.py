@@ -6,10 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from django_pgqueue import (
-    Complete,
     Delivery,
     cancel,
     channel_set,
@@ -19,17 +18,16 @@ from django_pgqueue import (
     dequeue,
     discard,
     enqueue,
-    explain_message,
-    metrics,
     pop,
     purge,
     queue_set,
     redrive,
     retry,
 )
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, LeaseLost
-from django_pgqueue.models import Activity, ArchivedMessage, Channel, DeadLetter, Queue
-from tests.lifecycle.conftest import places, refused, sql, value
+from django_pgqueue.exceptions import LeaseLost
+from django_pgqueue.models import ArchivedMessage, DeadLetter
+from tests.support.messages import places
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 
@@ -229,135 +227,3 @@ def test_the_dedupe_key_of_a_message_that_was_not_archived_is_free() -> None:
     send()
     complete(dequeue(), archive="none")
     assert enqueue("h", dedupe_key="k").created
-
-
-@pytest.mark.parametrize("archive", ["full", "outcome", "none"])
-def test_figures_and_totals_count_what_is_not_archived(archive: str) -> None:
-    sql("DELETE FROM pgqueue_activity")
-    queue_set(archive=archive)
-    for _ in range(3):
-        send(dedupe_key=None)
-    complete(dequeue(limit=2))
-    purge(channel="default")
-    [found] = metrics()
-    assert found.total == 3
-    ever = "'-infinity', '1:1:', '9999999999:9999999999:'"
-    assert value(f"SELECT s.settled FROM pgqueue_measure_settled({ever}) AS s") == 3
-    [minute] = Activity.objects.filter(channel=None, minutes=1)
-    assert (minute.completed, minute.cancelled, minute.retries) == (2, 1, 0)
-    assert (sum(minute.waits), sum(minute.runs)) == (2, 2)
-    assert sql("SELECT 1 FROM pgqueue_unarchived") == []
-    [found] = metrics()
-    assert found.total == 3, "neither twice nor forgotten when it is measured"
-
-
-def test_what_no_measurement_saw_in_time_counts_in_the_total() -> None:
-    queue_set(archive="none")
-    send()
-    pop()
-    sql("UPDATE pgqueue_unarchived SET settled_at = settled_at - interval '2 hours'")
-    sql("SELECT pgqueue_measure_tidy(NULL, clock_timestamp())")
-    assert sql("SELECT 1 FROM pgqueue_unarchived") == []
-    [found] = metrics()
-    assert found.total == 1
-
-
-def test_explain_says_that_the_payload_was_not_archived() -> None:
-    sent = send()
-    complete(dequeue(), archive="outcome")
-    [reason] = explain_message(sent)
-    assert reason.code == "completed"
-    assert reason.sentence.endswith("Its payload was not archived.")
-
-
-def test_explain_names_who_archives_nothing() -> None:
-    sent = send()
-    complete(dequeue(), archive="none")
-    [reason] = explain_message(sent)
-    assert reason.code == "unknown"
-    assert reason.sentence.endswith("or it was settled and nothing was archived of it (archive = none).")
-    channel_set(channel="acme", archive="none")
-    [reason] = explain_message(sent)
-    assert reason.sentence.endswith('(archive = none, as is set for channel "acme" of queue "default").')
-    queue_set(archive="none")
-    for name in ("b", "c"):
-        channel_set(channel=name, archive="none")
-    [reason] = explain_message(sent)
-    assert 'as is set for queue "default", channel "acme" of queue "default"' in reason.sentence
-    assert reason.sentence.endswith(" and others).")
-
-
-def test_cancel_says_that_it_may_not_have_been_archived() -> None:
-    sent = send()
-    complete(dequeue(), archive="none")
-    with refused(Exception, "archive = none"):
-        cancel(sent)
-
-
-@pytest.mark.parametrize("archive", ["", "Full", "payload", 5])
-def test_what_is_no_choice_is_refused(archive: Any) -> None:
-    sent = send()
-    [delivery] = dequeue()
-    for call in (lambda: complete(delivery, archive=archive), lambda: pop(archive=archive)):
-        with pytest.raises(InvalidMessage, match="it takes full, outcome or none"), transaction.atomic():
-            call()
-    with refused(InvalidMessage):
-        channel_set(channel="default", archive=archive)
-    with refused(InvalidMessage):
-        queue_set(archive=archive)
-    with pytest.raises(ValueError, match="it takes full, outcome or none"):
-        Complete(archive=archive)
-    assert places(sent) == ["live"]
-
-
-def test_events_take_a_bool_and_the_error_names_it() -> None:
-    with refused(InvalidMessage, "events is not a bool but str"):
-        queue_set(events="yes")  # type: ignore[arg-type]
-
-
-def test_a_queue_is_set_as_far_as_it_is_said() -> None:
-    queue_set(archive="none")
-    queue_set(events=True)
-    queue_set()
-    assert Queue.objects.values_list("name", "archive", "events").get() == ("default", "none", True)
-    sql("SELECT pgqueue_queue_set('default', '{\"archive\": null, \"events\": null}')")
-    assert Queue.objects.values_list("archive", "events").get() == ("full", False)
-
-
-@pytest.mark.parametrize(
-    "settings", ["[]", "null", '{"paused": true}', '{"events": 1}', '{"events": "yes"}', '{"archive": 7}']
-)
-def test_settings_that_cannot_be_are_refused(settings: str) -> None:
-    [(outcome, refusal)] = sql("SELECT outcome, refusal ->> 'message' FROM pgqueue_queue_set('default', %s)", settings)
-    assert outcome == "invalid"
-    assert refusal.startswith("invalid queue: ")
-    assert not Queue.objects.exists()
-
-
-def test_a_queue_without_channels_is_not_set() -> None:
-    with refused(ChannelNotFound):
-        queue_set("nowhere", archive="none")
-
-
-def test_a_channel_goes_back_to_what_its_queue_says() -> None:
-    channel_set(channel="default", archive="none")
-    channel_set(channel="default", weight=2)
-    assert Channel.objects.get().archive == "none"
-    channel_set(channel="default", archive=None)
-    assert Channel.objects.get().archive is None
-
-
-@pytest.mark.django_db(transaction=True)
-def test_events_tell_of_what_is_not_archived() -> None:
-    queue_set(archive="none", events=True)
-    sent = send()
-    connection.ensure_connection()
-    raw = connection.connection
-    raw.execute("LISTEN pgqueue_events")
-    complete(dequeue())
-    popped = send()
-    pop()
-    told = [note.payload for note in raw.notifies(timeout=5, stop_after=4)]
-    raw.execute("UNLISTEN pgqueue_events")
-    assert any('"event": "completed"' in text and str(sent) in text for text in told)
-    assert any('"event": "popped"' in text and str(popped) in text for text in told)

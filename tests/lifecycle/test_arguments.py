@@ -46,7 +46,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.tick import tick
 from django_pgqueue.models import Message
-from tests.lifecycle.conftest import refused
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,10 @@ from django_pgqueue import (
     retry,
 )
 from django_pgqueue.exceptions import InvalidMessage
-from tests.lifecycle.conftest import expire, live, refusal, refused, sql, value
+from tests.support.messages import live
+from tests.support.moments import expire
+from tests.support.refusals import refusal, refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

@@ -4,7 +4,7 @@ import pytest
 from django.db import OperationalError
 
 from django_pgqueue.sql.call import bounded_read, call
-from tests.lifecycle.conftest import value
+from tests.support.sql import value
 
 pytestmark = pytest.mark.django_db
 

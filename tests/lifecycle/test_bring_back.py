@@ -20,7 +20,10 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql, value
+from tests.support.messages import live, places
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

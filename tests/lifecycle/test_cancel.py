@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -20,15 +21,15 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import LeaseLost, MessageNotFound, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, DeadLetter
-from tests.lifecycle.conftest import expire, live, places, refused, sql
+from tests.support.messages import lease_message, live, places
+from tests.support.moments import expire
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
 
-def leased(**fields):
-    enqueue("h", **fields)
-    [delivery] = dequeue(worker="worker 7")
-    return delivery
+leased = partial(lease_message, worker="worker 7")
 
 
 def archived(message: int) -> ArchivedMessage:

@@ -7,7 +7,10 @@ import pytest
 from django_pgqueue import channel_pause, channel_set, complete, dequeue, enqueue, heartbeat, peek, retry
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel
-from tests.lifecycle.conftest import pass_time, places, refused, sql
+from tests.support.messages import places
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -20,15 +19,14 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.lifecycle.sweep import sweep
 from django_pgqueue.models import Channel
-from tests.conftest import Connect
-from tests.lifecycle.conftest import pass_time, refused, sql
+from tests.support.messages import enqueue_numbered
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sessions import Connect
+from tests.support.sql import sql
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.django_db
-
-
-def fill(count: int, **fields) -> None:
-    for n in range(count):
-        enqueue("h", n, **fields)
 
 
 def test_a_released_channel_takes_no_new_messages():
@@ -48,7 +46,7 @@ def test_a_released_channel_takes_no_new_messages():
 )
 def test_what_is_there_drains_without_limits(limits: dict[str, object]):
     channel_set(channel="default", **limits)
-    fill(6)
+    enqueue_numbered(6)
     taken = dequeue(limit=10)
     assert len(taken) < 6
     assert dequeue(limit=10) == []
@@ -58,7 +56,7 @@ def test_what_is_there_drains_without_limits(limits: dict[str, object]):
 
 
 def test_a_pause_does_not_stop_it_from_draining():
-    fill(2)
+    enqueue_numbered(2)
     channel_pause(channel="default")
     assert dequeue(limit=10) == []
     channel_release(channel="default")
@@ -66,8 +64,8 @@ def test_a_pause_does_not_stop_it_from_draining():
 
 
 def test_scheduled_deferred_and_retried_messages_drain_too():
-    fill(1, delay=timedelta(hours=1))
-    fill(2)
+    enqueue_numbered(1, delay=timedelta(hours=1))
+    enqueue_numbered(2)
     one, two = dequeue(limit=2)
     channel_release(channel="default")
     defer(one, delay=timedelta(minutes=1))
@@ -92,7 +90,7 @@ def test_the_name_of_an_empty_one_is_free_for_a_channel_that_has_nothing_of_it()
         release_burst=2, weight=7,
     )  # fmt: skip
     Channel.objects.filter(pk=old).update(context={"schema": "old"})
-    fill(1)
+    enqueue_numbered(1)
     complete(dequeue())
     channel_pause(channel="default", reason="they do not pay", until=datetime.now(UTC) + timedelta(days=1))
     channel_release(channel="default")
@@ -103,7 +101,7 @@ def test_the_name_of_an_empty_one_is_free_for_a_channel_that_has_nothing_of_it()
     plain = channel_set(channel="plain", weight=2)
     kept = [field.name for field in Channel._meta.fields if field.name not in ("id", "name", "created_at")]
     assert Channel.objects.values(*kept).get(pk=new) == Channel.objects.values(*kept).get(pk=plain)
-    fill(4)
+    enqueue_numbered(4)
     taken = dequeue(limit=10)
     assert [delivery.payload for delivery in taken] == list(range(4)), "no rate and no limit is left"
     assert taken[0].context == {}
@@ -126,7 +124,7 @@ def test_the_name_of_one_that_still_drains_is_refused(state: str):
 def test_a_release_that_was_a_mistake_is_taken_back_with_limits_and_context():
     channel_set(channel="default", max_concurrency=1)
     Channel.objects.update(context={"schema": "acme"})
-    fill(3)
+    enqueue_numbered(3)
     channel_release(channel="default")
     Channel.objects.update(released_at=None)
     enqueue("h")
@@ -166,10 +164,14 @@ def test_what_an_open_transaction_has_enqueued_keeps_the_context_of_its_tenant(c
 
 def eventually_removed(channel: int) -> None:
     """Whatever else this server does: analyze and the like have transactions too."""
-    deadline = time.monotonic() + 60
-    while Channel.objects.filter(pk=channel).exists():
-        sweep()
-        assert time.monotonic() < deadline, "it never goes"
+
+    def is_gone() -> bool:
+        if Channel.objects.filter(pk=channel).exists():
+            sweep()
+            return False
+        return True
+
+    eventually(is_gone, seconds=60, every=0, problem="it never goes")
 
 
 @pytest.mark.django_db(transaction=True)

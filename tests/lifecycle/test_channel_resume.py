@@ -8,7 +8,8 @@ import pytest
 from django_pgqueue import channel_pause, channel_resume, channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel
-from tests.lifecycle.conftest import refused, sql
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,8 @@ from django.db import IntegrityError, ProgrammingError
 from django_pgqueue import channel_release, channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel
-from tests.lifecycle.conftest import refused, sql
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -10,15 +10,12 @@ from django.db import transaction
 from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Channel
-from tests.lifecycle.conftest import expire, live, pass_time, places, refused, rolled_back, sql
+from tests.support.messages import lease_messages, live, places
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused, rolled_back
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
-
-
-def leased(count: int = 1, **fields):
-    for n in range(count):
-        enqueue("h", n, **fields)
-    return dequeue(limit=count, worker="me")
 
 
 def test_a_completed_message_is_in_the_archive_as_it_was():
@@ -57,20 +54,20 @@ def test_a_completed_message_is_in_the_archive_as_it_was():
 
 
 def test_results_stay_with_their_messages():
-    deliveries = leased(3)
+    deliveries = lease_messages(3)
     complete(reversed(deliveries), results=[{"n": delivery.payload} for delivery in reversed(deliveries)])
     found = {message.payload: message.result for message in ArchivedMessage.objects.all()}
     assert found == {n: {"n": n} for n in range(3)}
 
 
 def test_some_messages_may_have_no_result():
-    deliveries = leased(2)
+    deliveries = lease_messages(2)
     complete(deliveries, results=["done", None])
     assert [message.result for message in ArchivedMessage.objects.order_by("id")] == ["done", None]
 
 
 def test_state_of_a_deferral_is_archived():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     defer(delivery, state={"page": 2})
     complete(dequeue())
     assert ArchivedMessage.objects.get().state == {"page": 2}
@@ -82,7 +79,7 @@ def test_nothing_is_nothing():
 
 @pytest.mark.parametrize("result", [{1}, "a\0b", float("nan"), "\ud800"], ids=["set", "nul", "nan", "surrogate"])
 def test_a_result_that_is_not_json_changes_nothing(result: object):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with refused(InvalidMessage, "result"):
         complete(delivery, results=[result])
     assert places(delivery.id) == ["live"]
@@ -90,7 +87,7 @@ def test_a_result_that_is_not_json_changes_nothing(result: object):
 
 @pytest.mark.parametrize("results", [[], [1, 2]], ids=str)
 def test_results_that_do_not_pair_up_change_nothing(results: list[object]):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with refused(InvalidMessage):
         complete(delivery, results=results)
     assert places(delivery.id) == ["live"]
@@ -100,7 +97,7 @@ def test_results_that_do_not_pair_up_change_nothing(results: list[object]):
 
 
 def test_a_second_completion_finds_nothing():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     complete(delivery)
     with refused(LeaseLost) as raised:
         complete(delivery)
@@ -109,13 +106,13 @@ def test_a_second_completion_finds_nothing():
 
 
 def test_the_same_delivery_twice_in_one_call_is_completed_once():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     assert complete([delivery, delivery]) == {delivery.id}
     assert places(delivery.id) == ["archive"]
 
 
 def test_a_lost_lease_cannot_complete():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     expire(delivery)
     sweep()
     with refused(LeaseLost, str(delivery.id)) as raised:
@@ -125,7 +122,7 @@ def test_a_lost_lease_cannot_complete():
 
 
 def test_a_worker_whose_message_was_given_away_cannot_settle_the_other_ones_run():
-    [first] = leased()
+    [first] = lease_messages()
     expire(first)
     sweep()
     pass_time(minutes=1)
@@ -138,22 +135,22 @@ def test_a_worker_whose_message_was_given_away_cannot_settle_the_other_ones_run(
 
 
 def test_a_lease_that_expired_and_was_not_swept_can_still_complete():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     expire(delivery)
     assert complete(delivery) == {delivery.id}
 
 
 @pytest.mark.parametrize("token", [None, uuid4()])
 def test_a_forged_token_completes_nothing(token):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with refused(LeaseLost):
         complete(replace(delivery, token=token))
     assert places(delivery.id) == ["live"]
 
 
 def test_a_token_is_good_for_its_own_message_only():
-    [one] = leased()
-    [two] = leased()
+    [one] = lease_messages()
+    [two] = lease_messages()
     with refused(LeaseLost):
         complete([replace(one, token=two.token), replace(two, token=one.token)])
     assert places(one.id) == places(two.id) == ["live"]
@@ -161,14 +158,14 @@ def test_a_token_is_good_for_its_own_message_only():
 
 def test_a_message_that_is_not_leased_cannot_be_completed():
     sent = enqueue("h")
-    [delivery] = leased()
+    [delivery] = lease_messages()
     defer(delivery)
     with refused(LeaseLost):
         complete(replace(delivery, id=sent.id, token=None))
 
 
 def test_one_lost_lease_and_nothing_is_changed():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     with refused(LeaseLost) as raised:
@@ -178,7 +175,7 @@ def test_one_lost_lease_and_nothing_is_changed():
 
 
 def test_lost_leases_can_be_left_out():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     assert complete([kept, lost], skip_lost=True) == {kept.id}
@@ -192,7 +189,7 @@ def test_lost_leases_can_be_left_out():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_lost_lease_rolls_back_what_the_handler_did():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     expire(delivery)
     sweep()
     with refused(LeaseLost):
@@ -203,7 +200,7 @@ def test_a_lost_lease_rolls_back_what_the_handler_did():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_rolled_back_completion_leaves_the_lease():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with rolled_back():
         complete(delivery)
     assert places(delivery.id) == ["live"]
@@ -213,7 +210,7 @@ def test_a_rolled_back_completion_leaves_the_lease():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_settlement_under_way_wins_over_the_sweep(connect):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     expire(delivery)
     other = connect(autocommit=True)
     with transaction.atomic():
@@ -228,7 +225,7 @@ def test_a_settlement_under_way_wins_over_the_sweep(connect):
 
 def test_without_a_partition_for_today_nothing_is_lost():
     channel_set(channel="default", max_concurrency=1)
-    [delivery] = leased()
+    [delivery] = lease_messages()
     for (partition,) in sql(
         "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"
     ):
@@ -244,14 +241,14 @@ def test_without_a_partition_for_today_nothing_is_lost():
 
 
 def test_a_message_whose_channel_somebody_deleted_is_archived_all_the_same():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     sql("DELETE FROM pgqueue_channel")
     assert complete(delivery) == {delivery.id}
     assert places(delivery.id) == ["archive"]
 
 
 def test_it_is_a_function_of_the_database_too():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     found = sql(
         "SELECT * FROM pgqueue_complete(p_ids => %s, p_tokens => %s, p_results => ARRAY['{\"n\": 1}']::jsonb[])",
         [delivery.id], [delivery.token],

@@ -9,15 +9,12 @@ import pytest
 from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue, retry, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import DeadLetter
-from tests.lifecycle.conftest import expire, live, places, refused, sql
+from tests.support.messages import lease_messages, live, places
+from tests.support.moments import expire
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
-
-
-def leased(count: int = 1, **fields):
-    for n in range(count):
-        enqueue("h", n, **fields)
-    return dequeue(limit=count, worker="me")
 
 
 def test_a_dead_letter_keeps_the_message_and_says_why():
@@ -46,13 +43,13 @@ def test_a_dead_letter_keeps_the_message_and_says_why():
 
 
 def test_it_needs_no_attempts_left_and_none_used_up():
-    first, second = leased(2, max_attempts=9)
+    first, second = lease_messages(2, max_attempts=9)
     dead_letter([first, second], reason="refused")
     assert set(DeadLetter.objects.values_list("reason", "attempts")) == {("refused", 1)}
 
 
 def test_a_lost_or_forged_lease_buries_nothing():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
@@ -65,7 +62,7 @@ def test_a_lost_or_forged_lease_buries_nothing():
 
 
 def test_a_completed_message_does_not_die():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     complete(delivery)
     with refused(LeaseLost):
         dead_letter(delivery, reason="refused")
@@ -74,14 +71,14 @@ def test_a_completed_message_does_not_die():
 
 def test_a_dead_letter_frees_its_place_its_room_and_its_key():
     channel_set(channel="default", max_concurrency=1, max_size=1)
-    [delivery] = leased(dedupe_key="k")
+    [delivery] = lease_messages(dedupe_key="k")
     dead_letter(delivery, reason="refused")
     assert enqueue("h", dedupe_key="k").created
     assert len(dequeue()) == 1
 
 
 def test_a_message_whose_channel_somebody_deleted_is_kept_all_the_same():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     sql("DELETE FROM pgqueue_channel")
     dead_letter(delivery, reason="refused")
     assert places(delivery.id) == ["dead letters"]
@@ -100,14 +97,14 @@ def test_a_message_whose_channel_somebody_deleted_is_kept_all_the_same():
     ids=str,
 )
 def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with refused(InvalidMessage):
         dead_letter(delivery, **arguments)
     assert live(delivery.id, "lease_token") == delivery.token
 
 
 def test_a_reason_that_is_too_long_is_cut_rather_than_that_plain_sql_loses_the_message():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     sql("SELECT pgqueue_dead_letter(%s, %s, ARRAY[repeat('x', 1000)])", [delivery.id], [delivery.token])
     assert DeadLetter.objects.get().reason == "x" * 200
 
@@ -120,7 +117,7 @@ def test_nothing_is_nothing():
 
 
 def test_the_server_log_says_what_died_and_why(server_log: list[str]):
-    first, second = leased(2)
+    first, second = lease_messages(2)
     dead_letter([first, second], reason="cancelled")
     [warning] = server_log
     assert "2 message(s) dead-lettered" in warning
@@ -129,14 +126,14 @@ def test_the_server_log_says_what_died_and_why(server_log: list[str]):
 
 
 def test_a_message_that_used_up_its_attempts_is_in_the_server_log_too(server_log: list[str]):
-    [delivery] = leased(max_attempts=1)
+    [delivery] = lease_messages(max_attempts=1)
     retry(delivery, errors=[{}])
     [warning] = server_log
     assert '"failed"' in warning
 
 
 def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
-    deliveries = leased(4)
+    deliveries = lease_messages(4)
     for delivery in deliveries[:3]:
         dead_letter(delivery, reason="refused")
     assert len(server_log) == 1
@@ -147,7 +144,7 @@ def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
 
 
 def test_what_was_rolled_back_is_held_back_too(server_log: list[str]):
-    deliveries = leased(2)
+    deliveries = lease_messages(2)
     with refused(LeaseLost):
         dead_letter(deliveries[0], reason="refused")
         dead_letter(deliveries[0], reason="refused")
@@ -156,7 +153,7 @@ def test_what_was_rolled_back_is_held_back_too(server_log: list[str]):
 
 
 def test_it_is_a_function_of_the_database_too():
-    one, two = leased(2)
+    one, two = lease_messages(2)
     found = sql(
         "SELECT * FROM pgqueue_dead_letter("
         "%s, %s, p_reasons => ARRAY['a', NULL], p_details => ARRAY['{\"n\": 1}', NULL]::jsonb[])",

@@ -12,19 +12,16 @@ from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueu
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.models import DeadLetter, Message
-from tests.lifecycle.conftest import expire, live, pass_time, refused, sql, value
+from tests.support.messages import lease_messages, live
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 
 
-def leased(count: int = 1):
-    for n in range(count):
-        enqueue("h", n)
-    return dequeue(limit=count, worker="me")
-
-
 def test_a_deferred_message_comes_back_after_its_delay():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     assert defer(delivery, delay=timedelta(minutes=10)) == {delivery.id: "deferred"}
     assert live(delivery.id, "status") == Message.Status.SCHEDULED
     assert dequeue() == []
@@ -35,7 +32,7 @@ def test_a_deferred_message_comes_back_after_its_delay():
 
 
 def test_a_deferred_message_comes_back_at_its_moment():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     moment = timezone.now() + timedelta(days=1)
     defer(delivery, until=moment)
     assert live(delivery.id, "dequeue_at", "status") == (moment, Message.Status.SCHEDULED)
@@ -45,14 +42,14 @@ def test_a_deferred_message_comes_back_at_its_moment():
     "when", [{}, {"delay": timedelta(0)}, {"delay": timedelta(-1)}, {"until": datetime(1999, 1, 1, tzinfo=UTC)}]
 )
 def test_without_a_moment_to_come_it_is_ready_at_once(when: dict[str, object]):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     defer(delivery, **when)
     assert live(delivery.id, "status") == Message.Status.READY
     assert [again.id for again in dequeue()] == [delivery.id]
 
 
 def test_a_deferred_message_goes_behind_those_that_waited():
-    first, *_ = leased(1)
+    first, *_ = lease_messages(1)
     enqueue("h", "waiting")
     defer(first)
     assert [delivery.payload for _ in range(2) for delivery in dequeue()] == ["waiting", 0]
@@ -79,13 +76,13 @@ def test_a_deferral_after_a_failure_keeps_the_failure():
 
 
 def test_the_lease_is_given_up():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     defer(delivery, delay=timedelta(hours=1))
     assert live(delivery.id, "leased_at", "lease_expires_at", "lease_token", "worker") == (None,) * 4
 
 
 def test_state_is_saved_for_the_next_delivery():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     assert delivery.state is None
     defer(delivery, state={"page": 2})
     [delivery] = dequeue()
@@ -100,7 +97,7 @@ def test_state_is_saved_for_the_next_delivery():
 
 @pytest.mark.parametrize("state", [[], {}, 0, False, ""], ids=repr)
 def test_an_empty_state_is_a_state(state: object):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     defer(delivery, state=state)
     [delivery] = dequeue()
     assert delivery.state == state
@@ -108,7 +105,7 @@ def test_an_empty_state_is_a_state(state: object):
 
 
 def test_state_survives_a_failure():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     defer(delivery, state={"page": 2})
     [delivery] = dequeue()
     retry(delivery, errors=[{}], delays=[timedelta(0)])
@@ -118,7 +115,7 @@ def test_state_survives_a_failure():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_delay_counts_from_the_clock_and_not_from_the_start_of_the_transaction():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with transaction.atomic():
         value("SELECT now() FROM pg_sleep(0.05)")
         defer(delivery, delay=timedelta(milliseconds=20))
@@ -126,7 +123,7 @@ def test_a_delay_counts_from_the_clock_and_not_from_the_start_of_the_transaction
 
 
 def test_a_stale_or_forged_token_defers_nothing():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     before = live(lost.id, "dequeue_at")
@@ -139,7 +136,7 @@ def test_a_stale_or_forged_token_defers_nothing():
 
 
 def test_lost_leases_can_be_left_out():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     assert defer([kept, lost], skip_lost=True) == {kept.id: "deferred"}
@@ -159,7 +156,7 @@ def test_lost_leases_can_be_left_out():
     ids=lambda when: str(when)[:40],
 )
 def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with refused(InvalidMessage), transaction.atomic():
         defer(delivery, **when)
     assert live(delivery.id, "lease_token") == delivery.token
@@ -170,7 +167,7 @@ def test_nothing_is_nothing():
 
 
 def test_a_deferral_at_once_goes_behind_those_that_wait():
-    first, _second, _third = leased(3)
+    first, _second, _third = lease_messages(3)
     assert [peeked.id for peeked in peek(limit=9)] == []
     waiting = enqueue("h")
     defer(first)
@@ -179,7 +176,7 @@ def test_a_deferral_at_once_goes_behind_those_that_wait():
 
 def test_what_is_given_back_has_its_old_place():
     """A worker that stops must not change the order of a channel."""
-    first, second, third = leased(3)
+    first, second, third = lease_messages(3)
     waiting = enqueue("h")
     assert give_back([third, first]) == {first.id, third.id}
     assert live(first.id, "attempts", "dequeue_at") == (0, first.dequeue_at)
@@ -188,7 +185,7 @@ def test_what_is_given_back_has_its_old_place():
 
 
 def test_a_deferral_until_a_time_that_has_passed_is_one_at_once():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     before = value("SELECT clock_timestamp()")
     defer(delivery, until=timezone.now() - timedelta(hours=1))
     assert live(delivery.id, "status") == Message.Status.READY
@@ -197,13 +194,13 @@ def test_a_deferral_until_a_time_that_has_passed_is_one_at_once():
 
 def test_a_deferred_message_still_takes_room_on_its_channel():
     channel_set(channel="default", max_size=1, full_policy="drop")
-    [delivery] = leased()
+    [delivery] = lease_messages()
     defer(delivery, delay=timedelta(hours=1))
     assert enqueue("h").outcome == "dropped"
 
 
 def test_it_is_a_function_of_the_database_too():
-    one, two = leased(2)
+    one, two = lease_messages(2)
     found = sql(
         "SELECT id FROM pgqueue_defer("
         "%s, %s, p_delays => ARRAY[interval '1 hour', NULL], p_states => ARRAY['{\"n\": 1}', NULL]::jsonb[])",
@@ -218,7 +215,7 @@ def test_it_is_a_function_of_the_database_too():
 
 
 def test_a_deferral_that_counts_lets_the_attempt_grow():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     assert defer(delivery, count_attempt=True) == {delivery.id: "deferred"}
     [again] = dequeue()
     assert again.attempt == 2

@@ -12,7 +12,9 @@ from django_pgqueue import Delivery, cancel, channel_set, complete, dequeue, enq
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from tests.lifecycle.conftest import live, pass_time, sql
+from tests.support.messages import live
+from tests.support.moments import pass_time
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

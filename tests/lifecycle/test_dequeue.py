@@ -8,12 +8,10 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from django_pgqueue import (
-    NewMessage,
     channel_set,
     defer,
     dequeue,
     enqueue,
-    enqueue_many,
     pop,
     purge,
     retry,
@@ -21,13 +19,12 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import a_moment_of_the_database, expire, live, pass_time, refused, sql, value
+from tests.support.messages import enqueue_backlog, live
+from tests.support.moments import a_moment_of_the_database, expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
-
-
-def fill(channel: str, count: int, **fields: object) -> None:
-    enqueue_many(NewMessage(handler="h", channel=channel, payload=n, **fields) for n in range(count))
 
 
 # The lease.
@@ -131,7 +128,7 @@ def test_single_messages_are_first_in_first_out_one_by_one():
 
 
 def test_one_message_does_not_overtake_an_earlier_batch():
-    fill("default", 3)
+    enqueue_backlog("default", 3)
     enqueue("h", "late")
     assert [delivery.payload for _ in range(4) for delivery in dequeue()] == [0, 1, 2, "late"]
 
@@ -145,7 +142,7 @@ def test_a_higher_priority_is_served_first(limit: int):
 
 
 def test_a_higher_priority_passes_those_that_already_stand_in_line():
-    fill("default", 20)
+    enqueue_backlog("default", 20)
     dequeue(limit=2)
     enqueue("h", "urgent", priority=1)
     assert [delivery.payload for _ in range(3) for delivery in dequeue()] == ["urgent", 2, 3]
@@ -179,7 +176,7 @@ def test_an_earlier_moment_comes_before_an_earlier_id():
 
 def test_a_message_may_be_urgent_and_scheduled():
     enqueue("h", "urgent later", priority=9, delay=timedelta(hours=1))
-    fill("default", 3)
+    enqueue_backlog("default", 3)
     assert [delivery.payload for delivery in dequeue()] == [0]
     pass_time(hours=1)
     sweep()
@@ -195,7 +192,7 @@ def test_what_is_due_is_found_without_any_maintenance():
 
 
 def test_a_limit_is_a_limit():
-    fill("default", 10)
+    enqueue_backlog("default", 10)
     assert [len(dequeue(limit=limit)) for limit in (4, 1, 100, 1)] == [4, 1, 5, 0]
 
 

@@ -20,16 +20,17 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.models import Channel
-from tests.lifecycle.conftest import expire, pass_time, sql, value
-from tests.lifecycle.test_dequeue import fill
 from tests.lifecycle.test_dequeue_turns import served
+from tests.support.messages import enqueue_backlog
+from tests.support.moments import expire, pass_time
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 
 
 def test_no_more_than_max_concurrency_are_leased_at_a_time():
     channel_set(channel="default", max_concurrency=2)
-    fill("default", 5)
+    enqueue_backlog("default", 5)
     first = dequeue(limit=10)
     assert [delivery.payload for delivery in first] == [0, 1]
     assert dequeue(limit=10) == []
@@ -50,7 +51,7 @@ def test_no_more_than_max_concurrency_are_leased_at_a_time():
 )
 def test_every_way_to_give_up_a_lease_frees_its_place(give_back):
     channel_set(channel="default", max_concurrency=1)
-    fill("default", 2)
+    enqueue_backlog("default", 2)
     [delivery] = dequeue(limit=10)
     assert dequeue() == []
     give_back(delivery)
@@ -60,7 +61,7 @@ def test_every_way_to_give_up_a_lease_frees_its_place(give_back):
 
 def test_a_redelivery_takes_a_place_too():
     channel_set(channel="default", max_concurrency=1)
-    fill("default", 2)
+    enqueue_backlog("default", 2)
     [delivery] = dequeue()
     retry(delivery, errors=[{}], delays=[timedelta(0)])
     assert len(dequeue(limit=10)) == 1
@@ -70,7 +71,7 @@ def test_a_redelivery_takes_a_place_too():
 @pytest.mark.django_db(transaction=True)
 def test_an_expired_lease_holds_its_place_until_it_is_taken_back(connect):
     channel_set(channel="default", max_concurrency=1)
-    fill("default", 2)
+    enqueue_backlog("default", 2)
     [delivery] = dequeue()
     expire(delivery)
     settling = connect()
@@ -83,7 +84,7 @@ def test_an_expired_lease_holds_its_place_until_it_is_taken_back(connect):
 
 def test_one_at_a_time_is_strictly_in_order():
     channel_set(channel="default", max_concurrency=1)
-    fill("default", 5)
+    enqueue_backlog("default", 5)
     for n in range(5):
         [delivery] = dequeue(limit=10)
         assert delivery.payload == n
@@ -93,7 +94,7 @@ def test_one_at_a_time_is_strictly_in_order():
 
 def test_max_concurrency_changes_while_messages_run():
     channel_set(channel="default", max_concurrency=1)
-    fill("default", 9)
+    enqueue_backlog("default", 9)
     running = dequeue(limit=10)
     Channel.objects.update(max_concurrency=3)
     running += dequeue(limit=10)
@@ -111,14 +112,14 @@ def test_max_concurrency_changes_while_messages_run():
 def test_a_channel_at_its_limit_does_not_hold_up_the_others():
     channel_set(channel="full", max_concurrency=1)
     channel_set(channel="free")
-    fill("full", 10)
-    fill("free", 10)
+    enqueue_backlog("full", 10)
+    enqueue_backlog("free", 10)
     assert Counter(served(11) + served(11)) == {"full": 1, "free": 10}
 
 
 def test_a_release_interval_lets_one_message_go_at_a_time():
     channel_set(channel="default", release_interval=timedelta(minutes=1))
-    fill("default", 3)
+    enqueue_backlog("default", 3)
     assert len(dequeue(limit=10)) == 1
     assert dequeue(limit=10) == []
     pass_time(seconds=50)
@@ -130,7 +131,7 @@ def test_a_release_interval_lets_one_message_go_at_a_time():
 
 def test_a_burst_may_come_after_a_quiet_time_and_not_more():
     channel_set(channel="default", release_interval=timedelta(minutes=1), release_burst=3)
-    fill("default", 20)
+    enqueue_backlog("default", 20)
     assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [3, 0]
     pass_time(minutes=1)
     assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [1, 0]
@@ -161,7 +162,7 @@ def test_a_retry_counts_toward_the_rate():
 
 def test_a_release_interval_changes_while_messages_wait():
     channel_set(channel="default", release_interval=timedelta(hours=1))
-    fill("default", 5)
+    enqueue_backlog("default", 5)
     dequeue(limit=10)
     channel_set(channel="default", release_interval=None)
     assert len(dequeue(limit=10)) == 4
@@ -204,8 +205,8 @@ def test_every_moment_is_kept_as_timestamptz_and_every_duration_as_interval():
 
 def test_a_paused_channel_is_passed_over():
     channel_set(channel="other")
-    fill("default", 2)
-    fill("other", 2)
+    enqueue_backlog("default", 2)
+    enqueue_backlog("other", 2)
     channel_pause(channel="default")
     assert served(10) == ["other", "other"]
     assert served(10) == []
@@ -215,7 +216,7 @@ def test_a_paused_channel_is_passed_over():
 
 def test_a_released_channel_drains_without_limits():
     channel_set(channel="default", max_concurrency=1, release_interval=timedelta(hours=1))
-    fill("default", 5)
+    enqueue_backlog("default", 5)
     assert len(dequeue(limit=10)) == 1
     channel_pause(channel="default")
     channel_release(channel="default")

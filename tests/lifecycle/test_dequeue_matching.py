@@ -21,7 +21,9 @@ from django_pgqueue import (
     queue_pause,
 )
 from django_pgqueue.exceptions import InvalidMessage
-from tests.lifecycle.conftest import expire, pass_time, refused, sql, value
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

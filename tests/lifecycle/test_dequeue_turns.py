@@ -11,8 +11,8 @@ from django_pgqueue import (
     dequeue,
     enqueue,
 )
-from tests.lifecycle.conftest import sql
-from tests.lifecycle.test_dequeue import fill
+from tests.support.messages import enqueue_backlog
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -24,7 +24,7 @@ def served(limit: int = 1) -> list[str]:
 def test_channels_take_turns():
     for name in "abc":
         channel_set(channel=name)
-        fill(name, 4)
+        enqueue_backlog(name, 4)
     for _ in range(4):
         assert sorted(name for _ in range(3) for name in served()) == ["a", "b", "c"]
     assert dequeue() == []
@@ -33,7 +33,7 @@ def test_channels_take_turns():
 def test_a_new_message_starts_within_one_round_behind_a_great_backlog():
     for name in "abc":
         channel_set(channel=name)
-        fill(name, 200)
+        enqueue_backlog(name, 200)
     dequeue(limit=3)
     channel_set(channel="small")
     enqueue("h", channel="small")
@@ -43,32 +43,32 @@ def test_a_new_message_starts_within_one_round_behind_a_great_backlog():
 def test_a_channel_of_weight_three_gets_three_of_four():
     channel_set(channel="heavy", weight=3)
     channel_set(channel="light")
-    fill("heavy", 9)
-    fill("light", 9)
+    enqueue_backlog("heavy", 9)
+    enqueue_backlog("light", 9)
     assert [Counter(name for _ in range(4) for name in served()) for _ in range(3)] == [{"heavy": 3, "light": 1}] * 3
 
 
 def test_one_batch_is_shared_by_weight():
     channel_set(channel="heavy", weight=3)
     channel_set(channel="light")
-    fill("heavy", 20)
-    fill("light", 20)
+    enqueue_backlog("heavy", 20)
+    enqueue_backlog("light", 20)
     assert Counter(served(8)) == {"heavy": 6, "light": 2}
 
 
 def test_a_batch_is_filled_from_who_has_messages():
     channel_set(channel="a")
     channel_set(channel="b")
-    fill("a", 2)
-    fill("b", 20)
+    enqueue_backlog("a", 2)
+    enqueue_backlog("b", 20)
     assert Counter(served(10) + served(10)) == {"a": 2, "b": 18}
 
 
 def test_a_changed_weight_holds_from_the_next_turn_on():
     channel_set(channel="heavy")
     channel_set(channel="light")
-    fill("heavy", 20)
-    fill("light", 20)
+    enqueue_backlog("heavy", 20)
+    enqueue_backlog("light", 20)
     served(2)
     channel_set(channel="heavy", weight=4)
     served()

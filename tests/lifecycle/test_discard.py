@@ -7,7 +7,9 @@ import pytest
 from django_pgqueue import channel_set, complete, defer, dequeue, discard, enqueue, redrive
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import DeadLetter
-from tests.lifecycle.conftest import places, refused, sql
+from tests.support.messages import places
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -4,7 +4,8 @@ import pytest
 
 from django_pgqueue import channel_set, dead_letter, dequeue, discard_dead, enqueue, redrive
 from django_pgqueue.models import DeadLetter, Message
-from tests.lifecycle.conftest import places, sql, value
+from tests.support.messages import places
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

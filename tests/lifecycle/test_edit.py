@@ -6,7 +6,9 @@ import pytest
 
 from django_pgqueue import complete, dequeue, edit, enqueue
 from django_pgqueue.exceptions import InvalidMessage
-from tests.lifecycle.conftest import live, refused, sql
+from tests.support.messages import live
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -20,7 +20,10 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import live, pass_time, refusal, refused, rolled_back, sql, value
+from tests.support.messages import live
+from tests.support.moments import pass_time
+from tests.support.refusals import refusal, refused, rolled_back
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

@@ -18,8 +18,10 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import pass_time, refused, sql
 from tests.lifecycle.test_enqueue import READY, SCHEDULED
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

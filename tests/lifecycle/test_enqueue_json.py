@@ -13,7 +13,8 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message
-from tests.lifecycle.conftest import refused, sql
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

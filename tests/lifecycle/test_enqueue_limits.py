@@ -17,7 +17,9 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelFull
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import pass_time, refused, rolled_back, sql
+from tests.support.moments import pass_time
+from tests.support.refusals import refused, rolled_back
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

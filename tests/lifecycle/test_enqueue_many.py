@@ -7,7 +7,8 @@ import pytest
 from django_pgqueue import NewMessage, channel_release, channel_set, dequeue, enqueue, enqueue_many
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import refused, sql
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.db import transaction
@@ -28,8 +29,10 @@ from django_pgqueue import (
 )
 from django_pgqueue.events import CHANNEL, Event, decode, listen
 from django_pgqueue.models import Message, Queue
-from tests.conftest import Connect
-from tests.lifecycle.conftest import expire, sql
+from tests.support.messages import lease_message
+from tests.support.moments import expire
+from tests.support.sessions import Connect
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,10 +60,7 @@ def ear(connect: Connect) -> Ear:
     return Ear(connect)
 
 
-def leased(**fields):
-    enqueue("greet", **fields)
-    [delivery] = dequeue()
-    return delivery
+leased = partial(lease_message, handler="greet")
 
 
 def test_the_life_of_a_message(ear):

@@ -24,7 +24,10 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import ChannelNotFound
 from django_pgqueue.lifecycle.explain import Reason
 from django_pgqueue.models import Channel, Worker
-from tests.lifecycle.conftest import expire, make_worker, pass_time, refused, sql
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
+from tests.support.workers import make_worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("ticked")]
 

@@ -26,8 +26,10 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message, Worker
-from tests.lifecycle.conftest import expire, pass_time, refused, sql
 from tests.lifecycle.test_explain import absorbed, of_message, told
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("ticked")]
 

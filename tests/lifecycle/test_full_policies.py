@@ -21,7 +21,10 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelFull, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, Message
-from tests.lifecycle.conftest import pass_time, places, refused, sql
+from tests.support.messages import enqueue_numbered, places
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -31,11 +34,6 @@ DROPPERS = pytest.mark.parametrize("policy", ["drop_oldest", "replace"])
 
 def small(policy: str, max_size: int = 3, channel: str = "default") -> None:
     channel_set(channel=channel, max_size=max_size, full_policy=policy)
-
-
-def fill(count: int, first: int = 1) -> list[int]:
-    ids = [enqueue("h", number).id for number in range(first, first + count)]
-    return [number for number in ids if number is not None]
 
 
 def waiting() -> list[object]:
@@ -59,7 +57,7 @@ def counted() -> int:
 
 def test_the_oldest_leaves_for_a_new_message_and_the_caller_learns_its_id():
     small("drop_oldest")
-    first, *_ = fill(3)
+    first, *_ = enqueue_numbered(3, first=1)
     answer = enqueue("h", 4)
     assert (answer.outcome, answer.dropped_ids) == ("created", (first,))
     assert (waiting(), dropped()) == ([2, 3, 4], [1])
@@ -70,7 +68,7 @@ def test_the_oldest_leaves_for_a_new_message_and_the_caller_learns_its_id():
 
 def test_all_that_wait_leave_for_a_new_message_that_replaces_them():
     small("replace")
-    ids = fill(3)
+    ids = enqueue_numbered(3, first=1)
     answer = enqueue("h", 4)
     assert (answer.outcome, sorted(answer.dropped_ids)) == ("created", ids)
     assert (waiting(), dropped()) == ([4], [1, 2, 3])
@@ -81,7 +79,7 @@ def test_all_that_wait_leave_for_a_new_message_that_replaces_them():
 @DROPPERS
 def test_nothing_leaves_while_there_is_room(policy: str):
     small(policy)
-    fill(3)
+    enqueue_numbered(3, first=1)
     complete(dequeue())
     assert enqueue("h", 4).dropped_ids == ()
     assert dropped() == []
@@ -115,7 +113,7 @@ def test_a_scheduled_message_leaves_when_nothing_is_ready():
 @DROPPERS
 def test_a_leased_message_is_never_dropped(policy: str):
     small(policy, 2)
-    fill(2)
+    enqueue_numbered(2, first=1)
     held = dequeue(limit=2)
     with refused(ChannelFull, "not dropped"):
         enqueue("h", 3)
@@ -128,9 +126,9 @@ def test_a_leased_message_is_never_dropped(policy: str):
 @DROPPERS
 def test_beside_a_leased_one_the_newest_waits(policy: str):
     small(policy, 2)
-    fill(1)
+    enqueue_numbered(1, first=1)
     [held] = dequeue()
-    fill(3, first=2)
+    enqueue_numbered(3, first=2)
     assert (waiting(), sorted(dropped())) == ([4], [2, 3])
     complete(held)
     assert counted() == 1
@@ -139,7 +137,7 @@ def test_beside_a_leased_one_the_newest_waits(policy: str):
 @DROPPERS
 def test_a_retried_message_waits_and_may_leave(policy: str):
     small(policy, 1)
-    fill(1)
+    enqueue_numbered(1, first=1)
     retry(dequeue(), errors=[{}], delays=[HOUR])
     assert counted() == 1
     enqueue("h", 2)
@@ -149,9 +147,9 @@ def test_a_retried_message_waits_and_may_leave(policy: str):
 @DROPPERS
 def test_a_retry_into_a_full_channel_stays(policy: str):
     small(policy, 2)
-    fill(1)
+    enqueue_numbered(1, first=1)
     [held] = dequeue()
-    fill(1, first=2)
+    enqueue_numbered(1, first=2)
     retry(held, errors=[{}], delays=[timedelta(0)])
     assert (dropped(), counted()) == ([], 2)
 
@@ -220,7 +218,7 @@ def test_every_way_to_insert_has_the_rule(policy: str):
 @DROPPERS
 def test_a_plain_insert_raises_where_all_is_leased(policy: str):
     small(policy, 1)
-    fill(1)
+    enqueue_numbered(1, first=1)
     dequeue()
     with refused(DatabaseError, "full") as raised:
         Message.objects.create(channel=Channel.objects.get(), handler="h")
@@ -231,7 +229,7 @@ def test_a_plain_insert_raises_where_all_is_leased(policy: str):
 @DROPPERS
 def test_all_or_none_drops_nothing_when_one_message_is_refused(policy: str):
     small(policy, 1)
-    fill(1)
+    enqueue_numbered(1, first=1)
     small("error", 1, channel="strict")
     enqueue("h", channel="strict")
     with refused(ChannelFull, "strict"):
@@ -244,7 +242,7 @@ def test_all_or_none_drops_nothing_when_one_message_is_refused(policy: str):
 @DROPPERS
 def test_a_channel_that_has_nothing_to_drop_refuses_all_or_none(policy: str):
     small(policy, 1)
-    fill(1)
+    enqueue_numbered(1, first=1)
     dequeue()
     channel_set(channel="other")
     with refused(ChannelFull, "default"):
@@ -256,16 +254,16 @@ def test_a_channel_that_has_nothing_to_drop_refuses_all_or_none(policy: str):
 @DROPPERS
 def test_a_redrive_drops_nothing(policy: str):
     small(policy, 1)
-    [letter] = fill(1)
+    [letter] = enqueue_numbered(1, first=1)
     dead_letter(dequeue(), reason="refused")
-    fill(1, first=2)
+    enqueue_numbered(1, first=2)
     with refused(ChannelFull, "redrive"):
         redrive(letter)
     assert (waiting(), dropped()) == ([2], [])
 
 
 def test_a_limit_that_was_lowered_holds_with_the_next_message():
-    fill(6)
+    enqueue_numbered(6, first=1)
     small("drop_oldest", 2)
     assert len(enqueue("h", 7).dropped_ids) == 5
     assert waiting() == [6, 7]
@@ -275,7 +273,7 @@ def test_a_limit_that_was_lowered_holds_with_the_next_message():
 def test_a_paused_channel_keeps_the_newest(policy: str):
     small(policy, 1)
     channel_pause(channel="default")
-    fill(3)
+    enqueue_numbered(3, first=1)
     assert waiting() == [3]
 
 
@@ -283,16 +281,16 @@ def test_a_paused_channel_keeps_the_newest(policy: str):
 def test_served_on_after_a_drop(policy: str):
     """The lane leads to what is left, also where the messages that it knew have left."""
     small(policy, 2)
-    fill(2)
+    enqueue_numbered(2, first=1)
     assert len(dequeue()) == 1
-    fill(4, first=3)
+    enqueue_numbered(4, first=3)
     pass_time(seconds=0)
     assert [delivery.payload for delivery in dequeue(limit=9)] == [6]
 
 
 def test_it_is_a_function_of_the_database_too():
     small("drop_oldest", 1)
-    [first] = fill(1)
+    [first] = enqueue_numbered(1, first=1)
     [row] = sql("SELECT outcome, dropped_ids, refusal FROM pgqueue_enqueue('h')")
     assert row == ("created", [first], None)
     rows = sql("SELECT outcome, cardinality(dropped_ids) FROM pgqueue_enqueue_many('{h,h}', '{1,2}')")

@@ -19,7 +19,8 @@ from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.models import Worker
-from tests.lifecycle.conftest import pass_time, sql, value
+from tests.support.moments import pass_time
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

@@ -10,19 +10,16 @@ from django.db import DatabaseError, transaction
 from django_pgqueue import cancel, complete, dequeue, enqueue, heartbeat, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from tests.lifecycle.conftest import a_moment_of_the_database, expire, live, pass_time, refused, sql, value
+from tests.support.messages import lease_messages, live
+from tests.support.moments import a_moment_of_the_database, expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 
 
-def leased(count: int = 1):
-    for n in range(count):
-        enqueue("h", n)
-    return dequeue(limit=count)
-
-
 def test_a_lease_is_extended_from_now():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     pass_time(seconds=10)
     before = a_moment_of_the_database()
     assert heartbeat(delivery, lease=timedelta(minutes=1)) == {delivery.id: False}
@@ -35,14 +32,14 @@ def test_a_lease_is_extended_from_now():
 
 def test_the_setting_says_for_how_long(settings):
     settings.DJANGO_PGQUEUE = {"LEASE": timedelta(hours=3)}
-    [delivery] = leased()
+    [delivery] = lease_messages()
     heartbeat(delivery)
     assert live(delivery.id, "lease_expires_at > clock_timestamp() + interval '2 hours 59 minutes'")
 
 
 @pytest.mark.django_db(transaction=True)
 def test_it_counts_from_the_clock_and_not_from_the_start_of_the_transaction():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with transaction.atomic():
         value("SELECT now() FROM pg_sleep(0.05)")
         heartbeat(delivery, lease=timedelta(milliseconds=20))
@@ -50,7 +47,7 @@ def test_it_counts_from_the_clock_and_not_from_the_start_of_the_transaction():
 
 
 def test_a_heartbeat_keeps_a_message_from_the_sweep():
-    beating, silent = leased(2)
+    beating, silent = lease_messages(2)
     expire(beating, silent)
     heartbeat(beating)
     assert sweep().retried == 1
@@ -58,7 +55,7 @@ def test_a_heartbeat_keeps_a_message_from_the_sweep():
 
 
 def test_a_lost_lease_is_not_extended_and_is_named():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     before = live(kept.id, "lease_expires_at")
@@ -69,7 +66,7 @@ def test_a_lost_lease_is_not_extended_and_is_named():
 
 
 def test_a_forged_token_extends_nothing():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     before = live(delivery.id, "lease_expires_at")
     assert heartbeat(replace(delivery, token=uuid4()), skip_lost=True) == {}
     assert heartbeat(replace(delivery, token=None), skip_lost=True) == {}
@@ -77,7 +74,7 @@ def test_a_forged_token_extends_nothing():
 
 
 def test_a_settled_message_has_no_lease():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     complete(delivery)
     with refused(LeaseLost):
         heartbeat(delivery)
@@ -89,13 +86,13 @@ def test_nothing_is_nothing():
 
 @pytest.mark.parametrize("lease", [timedelta(microseconds=-1), timedelta(seconds=-5), 15, timedelta.max], ids=str)
 def test_a_lease_that_is_no_lease_is_refused(lease: object):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with refused(InvalidMessage):
         heartbeat(delivery, lease=lease)
 
 
 def test_it_is_a_function_of_the_database_too():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     arguments = ([delivery.id], [delivery.token])
     assert sql("SELECT * FROM pgqueue_heartbeat(%s, %s, p_lease => '1 hour')", *arguments) == [(delivery.id, False)]
     assert live(delivery.id, "lease_expires_at > clock_timestamp() + interval '59 minutes'")
@@ -105,14 +102,14 @@ def test_it_is_a_function_of_the_database_too():
 
 
 def test_a_heartbeat_may_shorten_a_lease():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     heartbeat(delivery, lease=timedelta(hours=1))
     heartbeat(delivery, lease=timedelta(seconds=1))
     assert live(delivery.id, "lease_expires_at < clock_timestamp() + interval '2 seconds'")
 
 
 def test_a_lease_of_zero_gives_the_message_back():
-    first, second = leased(2)
+    first, second = lease_messages(2)
     assert heartbeat([first, second], lease=timedelta(0)) == {first.id: False, second.id: False}
     again = dequeue(limit=2)
     assert [(delivery.id, delivery.attempt) for delivery in again] == [(first.id, 2), (second.id, 2)]
@@ -121,7 +118,7 @@ def test_a_lease_of_zero_gives_the_message_back():
 
 
 def test_a_lease_of_zero_for_a_lost_lease_is_refused_or_left_out():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     stolen = replace(lost, token=uuid4())
     with refused(LeaseLost) as raised:
         heartbeat([kept, stolen], lease=timedelta(0))
@@ -131,7 +128,7 @@ def test_a_lease_of_zero_for_a_lost_lease_is_refused_or_left_out():
 
 
 def test_a_lease_of_zero_ends_what_is_cancelled():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     cancel([delivery.id])
     assert heartbeat(delivery, lease=timedelta(0)) == {delivery.id: True}
     assert ArchivedMessage.objects.get(pk=delivery.id).outcome == "cancelled"

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from django_pgqueue.pipeline.models import Lake
-from tests.lifecycle.conftest import sql, value
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

@@ -5,7 +5,9 @@ import pytest
 from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue, heartbeat, lease_release
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import DeadLetter, Message
-from tests.lifecycle.conftest import live, places, refused, sql
+from tests.support.messages import live, places
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -26,7 +26,8 @@ from django_pgqueue.checks.configuration import check_settings
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import DeadLetter, Message
 from django_pgqueue.sql.call import call
-from tests.lifecycle.conftest import refused, sql
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

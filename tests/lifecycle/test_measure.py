@@ -24,7 +24,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.lifecycle.measure import MeasureCounts, measure
 from django_pgqueue.models import Activity, Backlog
-from tests.lifecycle.conftest import sql, value
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +39,7 @@ def _begun(_default_channel: None) -> None:
     measure(AT_ONCE)
 
 
-def settle(count: int = 1, *, channel: str = "default", queue: str = "default") -> None:
+def settle_some(count: int = 1, *, channel: str = "default", queue: str = "default") -> None:
     for _ in range(count):
         enqueue("h", channel=channel, queue=queue)
     while count:
@@ -62,10 +62,10 @@ def backlog(channel: str | None = None, queue: str = "default") -> tuple[int, ..
 
 def test_what_is_settled_counts_once_for_its_queue_and_its_channel() -> None:
     channel_set(channel="acme")
-    settle(3)
-    settle(2, channel="acme")
+    settle_some(3)
+    settle_some(2, channel="acme")
     assert measure(AT_ONCE) == MeasureCounts(settled=5, dead=0, counted=True)
-    settle(1)
+    settle_some(1)
     assert measure(AT_ONCE).settled == 1
     assert measure(AT_ONCE).settled == 0
     for minutes in (1, 10):
@@ -77,7 +77,7 @@ def test_what_is_settled_counts_once_for_its_queue_and_its_channel() -> None:
 
 
 def test_each_outcome_has_its_figure() -> None:
-    settle(1)
+    settle_some(1)
     enqueue("h")
     pop("default", 1)
     for _ in range(2):
@@ -108,9 +108,9 @@ def test_what_is_committed_late_counts_then(connect: Callable[..., psycopg.Conne
     enqueue("h")
     with connect() as session:
         session.execute("SELECT * FROM pgqueue_pop('default', 1)")
-        settle(2)
+        settle_some(2)
         assert measure(AT_ONCE).settled == 2
-        settle(1)
+        settle_some(1)
         assert measure(AT_ONCE).settled == 1
         # It looks as old as it would be: as if both had happened half an hour ago.
         session.execute(
@@ -146,7 +146,7 @@ def test_in_a_transaction_that_has_written_nothing_is_counted_twice_or_left_out(
     with connect() as session:
         session.execute("SELECT * FROM pgqueue_pop('default', 1)")
         # A later transaction ends before: from now on snapshots show this one as if it were over.
-        settle(1)
+        settle_some(1)
         assert session.execute("SELECT settled, counted FROM pgqueue_measure('0')").fetchone() == (0, True)
         session.execute("SELECT * FROM pgqueue_pop('default', 1)")
         session.commit()
@@ -156,14 +156,14 @@ def test_in_a_transaction_that_has_written_nothing_is_counted_twice_or_left_out(
 
 def test_a_database_that_was_restored_from_another_server_begins_anew() -> None:
     sql("UPDATE pgqueue_measurement SET snapshot = '4000000000:4000000000:'")
-    settle(1)
+    settle_some(1)
     assert measure(AT_ONCE).settled == 0
-    settle(1)
+    settle_some(1)
     assert measure(AT_ONCE).settled == 1
 
 
 def test_one_measures_at_a_time(connect: Callable[..., psycopg.Connection[Any]]) -> None:
-    settle(1)
+    settle_some(1)
     with connect() as session:
         assert session.execute("SELECT settled FROM pgqueue_measure('0')").fetchone() == (1,)
         assert measure(AT_ONCE) == MeasureCounts(settled=0, dead=0, counted=False)
@@ -172,7 +172,7 @@ def test_one_measures_at_a_time(connect: Callable[..., psycopg.Connection[Any]])
 
 
 def test_who_comes_too_early_does_nothing(settings: Any) -> None:
-    settle(1)
+    settle_some(1)
     assert measure() == MeasureCounts(settled=0, dead=0, counted=False)
     settings.DJANGO_PGQUEUE = {"MEASURE_INTERVAL": AT_ONCE}
     assert measure().settled == 1
@@ -217,7 +217,7 @@ def test_a_count_that_took_long_is_not_repeated_soon(settings: Any) -> None:
 
 
 def test_what_nobody_shows_any_more_goes() -> None:
-    settle(1)
+    settle_some(1)
     measure(AT_ONCE)
     sql("UPDATE pgqueue_activity SET bucket_at = bucket_at - interval '3 hours'")
     sql("UPDATE pgqueue_measurement SET measured_at = measured_at - interval '3 hours'")
@@ -282,7 +282,7 @@ def test_new_rows_are_found_without_reading_the_old_ones(
     # As autovacuum does after so many rows. Other tests delete rows, and may leave statistics of a file that has none.
     sql("ANALYZE pgqueue_archived_message")
     measure(AT_ONCE)
-    settle(1)
+    settle_some(1)
     # The rows above are of the first moment of the day; also shortly after midnight they shall be old.
     sql(
         "UPDATE pgqueue_measurement"

@@ -8,7 +8,8 @@ import pytest
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.lifecycle.mend import MendCounts, mend
-from tests.lifecycle.conftest import places, sql
+from tests.support.messages import places
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,8 @@ from django_pgqueue import (
     retry,
 )
 from django_pgqueue.lifecycle.metrics import ChannelMetrics
-from tests.lifecycle.conftest import pass_time, sql
+from tests.support.moments import pass_time
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

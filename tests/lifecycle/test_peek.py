@@ -7,7 +7,9 @@ import pytest
 from django_pgqueue import NewMessage, channel_set, complete, defer, dequeue, enqueue, enqueue_many, peek
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import Message
-from tests.lifecycle.conftest import pass_time, refused, sql
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,9 @@ import pytest
 from django_pgqueue import channel_set, complete, enqueue, pop
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Message
-from tests.lifecycle.conftest import places, refused, rolled_back, sql
+from tests.support.messages import places
+from tests.support.refusals import refused, rolled_back
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

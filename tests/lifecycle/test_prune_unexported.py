@@ -15,9 +15,10 @@ from django_pgqueue import complete, dead_letter, dequeue, enqueue, prune
 from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from django_pgqueue.pipeline.models import Lake
-from tests.conftest import Connect
-from tests.lifecycle.conftest import pass_time, sql, value
 from tests.lifecycle.test_prune import partition_of, partitions
+from tests.support.moments import pass_time
+from tests.support.sessions import Connect
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 
@@ -39,11 +40,11 @@ def _keep(settings: Any) -> None:
 def old() -> str:
     """A partition past retention with two messages."""
     partition = partition_of(10)
-    settle(partition, 2)
+    settle_into(partition, 2)
     return partition
 
 
-def settle(partition: str, messages: int) -> None:
+def settle_into(partition: str, messages: int) -> None:
     for _ in range(messages):
         enqueue("h")
     complete(dequeue(limit=messages))
@@ -150,7 +151,7 @@ def test_dead_letters_go_when_the_export_has_seen_their_transaction(is_seen: boo
 @pytest.fixture
 def committed_old(transactional_db: None) -> Any:
     partition = partition_of(10)
-    settle(partition, 2)
+    settle_into(partition, 2)
     yield partition
     sql(f"DROP TABLE IF EXISTS {partition}")
 

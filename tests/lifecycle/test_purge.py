@@ -7,7 +7,9 @@ import pytest
 from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many, purge
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Message
-from tests.lifecycle.conftest import places, refused, sql
+from tests.support.messages import places
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -21,8 +21,10 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage, QueueNotEmpty
 from django_pgqueue.lifecycle.queue_drop import QueueDropped
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule
-from tests.conftest import Connect
-from tests.lifecycle.conftest import places, refused, sql
+from tests.support.messages import places
+from tests.support.refusals import refused
+from tests.support.sessions import Connect
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,9 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelNotFound
 from django_pgqueue.models import Queue
-from tests.lifecycle.conftest import pass_time, refused, sql
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,9 @@ import pytest
 from django_pgqueue import channel_set, complete, dequeue, enqueue, queue_purge
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Message
-from tests.lifecycle.conftest import places, refused, sql
+from tests.support.messages import places
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -18,14 +20,14 @@ def _channels() -> None:
         channel_set(channel=name, queue="mails", max_size=50)
 
 
-def fill() -> list[int | None]:
+def fill_three_channels() -> list[int | None]:
     sent = [enqueue("h", name, channel=name, queue="mails") for name in "aabbc"]
     sent += [enqueue("h", name, channel=name, queue="mails", delay=timedelta(hours=1)) for name in "ac"]
     return [answer.id for answer in sent]
 
 
 def test_what_waits_in_all_channels_of_the_queue_goes_to_the_archive_as_purged():
-    ids = fill()
+    ids = fill_three_channels()
     kept = enqueue("h")
     later = enqueue("h", delay=timedelta(hours=1))
     assert queue_purge(queue="mails") == 7
@@ -36,7 +38,7 @@ def test_what_waits_in_all_channels_of_the_queue_goes_to_the_archive_as_purged()
 
 
 def test_what_is_leased_is_left_to_its_holder():
-    fill()
+    fill_three_channels()
     [held] = dequeue(queue="mails")
     assert queue_purge(queue="mails") == 6
     assert places(held.id) == ["live"]
@@ -44,21 +46,21 @@ def test_what_is_leased_is_left_to_its_holder():
 
 
 def test_it_purges_a_part_at_a_time():
-    fill()
+    fill_three_channels()
     assert [queue_purge(queue="mails", limit=3) for _ in range(4)] == [3, 3, 1, 0]
     assert Message.objects.count() == 0
 
 
 def test_room_is_given_back():
     channel_set(channel="a", queue="mails", max_size=3)
-    fill()
+    fill_three_channels()
     queue_purge(queue="mails")
     assert [enqueue("h", channel="a", queue="mails").created for _ in range(3)] == [True] * 3
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_message_that_somebody_is_taking_is_not_purged(connect):
-    fill()
+    fill_three_channels()
     other = connect()
     taken = other.execute("SELECT id FROM pgqueue_dequeue('mails')").fetchall()
     assert queue_purge(queue="mails") == 6
@@ -76,5 +78,5 @@ def test_unknown_queues_and_negative_limits_are_refused():
 
 
 def test_it_is_a_function_of_the_database_too():
-    fill()
+    fill_three_channels()
     assert sql("SELECT * FROM pgqueue_queue_purge('mails')") == [(7, "purged", None)]

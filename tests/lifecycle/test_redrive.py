@@ -20,7 +20,10 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
-from tests.lifecycle.conftest import live, pass_time, places, refused, sql
+from tests.support.messages import live, places
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

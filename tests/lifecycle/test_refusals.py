@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from hypothesis import HealthCheck, given, settings
@@ -20,10 +20,6 @@ from django_pgqueue import (
     channel_release,
     channel_resume,
     channel_set,
-    complete,
-    dead_letter,
-    dequeue,
-    edit,
     enqueue,
     enqueue_many,
     explain_channel,
@@ -46,31 +42,12 @@ from django_pgqueue.exceptions import (
     QueueNotEmpty,
     ScheduleNotFound,
 )
-from django_pgqueue.models import Channel, Message, Schedule
-from tests.lifecycle.conftest import refusal, sql
+from django_pgqueue.models import Channel, Message
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 PAST = datetime(2000, 1, 1, tzinfo=UTC)
 LONG_NAME = "x" * 201
-
-
-@pytest.fixture
-def crowd() -> None:
-    """A channel that is full, one that drops, one that is released, a dead letter of each, and a schedule."""
-    for name, limits in (
-        ("full", {"max_size": 1}),
-        ("drops", {"max_size": 1, "full_policy": "drop"}),
-        ("drops oldest", {"max_size": 1, "full_policy": "drop_oldest"}),
-        ("released", {}),
-    ):
-        channel_set(channel=name, **limits)
-        enqueue("h", channel=name)
-        [delivery] = dequeue()
-        dead_letter(delivery, reason="no")
-    for name in ("full", "drops", "drops oldest", "released"):
-        enqueue("h", channel=name)
-    channel_release(channel="released")
-    Schedule.objects.create(name="to full", handler="h", channel="full", every=timedelta(hours=1))
 
 
 def letters(channel: str) -> list[int]:
@@ -128,7 +105,7 @@ REFUSED: dict[str, tuple[type[PgQueueError], Callable[[], object]]] = {
 }  # fmt: skip
 
 
-def tables() -> list[Any]:
+def all_rows() -> list[Any]:
     """All that a refusal must leave as it is. A count behind max_size is what it says, less what has departed."""
     names = [
         name for (name,) in sql(
@@ -149,10 +126,10 @@ def tables() -> list[Any]:
 def test_after_a_refusal_the_transaction_goes_on_and_nothing_has_changed(crowd: None, what: str) -> None:
     error, ask = REFUSED[what]
     enqueue("before")
-    before = tables()
+    before = all_rows()
     with pytest.raises(error) as raised:
         ask()
-    assert tables() == before
+    assert all_rows() == before
     assert raised.value.outcome
     assert str(raised.value).strip()
     assert enqueue("after").created
@@ -166,12 +143,12 @@ def test_whatever_is_refused_and_caught_the_writes_around_it_commit(crowd: None,
     """In a savepoint that is released, without any other: what an application does."""
     with transaction.atomic():
         count = Message.objects.count()
-        before = tables()
+        before = all_rows()
         for what in calls:
             error, ask = REFUSED[what]
             with pytest.raises(error):
                 ask()
-        assert tables() == before
+        assert all_rows() == before
         for place in range(len(calls)):
             enqueue(f"around {place}")
     assert Message.objects.count() == count + len(calls)
@@ -211,174 +188,3 @@ def test_a_view_under_atomic_requests_keeps_what_it_wrote(client: Any, monkeypat
     answer = client.get("/order/")
     assert (answer.status_code, b"holds 1 of 1" in answer.content) == (200, True)
     assert Channel.objects.filter(name="an order").exists()
-
-
-# What the error says.
-
-
-def test_a_full_channel_is_named_with_its_queue_and_what_it_holds(crowd: None) -> None:
-    with pytest.raises(ChannelFull, match='channel "full" of queue "default" holds 1 of 1 messages'):
-        enqueue("h", channel="full")
-    with pytest.raises(DatabaseError, match='channel "full" of queue "default" holds 1 of 1 messages'):
-        Message.objects.create(channel=Channel.objects.get(name="full"), handler="h")
-
-
-def test_an_error_without_a_hint_has_no_empty_one() -> None:
-    for arguments, hint in ("'PGQ07', 'no'", None), ("'PGQ07', 'no', 'Say yes.'", "Say yes."):
-        with pytest.raises(DatabaseError) as raised, transaction.atomic():
-            connection.cursor().execute(f"SELECT pgqueue_raise(pgqueue_refusal({arguments}))")
-        cause: Any = raised.value.__cause__
-        assert cause.diag.message_hint == hint
-
-
-def test_a_missing_channel_says_the_call_that_makes_it() -> None:
-    with pytest.raises(ChannelNotFound) as raised:
-        enqueue("h", channel="acme", queue="mails")
-    assert "channel_set(queue='mails', channel='acme')" in raised.value.hint
-    assert (
-        "pgqueue_channel_set(p_queue => 'mails', p_channel => 'acme')"
-        in refusal("pgqueue_enqueue('h', p_queue => 'mails', p_channel => 'acme')")["hint"]
-    )
-
-
-@pytest.mark.parametrize("policy", ["error", "drop"])
-def test_a_released_channel_says_so_before_anything_else(policy: str) -> None:
-    channel_set(channel="old", max_size=1, full_policy=policy)
-    first = enqueue("h", channel="old", dedupe_key="k")
-    assert first.created
-    channel_release(channel="old")
-    for key in (None, "k"):
-        assert enqueue("h", channel="old", dedupe_key=key, on_refused="return").outcome == "released"
-
-
-def test_an_exception_can_be_had_in_sql() -> None:
-    with pytest.raises(DatabaseError) as raised, transaction.atomic():
-        sql("SELECT pgqueue_raise(refusal) FROM pgqueue_enqueue('h', p_channel => 'missing')")
-    assert raised.value.__cause__.sqlstate == "PGQ03"
-    assert sql("SELECT id IS NOT NULL, pgqueue_raise(refusal) FROM pgqueue_enqueue('h')") == [(True, "")]
-
-
-# on_refused.
-
-
-@pytest.mark.parametrize(
-    ("given", "outcome"),
-    [
-        ({"channel": "full"}, "full"),
-        ({"channel": "released"}, "released"),
-        ({"channel": "missing"}, "not_found"),
-        ({"backoff": timedelta(seconds=-1)}, "invalid"),
-        ({"payload": object()}, "invalid"),
-    ],
-)  # fmt: skip
-def test_a_refusal_can_be_returned(crowd: None, given: dict[str, Any], outcome: str) -> None:
-    answer = enqueue("h", **given, on_refused="return")
-    assert (answer.id, answer.outcome, answer.created) == (None, outcome, False)
-    assert answer.reason
-    [again] = enqueue_many([NewMessage(handler="h", **given)], on_refused="return")
-    assert (again.id, again.outcome) == (None, outcome)
-
-
-def test_of_many_those_that_are_not_refused_are_enqueued(crowd: None) -> None:
-    asked = [
-        *many("default", "full", "missing"),
-        *many("default", payload=object()),
-        *many("released", "drops", "default"),
-    ]
-    answers = enqueue_many(asked, on_refused="return")
-    assert [answer.outcome for answer in answers] == [
-        "created", "full", "not_found", "invalid", "released", "dropped", "created",
-    ]  # fmt: skip
-    assert Message.objects.filter(id__in=[answers[0].id, answers[-1].id]).count() == 2
-
-
-def test_all_or_none_says_which_is_refused(crowd: None) -> None:
-    with pytest.raises(ChannelFull, match=r'^message 2 of 3: channel "full"'):
-        enqueue_many(many("default", "full", "default"))
-    rows = sql("SELECT id, outcome FROM pgqueue_enqueue_many('{h,h,h}', NULL, '{default,released,full}')")
-    assert rows == [(None, "withheld"), (None, "released"), (None, "full")]
-
-
-def test_a_word_that_on_refused_does_not_know_is_an_error() -> None:
-    with pytest.raises(ValueError, match="on_refused"):
-        enqueue("h", channel="missing", on_refused="ignore")
-    with pytest.raises(ValueError, match="on_refused"):
-        enqueue_many(many("default"), on_refused="ignore")
-
-
-def test_a_refused_batch_creates_no_channel(settings: Any, crowd: None) -> None:
-    settings.DJANGO_PGQUEUE = {"AUTO_CREATE_CHANNELS": True}
-    with pytest.raises(ChannelFull):
-        enqueue_many(many("fresh", "full"))
-    assert not Channel.objects.filter(name="fresh").exists()
-    assert [answer.outcome for answer in enqueue_many(many("fresh"))] == ["created"]
-
-
-# Arrays that do not pair up, and limits that are no limits.
-
-ONE_MORE = {
-    "p_payloads": "ARRAY['1', '2', '3']::jsonb[]", "p_channels": "ARRAY['full']", "p_queues": "ARRAY['default']",
-    "p_bodies": "ARRAY['x']::bytea[]", "p_headers": "ARRAY['{}']::jsonb[]", "p_priorities": "ARRAY[1]",
-    "p_dequeue_ats": "ARRAY[now()]", "p_delays": "ARRAY[interval '1 hour']", "p_max_attempts": "ARRAY[1, 2, 3]",
-    "p_backoffs": "ARRAY[interval '1 s']", "p_backoff_factors": "ARRAY[2.0]::float8[]",
-    "p_backoff_longests": "ARRAY[interval '1 s']", "p_dedupe_keys": "ARRAY['k']",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ONE_MORE)
-def test_arrays_of_unequal_length_are_refused_by_name(name: str) -> None:
-    payloads = "" if name == "p_payloads" else "p_payloads => NULL, "
-    call = f"pgqueue_enqueue_many(p_handlers => ARRAY['h', 'h'], {payloads}{name} => {ONE_MORE[name]})"
-    assert f"{name} has {3 if '3' in ONE_MORE[name] else 1} element(s), p_handlers has 2" in refusal(call)["message"]
-    assert not Message.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("verb", "more"),
-    [
-        ("complete", "'{}'::jsonb[]"),
-        ("defer", "'{}'::timestamptz[]"),
-        ("defer", "NULL, '{}'::interval[]"),
-        ("defer", "NULL, NULL, '{}'::jsonb[]"),
-        ("retry", "'{}'::jsonb[]"),
-        ("retry", "NULL, '{}'::interval[]"),
-        ("dead_letter", "'{}'::text[]"),
-        ("dead_letter", "NULL, '{}'::jsonb[]"),
-    ],
-)
-def test_a_settlement_whose_arrays_do_not_pair_up_is_an_error_and_the_lease_stays(verb: str, more: str) -> None:
-    enqueue("h")
-    [delivery] = dequeue()
-    for tokens, rest in (([delivery.token], f", {more}"), ([delivery.token, delivery.token], "")):
-        if verb in ("retry", "dead_letter") and not rest:
-            rest = ", NULL"
-        with pytest.raises(DatabaseError, match=r"element\(s\), p_ids has 1") as raised, transaction.atomic():
-            sql(f"SELECT pgqueue_{verb}(%s, %s{rest})", [delivery.id], tokens)
-        assert raised.value.__cause__.sqlstate == "PGQ07"
-    assert complete(delivery) == {delivery.id}
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        '{"max_size": 1.5}', '{"max_size": "x"}', '{"max_size": 3e9}', '{"weight": 1e400}', '{"release_burst": [1]}',
-        '{"max_concurrency": true}', '{"release_interval": "x"}', '{"release_interval": "200000 years"}',
-        '{"release_interval": {}}', '{"full_policy": 5}', '[]', '"x"', '7',
-    ],
-)  # fmt: skip
-def test_limits_that_are_none_are_refused_in_sql_too(limits: str) -> None:
-    assert "invalid channel" in refusal("pgqueue_channel_set('default', 'new', %s::jsonb)", limits)["message"]
-    assert not Channel.objects.filter(name="new").exists()
-
-
-@pytest.mark.parametrize("value", [1.5, "x", 3e9, 3_000_000_000])
-def test_limits_that_are_none_are_refused_in_python(value: Any) -> None:
-    with pytest.raises(InvalidMessage, match="max_size"):
-        channel_set(channel="new", max_size=value)
-    assert enqueue("h").created
-
-
-def test_a_payload_of_nothing_is_refused() -> None:
-    sent = enqueue("h")
-    assert "no payload" in refusal("pgqueue_edit(%s::bigint, NULL)", sent.id)["message"]
-    assert edit(sent.id, None) == "edited"

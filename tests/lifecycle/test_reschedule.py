@@ -9,7 +9,10 @@ from django_pgqueue import channel_set, complete, dequeue, enqueue, pop, resched
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message
 from django_pgqueue.sql.call import ask
-from tests.lifecycle.conftest import live, pass_time, refused, sql
+from tests.support.messages import live
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

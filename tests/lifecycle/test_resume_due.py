@@ -20,7 +20,8 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Queue
-from tests.lifecycle.conftest import pass_time, refused
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
 

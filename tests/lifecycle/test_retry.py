@@ -11,21 +11,18 @@ from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_ma
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
-from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql, value
+from tests.support.messages import lease_messages, live, places
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 
 OOPS = {"type": "ValueError", "message": "oops", "traceback": "…"}
 
 
-def leased(count: int = 1, **fields):
-    for n in range(count):
-        enqueue("h", n, **fields)
-    return dequeue(limit=count, worker="me")
-
-
 def test_a_failed_message_comes_back_after_its_back_off():
-    [delivery] = leased(backoff=timedelta(minutes=1))
+    [delivery] = lease_messages(backoff=timedelta(minutes=1))
     assert retry(delivery, errors=[OOPS]) == {delivery.id: "retried"}
     assert live(delivery.id, "status") == Message.Status.SCHEDULED
     assert live(delivery.id, "dequeue_at - clock_timestamp() < interval '1 minute'")
@@ -36,14 +33,14 @@ def test_a_failed_message_comes_back_after_its_back_off():
 
 
 def test_a_delay_that_is_given_wins_over_the_back_off():
-    one, two = leased(2)
+    one, two = lease_messages(2)
     retry([one, two], errors=[OOPS, OOPS], delays=[timedelta(hours=5), None])
     assert live(one.id, "dequeue_at - clock_timestamp() BETWEEN interval '4:59:50' AND interval '5:00:00'")
     assert live(two.id, "dequeue_at - clock_timestamp() < interval '1 second'")
 
 
 def test_a_negative_delay_means_at_once():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     retry(delivery, errors=[OOPS], delays=[timedelta(-1)])
     assert live(delivery.id, "dequeue_at >= created_at")
     assert len(dequeue()) == 1
@@ -90,7 +87,7 @@ def test_every_error_is_kept_with_its_attempt():
 
 
 def test_used_up_attempts_end_as_a_dead_letter_that_failed():
-    [delivery] = leased(max_attempts=1)
+    [delivery] = lease_messages(max_attempts=1)
     assert retry(delivery, errors=[OOPS]) == {delivery.id: "dead_lettered"}
     assert places(delivery.id) == ["dead letters"]
     letter = DeadLetter.objects.get()
@@ -98,7 +95,7 @@ def test_used_up_attempts_end_as_a_dead_letter_that_failed():
 
 
 def test_the_reason_of_the_dead_letter_can_be_named():
-    [delivery] = leased(max_attempts=1)
+    [delivery] = lease_messages(max_attempts=1)
     retry(delivery, errors=[OOPS], reason="rejected")
     assert DeadLetter.objects.get().reason == "rejected"
 
@@ -113,7 +110,7 @@ def test_a_message_gets_exactly_its_attempts():
 
 
 def test_raised_max_attempts_give_another_chance_and_lowered_ones_take_it():
-    more, fewer = leased(2, max_attempts=2)
+    more, fewer = lease_messages(2, max_attempts=2)
     sql("UPDATE pgqueue_message SET max_attempts = CASE WHEN id = %s THEN 3 ELSE 1 END, attempts = 2", more.id)
     assert retry([more, fewer], errors=[OOPS, OOPS]) == {more.id: "retried", fewer.id: "dead_lettered"}
 
@@ -127,7 +124,7 @@ def test_some_are_retried_and_some_die_in_one_call():
 
 
 def test_a_stale_or_forged_token_retries_nothing():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
@@ -139,7 +136,7 @@ def test_a_stale_or_forged_token_retries_nothing():
 
 
 def test_lost_leases_can_be_left_out():
-    kept, lost = leased(2)
+    kept, lost = lease_messages(2)
     expire(lost)
     sweep()
     assert retry([kept, lost], errors=[OOPS, OOPS], skip_lost=True) == {kept.id: "retried"}
@@ -147,7 +144,7 @@ def test_lost_leases_can_be_left_out():
 
 def test_a_retry_gives_its_place_back():
     channel_set(channel="default", max_concurrency=1)
-    [delivery] = leased()
+    [delivery] = lease_messages()
     enqueue("h", "next")
     retry(delivery, errors=[OOPS], delays=[timedelta(hours=1)])
     assert [after.payload for after in dequeue()] == ["next"]
@@ -164,7 +161,7 @@ def test_a_retry_gives_its_place_back():
     ids=lambda given: str(given)[:60],
 )  # fmt: skip
 def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
-    [delivery] = leased()
+    [delivery] = lease_messages()
     with refused(InvalidMessage), transaction.atomic():
         retry(delivery, **arguments)
     assert live(delivery.id, "lease_token", "errors") == (delivery.token, None)
@@ -175,7 +172,7 @@ def test_nothing_is_nothing():
 
 
 def test_it_is_a_function_of_the_database_too():
-    [delivery] = leased()
+    [delivery] = lease_messages()
     found = sql(
         'SELECT * FROM pgqueue_retry(%s, %s, ARRAY[\'{"type": "X"}\']::jsonb[])', [delivery.id], [delivery.token]
     )
@@ -184,7 +181,7 @@ def test_it_is_a_function_of_the_database_too():
 
 
 def test_a_retry_saves_the_state_that_it_is_given():
-    first, second = leased(2)
+    first, second = lease_messages(2)
     errors = [{"type": "E"}] * 2
     retry([first, second], errors=errors, delays=[timedelta(0)] * 2, states=[{"page": 7}, KEEP])
     again = {delivery.id: delivery for delivery in dequeue(limit=2)}
@@ -196,9 +193,9 @@ def test_a_retry_saves_the_state_that_it_is_given():
 
 
 def test_the_state_of_the_last_retry_is_kept_with_the_dead_letter():
-    [delivery] = leased(max_attempts=1)
+    [delivery] = lease_messages(max_attempts=1)
     retry(delivery, errors=[{"type": "E"}], states=[None])
     assert DeadLetter.objects.get().state is None
-    [delivery] = leased(max_attempts=1)
+    [delivery] = lease_messages(max_attempts=1)
     assert retry(delivery, errors=[{"type": "E"}], states=[[1]]) == {delivery.id: "dead_lettered"}
     assert DeadLetter.objects.get(pk=delivery.id).state == [1]

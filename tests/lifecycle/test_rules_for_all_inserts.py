@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from django_pgqueue import dequeue, retry
 from django_pgqueue.models import Channel, Message
-from tests.lifecycle.conftest import pass_time, refused, sql, value
+from tests.support.moments import pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from django_pgqueue.lifecycle.schedule_prune import schedule_prune
 from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.models import Schedule, ScheduleTick
-from tests.lifecycle.conftest import a_moment_of_the_database
+from tests.support.moments import a_moment_of_the_database
 
 
 def remember(name: str, **ago: float) -> None:

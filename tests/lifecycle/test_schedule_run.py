@@ -9,7 +9,9 @@ import pytest
 from django_pgqueue import channel_set, dequeue, schedule_run
 from django_pgqueue.exceptions import ChannelNotFound, ScheduleNotFound
 from django_pgqueue.models import Schedule, ScheduleTick
-from tests.lifecycle.conftest import a_moment_of_the_database, refused, rolled_back, sql
+from tests.support.moments import a_moment_of_the_database
+from tests.support.refusals import refused, rolled_back
+from tests.support.sql import sql
 
 
 @pytest.fixture(autouse=True)

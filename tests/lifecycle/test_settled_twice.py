@@ -10,7 +10,9 @@ from django_pgqueue import cancel, complete, dead_letter, defer, dequeue, enqueu
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter
-from tests.lifecycle.conftest import expire, live, pass_time, places, refused
+from tests.support.messages import lease_message, live, places
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -53,15 +55,9 @@ TOLD = {
 }
 
 
-def leased(**fields):
-    enqueue("h", **fields)
-    [delivery] = dequeue()
-    return delivery
-
-
 @pytest.mark.parametrize(("first", "second"), TOLD)
 def test_a_second_settlement_is_told_what_the_first_one_did(first, second):
-    delivery = leased()
+    delivery = lease_message()
     SETTLE[first](delivery)
     home = places(delivery.id)
     told = TOLD[first, second]
@@ -72,7 +68,7 @@ def test_a_second_settlement_is_told_what_the_first_one_did(first, second):
 @pytest.mark.parametrize("verb", SETTLE)
 def test_without_skip_lost_a_second_settlement_is_refused(verb):
     """It guards what else its transaction writes: that was written by the first one."""
-    delivery = leased()
+    delivery = lease_message()
     SETTLE[verb](delivery)
     again = {
         "complete": lambda: complete(delivery),
@@ -86,28 +82,28 @@ def test_without_skip_lost_a_second_settlement_is_refused(verb):
 
 
 def test_a_repeated_retry_leaves_one_error_and_one_attempt():
-    delivery = leased()
+    delivery = lease_message()
     for _ in range(3):
         again_retry(delivery)
     assert live(delivery.id, "attempts", "jsonb_array_length(errors)") == (1, 1)
 
 
 def test_a_repeated_deferral_gives_the_attempt_back_once():
-    delivery = leased()
+    delivery = lease_message()
     for _ in range(3):
         again_defer(delivery)
     assert live(delivery.id, "attempts") == 0
 
 
 def test_those_that_are_new_are_settled_together_with_those_that_are_known():
-    known, new = leased(), leased()
+    known, new = lease_message(), lease_message()
     again_complete(known)
     assert again_complete(known, new) == {known.id: "completed", new.id: "completed"}
     assert ArchivedMessage.objects.count() == 2
 
 
 def test_a_repeated_deferral_does_not_take_the_next_delivery_back():
-    first = leased()
+    first = lease_message()
     again_defer(first)
     [second] = dequeue()
     assert again_defer(first) == {first.id: "retried"}
@@ -116,7 +112,7 @@ def test_a_repeated_deferral_does_not_take_the_next_delivery_back():
 
 
 def test_a_lease_that_the_sweep_took_is_lost_for_ever():
-    delivery = leased()
+    delivery = lease_message()
     expire(delivery)
     sweep()
     for settle in SETTLE.values():
@@ -124,7 +120,7 @@ def test_a_lease_that_the_sweep_took_is_lost_for_ever():
 
 
 def test_a_lease_that_the_sweep_buried_is_lost_for_ever():
-    delivery = leased(max_attempts=1)
+    delivery = lease_message(max_attempts=1)
     expire(delivery)
     sweep()
     assert DeadLetter.objects.get().reason == "poison"
@@ -133,7 +129,7 @@ def test_a_lease_that_the_sweep_buried_is_lost_for_ever():
 
 
 def test_a_lease_that_the_sweep_cancelled_is_lost_for_ever():
-    delivery = leased()
+    delivery = lease_message()
     cancel(delivery.id)
     expire(delivery)
     sweep()
@@ -143,7 +139,7 @@ def test_a_lease_that_the_sweep_cancelled_is_lost_for_ever():
 
 
 def test_the_sweep_does_not_forget_who_settled_before():
-    first = leased()
+    first = lease_message()
     again_defer(first)
     [second] = dequeue()
     expire(second)
@@ -153,7 +149,7 @@ def test_the_sweep_does_not_forget_who_settled_before():
 
 
 def test_a_message_that_was_cancelled_instead_of_given_back_is_known():
-    delivery = leased()
+    delivery = lease_message()
     cancel(delivery.id)
     assert again_defer(delivery) == {delivery.id: "cancelled"}
     assert again_defer(delivery) == again_retry(delivery) == {delivery.id: "cancelled"}
@@ -162,7 +158,7 @@ def test_a_message_that_was_cancelled_instead_of_given_back_is_known():
 def test_what_was_popped_or_purged_was_not_settled_by_a_lease():
     enqueue("h")
     [popped] = pop()
-    delivery = leased()
+    delivery = lease_message()
     defer(delivery, delay=timedelta(0))
     purge(channel="default")
     for settle in SETTLE.values():
@@ -170,7 +166,7 @@ def test_what_was_popped_or_purged_was_not_settled_by_a_lease():
 
 
 def test_the_next_attempt_is_not_the_first_one():
-    first = leased()
+    first = lease_message()
     again_retry(first)
     pass_time(hours=2)
     [second] = dequeue()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -19,15 +20,15 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.lifecycle.sweep import SweepCounts
 from django_pgqueue.models import DeadLetter, Message
-from tests.lifecycle.conftest import expire, live, pass_time, places, refused, sql
+from tests.support.messages import lease_messages, live, places
+from tests.support.moments import expire, pass_time
+from tests.support.refusals import refused
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
 
-def leased(count: int = 1, **fields):
-    for n in range(count):
-        enqueue("h", n, **fields)
-    return dequeue(limit=count, worker="worker 7")
+leased = partial(lease_messages, worker="worker 7")
 
 
 def test_an_expired_lease_goes_through_the_retry_policy():

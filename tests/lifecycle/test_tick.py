@@ -7,7 +7,9 @@ import pytest
 from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many
 from django_pgqueue.lifecycle.tick import tick
 from django_pgqueue.models import Message
-from tests.lifecycle.conftest import live, pass_time, sql, value
+from tests.support.messages import live
+from tests.support.moments import pass_time
+from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,9 @@ from django_pgqueue import (
 )
 from django_pgqueue.lifecycle.tick import tick
 from django_pgqueue.lifecycle.wait import next_due, wait
-from tests.lifecycle.conftest import pass_time, rolled_back, sql
+from tests.support.moments import pass_time
+from tests.support.refusals import rolled_back
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -33,7 +33,7 @@ def make(name: str = "nightly", **values: Any) -> Schedule:
     return Schedule.objects.create(name=name, **values)
 
 
-def pass_time(**duration: float) -> None:
+def pass_time_of_schedules(**duration: float) -> None:
     """Moves what is planned into the past, instead of waiting."""
     Schedule.objects.update(next_fire_at=F("next_fire_at") - timedelta(**duration))
     ScheduleTick.objects.update(

@@ -15,7 +15,7 @@ from django_pgqueue.backoff import Exponential
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler, due
 from django_pgqueue.models import Message, Schedule, ScheduleTick
-from tests.maintenance.conftest import made, make, pass_time, plan
+from tests.maintenance.conftest import made, make, pass_time_of_schedules, plan
 
 NOTHING = ScheduleCounts(fired=0, passed_over=0, failed=0)
 
@@ -54,7 +54,7 @@ def test_a_tick_makes_one_message_that_says_where_it_comes_from():
         every=timedelta(hours=1),
     )  # fmt: skip
     run()
-    pass_time(hours=1)
+    pass_time_of_schedules(hours=1)
     due_at = Schedule.objects.get().next_fire_at
     assert run() == ScheduleCounts(fired=1, passed_over=0, failed=0)
     assert run() == NOTHING

@@ -6,17 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tests.concurrency.helpers import (
-    Lease,
-    Session,
-    dequeue,
-    enqueue,
-    enqueue_many,
-    make_channel,
-    retry,
-    settle,
-    tick,
-)
+from tests.support.sessions import Session
+from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, make_channel, retry, settle, tick
 
 RecordPlans = Callable[[Session], list[dict[str, Any]]]
 # Of the first channels; those that come after them have the first two.

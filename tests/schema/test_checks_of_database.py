@@ -11,7 +11,8 @@ from django.core.checks import CheckMessage
 from django.core.management import call_command
 
 from django_pgqueue.sql import files
-from tests.schema.test_checks import of_database, sql
+from tests.schema.test_checks import of_database
+from tests.support.sql import sql, value
 
 
 def trigger_of(model: str) -> str:
@@ -145,7 +146,7 @@ def test_a_disabled_trigger(how: str) -> None:
 @pytest.mark.django_db
 def test_a_trigger_that_was_made_by_hand() -> None:
     name = trigger_of("Message")
-    [definition] = sql("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = %s", name)
+    definition = value("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = %s", name)
     sql(f"DROP TRIGGER {name} ON pgqueue_message")
     sql(definition.replace("pgqueue_message_arrived()", "pgqueue_message_arrived('x')"))
     assert list(of_database()) == ["pgqueue.E015"]
@@ -154,7 +155,7 @@ def test_a_trigger_that_was_made_by_hand() -> None:
 @pytest.mark.parametrize(("days", "problem"), [(0, "pgqueue.W014"), (1, "pgqueue.W015")])
 @pytest.mark.django_db
 def test_a_missing_partition(days: int, problem: str) -> None:
-    [name] = sql(
+    name = value(
         "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + %s, 'YYYYMMDD')",
         days,
     )
@@ -170,7 +171,7 @@ def test_a_missing_partition(days: int, problem: str) -> None:
 
 @pytest.mark.django_db
 def test_a_default_partition_takes_every_day() -> None:
-    [name] = sql(
+    name = value(
         "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date, 'YYYYMMDD')"
     )
     sql(f"DROP TABLE {name}")

@@ -7,18 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from django_pgqueue.sql import files, roles
+from tests.support.paths import REPOSITORY
 
 # The server is there for tests that say they need it.
 pytestmark = pytest.mark.django_db
 
-ROOT = Path(__file__).parents[2]
 FORTH_AND_BACK = """
 import json, sys
 import django
@@ -77,7 +76,7 @@ def fresh(environment: dict[str, str], pg_url: str, django_db_blocker: Any) -> I
         session.execute(f"DROP DATABASE IF EXISTS {name}")
         session.execute(f"CREATE DATABASE {name}")
         url = pg_url.replace(f"/{session.info.dbname}?", f"/{name}?")
-        path = os.pathsep.join([str(ROOT), str(ROOT / "testproject")])
+        path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
         yield {**environment, "DATABASE_URL": url, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
         session.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -86,7 +85,7 @@ def python(environment: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, *arguments],
         env=environment,
-        cwd=ROOT,
+        cwd=REPOSITORY,
         capture_output=True,
         text=True,
         timeout=280,

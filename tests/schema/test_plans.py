@@ -14,16 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import (
-    Session,
-    dequeue,
-    enqueue_many,
-    one,
-    settle,
-    tick,
-)
 from tests.schema.calls import OPERATOR, VERBS, RecordPlans, held, index_names, make_channels, nodes, plans_of
-from tests.schema.databases import migrated
+from tests.support.databases import migrated
+from tests.support.sessions import Session, one
+from tests.support.verbs import dequeue, enqueue_many, settle, tick
 
 # django_db: the server is there for tests that say they need it.
 pytestmark = [pytest.mark.auto_explain, pytest.mark.django_db]
@@ -41,11 +35,11 @@ def databases(environment: dict[str, str], pg_url: str, django_db_blocker: Any) 
         for size in ("empty", "large"):
             urls[size] = stack.enter_context(migrated(f"pgqueue_{size}", pg_url, environment))
             with psycopg.connect(urls[size], autocommit=True) as fresh:
-                fill(fresh, size)
+                fill_to_size(fresh, size)
         yield urls
 
 
-def fill(session: Session, size: str) -> None:
+def fill_to_size(session: Session, size: str) -> None:
     if size == "empty":
         session.execute("VACUUM ANALYZE")
     names = make_channels(session, CHANNELS if size == "large" else 4)

@@ -14,9 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.concurrency.helpers import Session, dequeue, enqueue, retry, settle, tick
 from tests.schema.calls import VERBS, RecordPlans, make_channels, nodes, plans_of
-from tests.schema.databases import migrated
+from tests.support.databases import migrated
+from tests.support.sessions import Session
+from tests.support.verbs import dequeue, enqueue, retry, settle, tick
 
 pytestmark = [pytest.mark.auto_explain, pytest.mark.django_db]
 

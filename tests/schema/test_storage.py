@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -21,15 +22,9 @@ OPTIONS = {
 }
 
 
-def rows(sql: str, *params: object) -> list[tuple]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        return cursor.fetchall()
-
-
 @pytest.mark.parametrize("table", OPTIONS)
 def test_a_hot_table_has_its_storage_settings(table: str) -> None:
-    options = rows("SELECT unnest(reloptions) FROM pg_class WHERE relname = %s", table)
+    options = sql("SELECT unnest(reloptions) FROM pg_class WHERE relname = %s", table)
     values = dict(option.split("=") for (option,) in options)
 
     assert set(values) >= OPTIONS[table]
@@ -40,7 +35,7 @@ def test_a_hot_table_has_its_storage_settings(table: str) -> None:
 
 def test_the_archive_has_partitions_for_today_and_a_week() -> None:
     bounds = dict(
-        rows(
+        sql(
             "SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits AS i"
             " JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'pgqueue_archived_message'::regclass"
         )
@@ -54,7 +49,7 @@ def test_the_archive_has_partitions_for_today_and_a_week() -> None:
 
 def test_the_message_table_has_the_indexes_of_the_hot_paths_and_no_other() -> None:
     # Each one is paid for by every enqueue, dequeue and settlement.
-    indexes = {name for (name,) in rows("SELECT indexname FROM pg_indexes WHERE tablename = 'pgqueue_message'")}
+    indexes = {name for (name,) in sql("SELECT indexname FROM pg_indexes WHERE tablename = 'pgqueue_message'")}
 
     assert indexes == {
         "pgqueue_message_pkey",
@@ -68,12 +63,12 @@ def test_the_message_table_has_the_indexes_of_the_hot_paths_and_no_other() -> No
 
 @pytest.mark.parametrize("table", ["pgqueue_lane", "pgqueue_arrival", "pgqueue_message"])
 def test_no_foreign_key_writes_to_the_channels_row(table: str) -> None:
-    assert rows("SELECT conname FROM pg_constraint WHERE contype = 'f' AND conrelid = %s::regclass", table) == []
+    assert sql("SELECT conname FROM pg_constraint WHERE contype = 'f' AND conrelid = %s::regclass", table) == []
 
 
 def test_the_triggers_are_statement_triggers() -> None:
     """But for that of schedules, which are few and hardly ever edited."""
-    found = rows(
+    found = sql(
         "SELECT tgrelid::regclass::text, (tgtype & 1) = 0, tgenabled::text FROM pg_trigger"
         " WHERE NOT tgisinternal AND tgrelid::regclass::text LIKE 'pgqueue%%'"
     )
@@ -86,7 +81,7 @@ def test_the_triggers_are_statement_triggers() -> None:
 
 
 def test_names_of_queues_and_channels_compare_as_bytes() -> None:
-    found = rows(
+    found = sql(
         "SELECT a.attrelid::regclass::text, a.attname, c.collname FROM pg_attribute AS a"
         " JOIN pg_collation AS c ON c.oid = a.attcollation"
         " WHERE a.attrelid::regclass::text IN ('pgqueue_channel', 'pgqueue_lane') AND a.attname IN ('queue', 'name')"

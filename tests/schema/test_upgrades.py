@@ -1,4 +1,4 @@
-"""What migrations may do to a queue that is at work. `tests/chaos/test_migration.py` migrates one under load."""
+"""What migrations may do to a queue that is at work. `verification/chaos/test_migration.py` migrates one under load."""
 
 from __future__ import annotations
 

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from io import StringIO
 from typing import Any
 
 import psycopg
 import pytest
-from django.core.management import call_command
 from psycopg.conninfo import make_conninfo
 
-from tests.conftest import Connect
+from tests.support.commands import output_of
+from tests.support.sessions import Connect
+from tests.support.tables import empty_tables
 
 Session = psycopg.Connection[Any]
 KINDS = ("producer", "worker", "operator", "reader", "pipeline")
 # Of this run: roles belong to the whole server. "stranger" has been granted nothing, "everything" all there is.
 NAMES = {kind: f"pgqueue_test_{kind}_{os.getpid()}" for kind in (*KINDS, "stranger", "everything")}
 PASSWORD = "for-the-tests"
-RUNTIME = (
-    "pgqueue_lane, pgqueue_arrival, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_archived_message, "
-    "pgqueue_tally, pgqueue_unarchived, pgqueue_unarchived_total, "
-    "pgqueue_ingest, pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim"
-)
 
 
 def grants(*arguments: str) -> str:
     """What `manage.py queuegrants` says."""
-    output = StringIO()
-    call_command("queuegrants", *arguments, stdout=output, skip_checks=True)
-    return output.getvalue()
+    return output_of("queuegrants", *arguments, skip_checks=True)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +45,7 @@ def roles(pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
 def empty(pg_url: str, connect: Connect) -> Iterator[Session]:
     """The owner's session, on tables without rows. Flush empties what has models; the rest has none."""
     owner = connect(autocommit=True)
-    owner.execute(f"TRUNCATE {RUNTIME}")
+    empty_tables(owner)
     owner.execute("SELECT pgqueue_channel_set('default', 'default')")
     yield owner
     # Their tables would stay: nobody knows them when the list of them is emptied.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.security.conftest import Session
+from tests.support.sessions import Session
 
 SCHEDULE = "INSERT INTO public.pgqueue_schedule (name, handler, every) VALUES ('hourly', 'report', '1 hour')"
 LEASED = "SELECT id, token FROM public.pgqueue_dequeue('default', 1, '1 minute', 'me')"

@@ -7,27 +7,29 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import ProgrammingError, connection, transaction
+from django.db import ProgrammingError, transaction
 from django.test import Client
 
 from django_pgqueue import NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule
 from django_pgqueue.pipeline.models import Lake
-from tests.admin.conftest import MODELS, _default_channel, act, address  # noqa: F401  (a fixture)
+from tests.admin.actions import CONFIRMED, subject
+from tests.admin.conftest import (  # noqa: F401  (a fixture)
+    MODELS,
+    _default_channel,
+    act,
+    address,
+    one_of_each,
+)
 from tests.admin.test_channels import LIMITS
-from tests.admin.test_permissions import CONFIRMED, SUBJECTS, one_of_each  # noqa: F401  (a fixture)
 from tests.admin.test_schedules import FORM, _handler  # noqa: F401  (a fixture)
+from tests.support.sql import sql
 
 # Of Django's own tables, what its admin writes.
 DJANGO = (
     "auth_user, django_session, django_admin_log, django_content_type, auth_permission, auth_user_groups, auth_group"
 )
 DJANGO += ", auth_user_user_permissions, auth_group_permissions"
-
-
-def sql(statement: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def test_an_operator_does_every_action(client: Client, one_of_each: dict[str, in
         ("message", "cancel"), ("deadletter", "edit"), ("deadletter", "redrive"), ("channel", "purge"),
         ("channel", "release"),
     ):  # fmt: skip
-        response = act(client, model, action, one_of_each[SUBJECTS.get((model, action), model)], **CONFIRMED)
+        response = act(client, model, action, subject(one_of_each, model, action), **CONFIRMED)
         assert response.status_code == 302, (model, action)
     assert Channel.objects.get(name="default").released_at
     assert not Schedule.objects.get().enabled

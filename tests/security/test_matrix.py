@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from django_pgqueue.sql import files
-from tests.security.conftest import KINDS, Session
+from tests.security.conftest import KINDS
+from tests.support.sessions import Session
 
 Login = Callable[..., Session]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many, peek, pop
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from tests.security.conftest import Session
+from tests.support.sessions import Session
 
 MB = 1024 * 1024
 TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))

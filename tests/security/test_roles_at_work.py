@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -17,8 +16,10 @@ import pytest
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.source import Source
-from tests.security.conftest import PASSWORD, Session
-from tests.worker.conftest import REPOSITORY, eventually
+from tests.security.conftest import PASSWORD
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Session, one
+from tests.support.waiting import eventually
 
 Login = Callable[..., Session]
 REFUSED = psycopg.errors.InsufficientPrivilege
@@ -26,11 +27,6 @@ INSERT = (
     "INSERT INTO pgqueue_message (channel_id, handler, payload)"
     " SELECT id, 'mail.send', '{\"n\": 1}' FROM pgqueue_channel WHERE queue = 'default' AND name = %s RETURNING id"
 )
-
-
-def one(session: Session, statement: str, *parameters: Any) -> Any:
-    row = session.execute(statement, parameters).fetchone()
-    return row[0] if row else None
 
 
 def test_a_producer_enqueues_in_every_way(empty: Session, login: Login) -> None:

@@ -14,8 +14,9 @@ import psycopg
 import pytest
 
 from django_pgqueue.sql import files
-from tests.security.conftest import RUNTIME, Session
 from tests.security.story import Story
+from tests.support.sessions import Session
+from tests.support.tables import empty_tables
 
 Login = Callable[..., Session]
 DEFINERS = {name for name, version in files.latest_functions().items() if files.is_definer(name, version)}
@@ -28,10 +29,6 @@ TRIGGERS = {
 # One names nothing that could belong to another role. The other runs inside functions whose path is fixed: no role may
 # insert a dead letter by itself.
 OUT_OF_REACH = {"pgqueue_schedule_changed", "pgqueue_dead_letter_added"}
-EMPTY = (
-    f"TRUNCATE {RUNTIME}, pgqueue_message, pgqueue_dead_letter, pgqueue_channel, pgqueue_queue, pgqueue_schedule,"
-    " pgqueue_schedule_tick, pgqueue_lake"
-)
 HERE = Path(__file__).parent
 EVIL = (HERE / "evil.sql").read_text()
 SHADOWS = (HERE / "shadows.sql").read_text()
@@ -58,7 +55,7 @@ def attacker(empty: Session, login: Login) -> Iterator[Callable[[], Session]]:
 
 
 def told(session: Session, owner: Session) -> tuple[list[Any], set[str]]:
-    owner.execute(EMPTY)
+    empty_tables(owner)
     owner.execute("INSERT INTO pgqueue_channel (queue, name) VALUES ('default', 'default')")
     story = Story(session)
     return list(story.tell()), story.called

@@ -17,7 +17,9 @@ from django.urls import reverse
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
-from tests.worker.conftest import Process, eventually, queue, script, spawn, sql, where  # noqa: F401  (fixtures)
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, queue, script, spawn, where  # noqa: F401  (fixtures)
 
 PASSWORD = "canary-of-the-database-9d21"
 PAYLOAD = "canary-of-the-payload-4b7e"
@@ -50,15 +52,15 @@ def failed(spawn: Callable[..., Process], environment: dict[str, str]) -> dict[s
     running = script(["until cancelled"], ["fail", PAYLOAD])
     address = f"{environment['DATABASE_URL']}&password={PASSWORD}"
     worker = spawn("--verbosity", "3", "--concurrency", "2", processes=1, DATABASE_URL=address)
-    eventually(lambda: all(where(message).startswith("dead") for message in messages), timeout=280)
-    eventually(lambda: where(running) == "live: leased", timeout=280)
+    eventually(lambda: all(where(message).startswith("dead") for message in messages), seconds=280)
+    eventually(lambda: where(running) == "live: leased", seconds=280)
     seen = {
         "processes": "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in family(worker.popen.pid)),
         "workers": eventually(lambda: sql(WORKERS)[0][0]),
         "sessions": sql(SESSIONS)[0][0],
     }
     sql("SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", running)
-    eventually(lambda: where(running) == "cancelled", timeout=280)
+    eventually(lambda: where(running) == "cancelled", seconds=280)
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     return seen | {"log": worker.log, "errors": "".join(text for (text,) in sql(LETTERS))}

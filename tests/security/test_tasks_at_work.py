@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.security.conftest import Session
 from tests.security.test_roles_at_work import as_role
-from tests.worker.conftest import REPOSITORY, eventually
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Session
+from tests.support.waiting import eventually
 
 ENQUEUE = """
 from django.db import ProgrammingError, transaction

@@ -8,18 +8,15 @@ import psycopg
 import pytest
 
 from django_pgqueue.spark.session import session
-from tests.conftest import Connect
 from tests.spark.rows import DAY, make_partition
+from tests.support.sessions import Connect
+from tests.support.tables import empty_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from django_pgqueue.spark.source import Source
 
-# What has no model, or one that Django does not manage, stays after a test.
-RUNTIME = (
-    "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter"
-)
 SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
@@ -64,13 +61,13 @@ def spark() -> Iterator[SparkSession]:
 def dsn(pg_url: str, transactional_db: None) -> Iterator[str]:
     """The test database, empty but for the channel default; what tests and jobs do in it is committed."""
     with psycopg.connect(pg_url, autocommit=True) as database:
-        database.execute(f"TRUNCATE {RUNTIME}")
+        empty_tables(database)
         database.execute(OLD_PARTITIONS)
         # Made here, so that no test waits for another session's making it.
         make_partition(database, DAY)
         database.execute("SELECT pgqueue_channel_set('default', 'default')")
         yield pg_url
-        database.execute(f"TRUNCATE {RUNTIME}")
+        empty_tables(database)
 
 
 @pytest.fixture

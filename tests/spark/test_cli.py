@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psycopg
@@ -13,8 +12,9 @@ import pytest
 from django_pgqueue.spark.cli import COMMANDS, _said_by_task
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
-from tests.conftest import Connect
 from tests.spark.rows import fill_archive
+from tests.support.sessions import Connect
+from tests.support.waiting import eventually
 
 CANARY = "c4n4ry-9713"
 NOWHERE = f"postgresql://ada:{CANARY}@127.0.0.1:9/shop"
@@ -39,11 +39,8 @@ def run(*arguments: str, code: str | None = None, **variables: str) -> subproces
 
 def wait_until_blocked(database: psycopg.Connection) -> None:
     """Until a session of the pipeline waits for a lock."""
-    deadline = time.monotonic() + 280
     blocked = "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgqueue spark%' AND wait_event_type = 'Lock'"
-    while not database.execute(blocked).rowcount:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: database.execute(blocked).rowcount, seconds=280)
 
 
 def test_help_lists_the_commands_and_imports_neither_spark_nor_django():

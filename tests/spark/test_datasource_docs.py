@@ -14,7 +14,7 @@ from django_pgqueue.spark.datasource.encoding import COLUMNS
 from django_pgqueue.spark.datasource.options import ReadOptions, StreamOptions, WriteOptions
 from django_pgqueue.spark.datasource.tables import TABLES
 from django_pgqueue.spark.errors import PipelineError
-from tests.docs.markdown import DOCS, blocks, page, section
+from tests.support.markdown import DOCS, blocks, page, section
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,6 @@ def test_every_option_and_column_is_there() -> None:
 
 @pytest.mark.timeout(1200)
 def test_the_examples_run(spark: SparkSession, dsn: str, database: psycopg.Connection[Any], tmp_path: Path) -> None:
-    database.execute("TRUNCATE pgqueue_stream, pgqueue_stream_claim, pgqueue_ingest")
     names = {"spark": spark, "folder": str(tmp_path)}
     for block in blocks(DOCS / "reference" / "spark-datasource.md"):
         if "spark" in block.words:

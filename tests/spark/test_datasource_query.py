@@ -1,6 +1,5 @@
 """Queries of Spark that read from the queue and write to it, also when their driver is killed."""
 
-# ruff: noqa: F811  (fixtures that are imported are arguments)
 from __future__ import annotations
 
 import json
@@ -16,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import Connect
+from tests.support.sessions import Connect, one
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-from tests.spark.test_datasource_stream import Database, database, one, send  # noqa: F401  (a fixture)
+from tests.spark.test_datasource_stream import Database, send
 
 PATIENCE = 600
 

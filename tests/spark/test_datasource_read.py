@@ -3,7 +3,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from django_pgqueue.spark.datasource import ranges
@@ -11,11 +10,10 @@ from django_pgqueue.spark.datasource.options import ReadOptions
 from django_pgqueue.spark.datasource.reader import TableReader
 from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
+from tests.support.sessions import Session as Database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Database = psycopg.Connection[Any]
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:

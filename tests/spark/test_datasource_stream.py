@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -14,21 +13,11 @@ from django_pgqueue.spark.datasource.stream_reader import StreamReader
 from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
+from tests.support.sessions import Session as Database
+from tests.support.sessions import one
 
 if TYPE_CHECKING:
     pass
-
-Database = psycopg.Connection[Any]
-
-
-@pytest.fixture
-def database(database: Database) -> Database:
-    database.execute("TRUNCATE pgqueue_stream, pgqueue_stream_claim, pgqueue_ingest")
-    return database
-
-
-def one(database: Database, sql: str, *parameters: Any) -> Any:
-    return database.execute(sql, parameters).fetchone()[0]
 
 
 def send(database: Database, messages: int, channel: str = "default") -> None:

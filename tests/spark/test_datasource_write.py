@@ -7,17 +7,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from django_pgqueue.spark.datasource import PgQueueDataSource
 from django_pgqueue.spark.datasource.options import WriteOptions
 from django_pgqueue.spark.datasource.writer import Writer
+from tests.support.sessions import Session as Database
+from tests.support.sessions import one
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Database = psycopg.Connection[Any]
 
 
 @pytest.fixture
@@ -34,10 +33,6 @@ def clean(database: Database) -> None:
 
 def write(frame: DataFrame, dsn: str, **options: str) -> None:
     frame.write.format("pgqueue").options(source=dsn, **options).mode("append").save()
-
-
-def one(database: Database, sql: str) -> Any:
-    return database.execute(sql).fetchone()[0]
 
 
 def ledger(database: Database) -> list[tuple[Any, ...]]:

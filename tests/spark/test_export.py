@@ -18,10 +18,10 @@ from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
-from tests.conftest import Connect
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
+from tests.support.sessions import Connect
+from tests.support.sessions import Session as Database
 
-Database = psycopg.Connection[Any]
 ARCHIVE = "pgqueue_archived_message"
 LETTERS = "pgqueue_dead_letter"
 

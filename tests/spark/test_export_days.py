@@ -13,9 +13,9 @@ from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
-from tests.conftest import Connect
 from tests.spark.rows import fill_archive
 from tests.spark.test_export import Database, expected, ids
+from tests.support.sessions import Connect
 
 
 def test_a_long_transaction_keeps_the_days_open_that_it_may_write_to(

@@ -24,11 +24,10 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
-from tests.docs.markdown import REPOSITORY
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, expected, ids
-
-Database = psycopg.Connection[Any]
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Session as Database
 
 DAYS, ROWS = 6, 200
 PATIENCE = 250  # seconds
@@ -55,7 +54,7 @@ MOMENTS = {
 }
 
 
-def fill(database: Database, shift: int = 0) -> None:
+def fill_days(database: Database, shift: int = 0) -> None:
     for number in range(DAYS):
         fill_archive(database, ROWS, DAY + timedelta(days=number + shift), payload=TEXT)
     fill_dead_letters(database, ROWS, payload=TEXT)
@@ -92,7 +91,7 @@ def test_a_driver_that_is_killed(
 ) -> None:
     killed = False
     for attempt in range(TRIES):
-        fill(database, shift=attempt)
+        fill_days(database, shift=attempt)
         before = new_files(lake, MOMENTS[moment])
         killed = kill_when(lambda seen=before: new_files(lake, MOMENTS[moment]) - seen, start(dsn, lake))
         if killed:
@@ -109,7 +108,7 @@ def test_a_driver_that_is_killed(
 def test_a_driver_that_is_killed_while_its_tasks_run_on_spark(
     spark: Any, dsn: str, source: Source, database: Database, lake: Path
 ) -> None:
-    fill(database)
+    fill_days(database)
     driver = start(dsn, lake, master="local[2,4]")
     try:
         assert kill_when(lambda: new_files(lake, MOMENTS["reading"]), driver)
@@ -149,7 +148,7 @@ def test_a_commit_whose_files_could_not_be_moved_is_finished_by_the_next(
 
 
 def test_a_python_worker_that_is_killed(spark: Any, source: Source, database: Database, lake: Path) -> None:
-    fill(database)
+    fill_days(database)
     jvm = spark.sparkContext._gateway.proc.pid
     with ThreadPoolExecutor(1) as pool:
         exported = pool.submit(export, source, lake, ExportOptions("local", range_bytes=100_000))
@@ -199,7 +198,7 @@ def server() -> Iterator[Cluster]:
 def test_a_server_that_is_killed_and_started_again(server: Cluster, lake: Path) -> None:
     dsn = server.url("killed")
     with psycopg.connect(dsn, autocommit=True) as database:
-        fill(database)
+        fill_days(database)
     driver = start(dsn, lake)
     try:
         deadline = time.monotonic() + PATIENCE
@@ -237,7 +236,7 @@ def test_no_statement_of_an_export_lasts_longer_than_a_range(
     spark: Any, source: Source, database: Database, lake: Path
 ) -> None:
     """What is dead cannot be removed while a snapshot is held: never for the length of the job."""
-    fill(database)
+    fill_days(database)
     done = threading.Event()
     statements: dict[tuple[int, Any], list[float]] = defaultdict(list)
 

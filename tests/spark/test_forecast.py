@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pyarrow.dataset as ds
 import pytest
 
@@ -17,8 +16,8 @@ from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.forecast import forecast
 from django_pgqueue.spark.transforms.rollup import rollup
 from tests.spark.rows import DAY, fill_archive
+from tests.support.sessions import Session as Database
 
-Database = psycopg.Connection[Any]
 NOON = datetime(2026, 3, 16, 12, tzinfo=UTC)
 
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,8 +16,8 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.load.metrics import COLUMNS, Loaded, load_metrics
 from django_pgqueue.spark.source import Source
 from tests.spark.truth import by_key, lake_metrics
+from tests.support.sessions import Session as Database
 
-Database = psycopg.Connection[Any]
 NASTY = 'a/b=c,"d"\t\\N\n%20é\'; --'
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import REPOSITORY
+
 BUILD = "import hatchling.build, sys; print(getattr(hatchling.build, sys.argv[1])(sys.argv[2]))"
 
 
 def build(what: str, folder: Path) -> zipfile.ZipFile:
     done = subprocess.run(
-        [sys.executable, "-c", BUILD, what, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", BUILD, what, str(folder)], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     return zipfile.ZipFile(folder / done.stdout.split()[-1])
 
@@ -39,7 +40,10 @@ def test_the_wrapper_of_java_can_be_executed(wheel: zipfile.ZipFile):
 def test_an_editable_install_finds_the_provider_too(tmp_path: Path):
     editable = build("build_editable", tmp_path)
     [pth] = [name for name in editable.namelist() if name.endswith(".pth")]
-    assert editable.read(pth).decode().splitlines() == [str(ROOT), str(ROOT / "django_pgqueue/spark/provider")]
+    assert editable.read(pth).decode().splitlines() == [
+        str(REPOSITORY),
+        str(REPOSITORY / "django_pgqueue/spark/provider"),
+    ]
 
 
 def test_the_installed_wheel_is_imported_without_django(wheel: zipfile.ZipFile, tmp_path: Path):

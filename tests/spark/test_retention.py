@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import psycopg
 
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.source import Source
-from tests.conftest import Connect
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
 from tests.spark.test_export import expected, ids
-
-Database = psycopg.Connection[Any]
+from tests.support.sessions import Connect
+from tests.support.sessions import Session as Database
 
 
 def prune(database: Database) -> tuple[int, int, int]:

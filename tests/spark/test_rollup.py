@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from django_pgqueue.spark.export.job import export
@@ -19,8 +18,7 @@ from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.rollup import ACCURACY, Rolled, rollup
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.truth import expected_metrics, lake_metrics
-
-Database = psycopg.Connection[Any]
+from tests.support.sessions import Session as Database
 
 SLA = {"default": timedelta(seconds=4), "default/tenant 1": timedelta(seconds=2, milliseconds=500)}
 SLA_JSON = json.dumps({name: limit.total_seconds() for name, limit in SLA.items()})
@@ -38,7 +36,7 @@ MIXED = {
 }
 
 
-def fill(database: Database) -> None:
+def fill_mixed(database: Database) -> None:
     fill_archive(
         database,
         1500,
@@ -56,7 +54,7 @@ def roll(spark: Any, lake: Path, **options: Any) -> Any:
 
 
 def test_every_number_is_the_truth(spark: Any, source: Source, database: Database, lake: Path) -> None:
-    fill(database)
+    fill_mixed(database)
     export(source, lake)
 
     rolled = roll(spark, lake)
@@ -129,7 +127,7 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
 def test_an_interrupted_rollup_goes_on_and_late_data_corrects_what_it_touches(
     spark: Any, source: Source, database: Database, lake: Path
 ) -> None:
-    fill(database)
+    fill_mixed(database)
     export(source, lake)
 
     def interrupt(done: int, of: int) -> None:
@@ -166,7 +164,7 @@ def test_percentiles_are_exact_up_to_fifty_thousand_messages_and_close_beyond(sp
 def test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there(
     spark: Any, source: Source, database: Database, lake: Path
 ) -> None:
-    fill(database)
+    fill_mixed(database)
     export(source, lake)
     truth = expected_metrics(database, SLA_JSON)
     command = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(lake), "--memory", "512m"]

@@ -16,8 +16,8 @@ from django_pgqueue.spark.load.metrics import COLUMNS
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.truth import by_key, expected_metrics, lake_metrics
+from tests.support.sessions import Session as Database
 
-Database = psycopg.Connection[Any]
 NASTY = 'a/b=c,"d"\t\\\n%20é\'; -- {x} $1'
 
 

@@ -20,13 +20,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from threading import Timer
 
 from tests.suite.parts import DAY, MAIN, PARTS, QUICK, REST, part_of_the_day, pytest
 from tests.suite.plugin import CUT_OFF, UNTIL
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[2]
 BOX = 600  # seconds
 # Seconds that a test which has begun in time gets to end, and that pytest gets to end after an interruption.
 GRACE = 120
@@ -69,7 +68,7 @@ def compile_what_is_started() -> None:
     """Compile what the tests start in processes, some hundred times. Where PYTHONDONTWRITEBYTECODE is set, Python reads
     what is compiled, and does not write it."""
     for folder in ("django_pgqueue", "testproject", "tests/worker"):
-        compileall.compile_dir(ROOT / folder, quiet=2)
+        compileall.compile_dir(REPOSITORY / folder, quiet=2)
 
 
 def commands(name: str) -> tuple[tuple[str, ...], ...]:

@@ -12,22 +12,23 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
 
-from tests.compatibility.plan import PYTHONS
+from verification.compatibility.plan import PYTHONS
 
 T = TypeVar("T")
 MAIN, SLOW = "test", "slow"
 # The tests whose coverage is counted, and held against the floor in pyproject.toml.
 COUNTED = (
     "tests/commands", "tests/contrib", "tests/doctor", "tests/lifecycle", "tests/maintenance", "tests/schema",
-    "tests/tasks", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handlers.py",
-    "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py", "tests/test_timetable.py",
-    "tests/testing",
+    "tests/tasks", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handler_functions.py",
+    "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py",
+    "tests/test_timetable.py", "tests/testing",
 )  # fmt: skip
 # Of the part `test`, and run by `make test-quick` too.
 QUICK = (
-    "tests/lifecycle", "tests/schema", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handlers.py",
-    "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py", "tests/test_timetable.py",
-    "tests/worker/test_atomic.py", "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
+    "tests/lifecycle", "tests/schema", "tests/test_backoff.py", "tests/test_delivery.py",
+    "tests/test_handler_functions.py", "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py",
+    "tests/test_redaction.py", "tests/test_timetable.py", "tests/worker/test_atomic.py",
+    "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
 )  # fmt: skip
 # The tests that another version of PostgreSQL may answer in another way.
 SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
@@ -76,11 +77,11 @@ REST = (
         Part(
             f"matrix-{python}",
             f"telling tests on Python {python} with each Django that it runs, but for the one of this environment",
-            commands=(("tests.compatibility", "--others", "--only", python),),
+            commands=(("verification.compatibility", "--others", "--only", python),),
         )
         for python in PYTHONS
     ),
-    Part("wheel", "the wheel in an empty environment", commands=(("tests.compatibility", "--wheel"),)),
+    Part("wheel", "the wheel in an empty environment", commands=(("verification.compatibility", "--wheel"),)),
     Part(
         "coverage",
         "the tests of the queue itself, with the lines that they run counted",
@@ -94,26 +95,30 @@ REST = (
     Part(
         "chaos",
         "the tier ci: workers, connections and servers that die under load, then a checked history",
-        tests=("tests/chaos/test_runs.py::test_faults_of_every_kind_break_no_invariant",),
+        tests=("verification/chaos/test_runs.py::test_faults_of_every_kind_break_no_invariant",),
     ),
     Part(
         "sabotage",
         "defects of the day that are put into the queue are noticed",
         tests=(
-            "tests/chaos/test_sabotage.py::test_a_defect_is_noticed_within_a_minute",
-            "tests/model_based/test_sabotage.py",
+            "verification/chaos/test_sabotage.py::test_a_defect_is_noticed_within_a_minute",
+            "verification/model_based/test_sabotage.py",
         ),
     ),
-    Part("interleavings", "every ordered pair of calls: whether the second waits", tests=("tests/interleavings",)),
+    Part(
+        "interleavings",
+        "every ordered pair of calls: whether the second waits",
+        tests=("verification/interleavings",),
+    ),
     Part(
         "formal",
         "the models in TLA+, as the queue is and without each guard, and beside recorded histories",
-        tests=("tests/formal", "tests/chaos/test_model.py"),
+        tests=("verification/formal", "verification/chaos/test_model.py"),
     ),
     Part(
         "model",
         "the queue beside a model of it, hundreds of cases",
-        tests=("tests/model_based/test_machine.py", "tests/model_based/test_pair.py"),
+        tests=("verification/model_based/test_machine.py", "verification/model_based/test_pair.py"),
         parallel=True,
     ),
     Part("browser", "the admin in Chromium", tests=("tests/admin/browser",)),
@@ -151,10 +156,10 @@ REST = (
         "storage",
         "full disks, crashes of the server, promotions, clocks of the server that jump",
         tests=(
-            "tests/chaos/test_disk_full.py",
-            "tests/chaos/test_promotion.py",
-            "tests/chaos/test_server_clock.py::test_a_server_whose_clock_jumps_by_hours_loses_and_doubles_nothing",
-            "tests/chaos/test_unlogged.py",
+            "verification/chaos/test_disk_full.py",
+            "verification/chaos/test_promotion.py",
+            "verification/chaos/test_server_clock.py::test_a_server_whose_clock_jumps_by_hours_loses_and_doubles_nothing",
+            "verification/chaos/test_unlogged.py",
         ),
     ),
     Part(
@@ -173,18 +178,18 @@ REST = (
         "projects",
         "the demo once more, tests of a project in several processes, the source distribution",
         tests=(
-            "tests/compatibility/test_package_files.py::test_a_wheel_can_be_built_from_the_source_distribution",
+            "verification/compatibility/test_package_files.py::test_a_wheel_can_be_built_from_the_source_distribution",
             "tests/demo/test_demo.py::test_a_corrupted_statistic_is_a_mismatch",
             "tests/demo/test_demo.py::test_a_run_after_a_killed_worker_is_not_held_up_by_its_leases",
             "tests/demo/test_demo.py::test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone",
             "tests/testing/test_project.py::test_pytest_with_several_processes_and_databases_that_are_kept_for_weeks",
         ),
     ),
-    Part("benchmarks", "whether the benchmarks run", tests=("tests/benchmarks",), parallel=True),
+    Part("benchmarks", "whether the benchmarks run", tests=("verification/benchmarks",), parallel=True),
     Part(
         "contests",
         "whether each group of benchmarks runs as a whole",
-        tests=("tests/benchmarks/test_growth.py::test_each_contest_runs",),
+        tests=("verification/benchmarks/test_growth.py::test_each_contest_runs",),
     ),
     Part(
         "spark",

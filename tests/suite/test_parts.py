@@ -28,8 +28,8 @@ from tests.suite.parts import (
     part_of_the_day,
     within,
 )
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parent.parent.parent
 NAMED = [name for part in REST for name in part.tests]
 
 
@@ -37,11 +37,11 @@ NAMED = [name for part in REST for name in part.tests]
 def functions() -> dict[str, bool]:
     """All tests, by their names without parameters, and whether each is marked slow."""
     found = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+    for path in sorted(path for root in ("tests", "verification") for path in (REPOSITORY / root).rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 marks = [ast.unparse(decorator) for decorator in node.decorator_list]
-                found[f"{path.relative_to(ROOT)}::{node.name}"] = "pytest.mark.slow" in marks
+                found[f"{path.relative_to(REPOSITORY)}::{node.name}"] = "pytest.mark.slow" in marks
     return found
 
 
@@ -61,7 +61,7 @@ def test_a_test_is_named_by_one_part_only():
 @pytest.mark.parametrize("name", sorted({*NAMED, *QUICK, *COUNTED, *SQL, *LONGEST}))
 def test_a_name_is_that_of_a_folder_a_file_or_a_test(name: str):
     path, _, test = name.partition("::")
-    assert (ROOT / path).exists()
+    assert (REPOSITORY / path).exists()
     assert not test or name.partition("[")[0] in functions()
 
 
@@ -70,7 +70,7 @@ def test_a_slow_test_is_not_in_the_main_part():
 
 
 def test_the_longest_name_decides():
-    whole, one = PARTS["chaos"].tests[0], "tests/chaos/test_runs.py::test_a_storm_of_clients_breaks_no_invariant"
+    whole, one = PARTS["chaos"].tests[0], "verification/chaos/test_runs.py::test_a_storm_of_clients_breaks_no_invariant"
     assert part_of(f"{whole}[7]") == "chaos"
     assert part_of(one, slow=True) == "slow"
     assert part_of(f"{whole}_at_all") == MAIN

@@ -1,4 +1,4 @@
-"""The guard of tests/sessions.py sees the sessions of others, says which they are, and ends them."""
+"""The guard of tests/support/session_guard.py sees the sessions of others, says which they are, and ends them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from django.db import connection
 
-from tests.conftest import Connect
-from tests.sessions import refuse_others, wait_for_others
+from tests.support.session_guard import refuse_others, wait_for_others
+from tests.support.sessions import Connect
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def test_the_session_of_django_is_none_of_the_others() -> None:
 
 
 def test_a_session_that_stays_is_named_and_ended(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.sessions.PATIENCE", 0)
+    monkeypatch.setattr("tests.support.session_guard.PATIENCE", 0)
     left = connect(autocommit=True, application_name="left behind")
     left.execute("SELECT 'its last statement'")
     with pytest.raises(pytest.fail.Exception, match=r"This test leaves .*\n  left behind, pid .*last statement"):

@@ -19,9 +19,9 @@ from django_pgqueue.apps import keeps_tasks
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.tasks import aliases, discovery, register, registry
 from django_pgqueue.tasks.compat import InvalidTask, task, task_backends
+from tests.support.paths import REPOSITORY
 from tests.tasks import defined
 from tests.tasks.settings import TASKS
-from tests.worker.conftest import REPOSITORY
 
 BACKEND = "django_pgqueue.tasks.PgQueueBackend"
 

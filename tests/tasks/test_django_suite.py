@@ -11,7 +11,8 @@ import sys
 import django
 import pytest
 
-from tests.docs.markdown import page, section
+from tests.support.markdown import page, section
+from tests.support.paths import REPOSITORY
 from tests.tasks.django_suite import source
 
 pytestmark = [
@@ -26,11 +27,11 @@ ROW = re.compile(r"^\| `(?P<test>[\w.]+)` \| `(?P<error>\w+)` \| (?P<reason>\S.*
 def outcomes(environment: dict[str, str]) -> dict[str, str]:
     """What became of each test: "passed", or the class of what it raised."""
     assert source.folder().exists(), MISSING
-    path = [str(source.ROOT), str(source.ROOT / "testproject"), os.environ.get("PYTHONPATH", "")]
+    path = [str(REPOSITORY), str(REPOSITORY / "testproject"), os.environ.get("PYTHONPATH", "")]
     given = {"DJANGO_SETTINGS_MODULE": "tests.tasks.django_suite.settings", "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.tasks.django_suite", "run"],
-        cwd=source.ROOT, env=environment | given, capture_output=True, text=True, timeout=300, check=False,
+        cwd=REPOSITORY, env=environment | given, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -13,8 +13,9 @@ from django.test import Client
 from django.urls import reverse
 
 from django_pgqueue.tasks.compat import TaskResult, TaskResultStatus
+from tests.support.paths import REPOSITORY
+from tests.support.waiting import eventually
 from tests.tasks import defined
-from tests.worker.conftest import REPOSITORY, eventually
 
 pytestmark = pytest.mark.usefixtures("queue")
 

@@ -19,7 +19,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.testing import drain, fire_schedules, freeze_clock
 from django_pgqueue.testing.clock import _frozen
-from tests.conftest import Connect
+from tests.support.sessions import Connect
 
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

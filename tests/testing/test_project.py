@@ -13,9 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.docs.markdown import DOCS, blocks
+from tests.support.markdown import DOCS, blocks
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).parent.parent.parent
 PROJECT = Path(__file__).parent / "project"
 DATABASE = "pgqueue_of_a_project"
 # What weeks do to a test database that is kept.

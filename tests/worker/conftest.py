@@ -11,21 +11,24 @@ import sys
 import tempfile
 import termios
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection
 
 from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, handlers
 from django_pgqueue.maintenance.loop import MaintenanceLoop
+from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.worker import QueueWorker
+from tests.support.faketime import faketime  # noqa: F401  (a fixture)
+from tests.support.paths import REPOSITORY
+from tests.support.sql import sql
+from tests.support.tables import empty_tables
+from tests.support.waiting import PATIENCE
 from tests.worker.scripted import handlers as scripted
 
 # One statement, hence one snapshot.
@@ -34,23 +37,15 @@ SELECT 'live: ' || (ARRAY['ready', 'leased', 'scheduled'])[status] FROM pgqueue_
 UNION ALL SELECT outcome FROM pgqueue_archived_message WHERE id = %s
 UNION ALL SELECT 'dead: ' || reason FROM pgqueue_dead_letter WHERE id = %s
 """
-# Seconds: the machine may have much else to do. Only what does not happen at all takes so long.
-PATIENCE = 200
-REPOSITORY = Path(__file__).parent.parent.parent
-# Django's flush leaves what it does not manage.
-RUNTIME = (
-    "pgqueue_lane, pgqueue_arrival, pgqueue_archived_message, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, "
-    "pgqueue_tally, pgqueue_unarchived, pgqueue_unarchived_total, scripted_effect, scripted_mark"
-)
 
 
 def empty() -> None:
     """Sessions of workers that were killed a moment ago may still be at work, and take their locks in another order."""
     for left in reversed(range(5)):
         try:
-            sql(f"TRUNCATE {RUNTIME}")
-        except OperationalError as error:
-            if not left or not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
+            empty_tables(None, "scripted_effect", "scripted_mark")
+        except psycopg.errors.DeadlockDetected:
+            if not left:
                 raise
         else:
             return
@@ -194,12 +189,6 @@ def spawn(queue: None, environment: dict[str, str]) -> Iterator[Callable[..., Pr
         process.close()
 
 
-def sql(statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-        return cursor.fetchall() if cursor.description else []
-
-
 def script(*steps: list[Any], handler: str = "scripted", **fields: Any) -> int:
     """Enqueue a message that says what its handler shall do. Returns its id."""
     fields = {"backoff": timedelta(microseconds=1)} | fields
@@ -233,10 +222,6 @@ def where(message: int) -> str:
     return places[0]
 
 
-def eventually(condition: Callable[[], Any], *, timeout: float = PATIENCE) -> Any:
-    """The condition's value, as soon as it is true."""
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-    return value
+def result(message: int) -> Any:
+    """Return the result of a completed message."""
+    return ArchivedMessage.objects.get(id=message).result

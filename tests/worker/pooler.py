@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pytest
 
-from tests.worker.conftest import eventually
-from tests.worker.proxy import Proxy
+from tests.support.proxy import Proxy
+from tests.support.waiting import eventually
 
 POOL_SIZE = 4
 # The server listens on a socket that is closed to the pooler's account: it goes through a proxy of ours.

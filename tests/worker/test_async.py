@@ -17,7 +17,9 @@ from django.db import connection
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry, handlers
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.models import DeadLetter as DeadMessage
-from tests.worker.conftest import PATIENCE, eventually, script, scripts, sql, where
+from tests.support.sql import sql
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import script, scripts, where
 
 Drain = Callable[..., dict[str, int]]
 Register = Callable[..., None]
@@ -261,7 +263,7 @@ def test_the_connection_of_the_orm_is_closed_however_late_its_thread_is(start: S
     # Longer than the loop waits for its tasks.
     time.sleep(2.5)
     go.set()
-    eventually(lambda: not sql("SELECT 1 FROM pg_stat_activity WHERE pid = %s", *backends), timeout=30)
+    eventually(lambda: not sql("SELECT 1 FROM pg_stat_activity WHERE pid = %s", *backends), seconds=30)
 
 
 def test_an_async_handler_cannot_be_atomic() -> None:

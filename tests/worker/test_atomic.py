@@ -13,7 +13,9 @@ from django.db import DatabaseError, connection, transaction
 from django_pgqueue import Delivery, complete, defer, heartbeat
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from tests.worker.conftest import effects, eventually, mark, marks, script, scripts, sql, where
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import effects, mark, marks, script, scripts, where
 from tests.worker.scripted.handlers import sql as sql_in_handler
 
 Drain = Callable[..., dict[str, int]]

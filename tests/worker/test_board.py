@@ -12,7 +12,7 @@ from typing import Any
 
 from django_pgqueue.worker.hold import board as module
 from django_pgqueue.worker.hold.board import PLACES, Board
-from tests.worker.conftest import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 WRITER = """
 import os, signal, sys

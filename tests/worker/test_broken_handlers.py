@@ -11,7 +11,10 @@ import pytest
 
 from django_pgqueue import handlers
 from django_pgqueue.checks import imports
-from tests.worker.conftest import REPOSITORY, Process, effects, eventually, script, sql, where
+from tests.support.paths import REPOSITORY
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, script, where
 
 BROKEN = "tests.worker.broken"
 MODULE = f"{BROKEN}.handlers"

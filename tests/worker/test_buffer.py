@@ -12,7 +12,7 @@ import pytest
 from django_pgqueue import Delivery
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.limits import HandlerLimits
-from tests.worker.test_executor import DELIVERY
+from tests.support.deliveries import DELIVERY
 
 
 def deliveries(count: int, **fields: object) -> list[Delivery]:

@@ -9,16 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from django_pgqueue import Cancelled, Delivery, cancel
-from django_pgqueue.models import ArchivedMessage
-from tests.worker.conftest import effects, eventually, mark, marks, script, where
+from tests.support.waiting import eventually
+from tests.worker.conftest import effects, mark, marks, result, script, where
 
 Start = Callable[..., Any]
 Register = Callable[..., None]
 LEASE = timedelta(seconds=0.6)
-
-
-def result(message: int) -> Any:
-    return ArchivedMessage.objects.get(id=message).result
 
 
 def test_a_running_handler_is_told_and_may_end(start: Start, register: Register) -> None:

@@ -6,22 +6,14 @@ import signal
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage, Message
-from tests.worker.conftest import Process, effects, eventually, marks, script, scripts, sql, where
-
-
-@pytest.fixture
-def faketime() -> str:
-    # Not the variant for threads: it deadlocks now and then when a signal comes.
-    found = list(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    if not found:
-        pytest.fail("libfaketime is missing, without which a wrong clock cannot be tested: make tools")
-    return str(found[0])
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, marks, script, scripts, where
 
 
 @pytest.mark.parametrize("offset", ["+1h", "-1h"])

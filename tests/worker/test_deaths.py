@@ -19,8 +19,10 @@ from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.supervisor.lease_reclaimer import LeaseReclaimer, after_death
 from django_pgqueue.worker.supervisor.restarts import Restarts
 from django_pgqueue.worker.supervisor.watch import Verdict, judge
-from tests.worker.conftest import PATIENCE, effects, eventually, mark, marks, script, scripts, where
-from tests.worker.test_supervisor import Spawn, gone, pids
+from tests.support.processes import process_exists
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import effects, mark, marks, script, scripts, where
+from tests.worker.test_supervisor import Spawn, pids
 
 
 def test_a_killed_child_is_replaced_and_its_messages_are_redelivered_at_once(spawn: Spawn) -> None:
@@ -74,7 +76,7 @@ def test_nothing_is_lost_when_processes_are_killed_under_load(spawn: Spawn, hand
     for done in (100, 250, 400):
         eventually(lambda done=done: ArchivedMessage.objects.count() > done)
         # The row of one that was killed before may still be there.
-        os.kill(eventually(lambda: [pid for pid in pids() if not gone(pid)])[0], signal.SIGKILL)
+        os.kill(eventually(lambda: [pid for pid in pids() if process_exists(pid)])[0], signal.SIGKILL)
     eventually(lambda: not Message.objects.exists())
     assert {where(message) for message in messages} == {"completed"}
     done = [message for message, _ in effects()]
@@ -90,10 +92,10 @@ def test_children_of_a_killed_supervisor_end_what_they_run_and_go(spawn: Spawn) 
     [child] = eventually(pids)
     worker.signal(signal.SIGKILL)
     eventually(lambda: where(waiting) == "live: ready")
-    assert not gone(child)
+    assert process_exists(child)
     mark("go")
     eventually(lambda: where(running) == "completed")
-    eventually(lambda: gone(child))
+    eventually(lambda: not process_exists(child))
 
 
 @pytest.mark.parametrize("before", [[], [["exhaust threads"]]], ids=str)
@@ -103,7 +105,7 @@ def test_children_of_a_killed_supervisor_are_gone_before_their_leases(spawn: Spa
     eventually(lambda: effects())
     [child] = eventually(pids)
     worker.signal(signal.SIGKILL)
-    eventually(lambda: gone(child))
+    eventually(lambda: not process_exists(child))
     assert where(message) == "live: leased"
 
 

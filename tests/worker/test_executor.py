@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,12 +12,7 @@ from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
 from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing, run
 from django_pgqueue.worker.call.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-DELIVERY = Delivery(
-    id=7, queue="default", channel="default", handler="h", payload=None, body=None, headers={}, priority=0, attempt=1,
-    max_attempts=5, token=None, lease_expires_at=NOW, state=None, created_at=NOW, dequeue_at=NOW,
-)  # fmt: skip
+from tests.support.deliveries import DELIVERY
 
 
 def raising(error: BaseException) -> Any:

@@ -16,8 +16,11 @@ from django.db import DatabaseError, connection
 from django_pgqueue.embedded import temporary_cluster
 from django_pgqueue.models import ArchivedMessage, Message
 from django_pgqueue.sql.call import primary
-from tests.conftest import Connect
-from tests.worker.conftest import REPOSITORY, Process, effects, eventually, mark, marks, script, scripts, sql, where
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Connect
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, mark, marks, script, scripts, where
 from tests.worker.scripted import handlers as scripted
 
 Start = Callable[..., Any]

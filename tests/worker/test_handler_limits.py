@@ -14,8 +14,9 @@ import pytest
 from django_pgqueue import Delivery, handlers
 from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.worker.run.limits import LONGEST, HandlerLimits
-from tests.worker.conftest import PATIENCE, effects, eventually, scripts
-from tests.worker.test_executor import DELIVERY
+from tests.support.deliveries import DELIVERY
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import effects, scripts
 
 Drain = Callable[..., dict[str, int]]
 Register = Callable[..., None]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from django_pgqueue.models import ArchivedMessage, DeadLetter
-from tests.worker.conftest import Process, effects, eventually, marks, script, scripts, sql, where
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, marks, script, scripts, where
 
 Spawn = Callable[..., Process]
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

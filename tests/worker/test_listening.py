@@ -19,8 +19,10 @@ from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.served import ServedQueues
-from tests.conftest import Connect
-from tests.worker.conftest import PATIENCE, effects, eventually, script, scripts, sql, where
+from tests.support.sessions import Connect
+from tests.support.sql import sql
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import effects, script, scripts, where
 
 Start = Callable[..., Any]
 # Longer than any test waits: whoever wakes up did so for another reason.
@@ -96,7 +98,7 @@ def test_what_another_transaction_gives_back_is_not_left_until_the_next_poll(
         eventually(asleep)
     time.sleep(0.2)
     other.rollback()
-    eventually(lambda: sorted(effects()) == [(message, 1) for message in messages], timeout=60)
+    eventually(lambda: sorted(effects()) == [(message, 1) for message in messages], seconds=60)
 
 
 def test_once_ends_although_another_transaction_holds_what_there_is(start: Start, connect: Connect) -> None:
@@ -162,7 +164,7 @@ def test_a_stop_just_before_the_look_does_not_wait_for_the_poll(queue: None, mon
 
     monkeypatch.setattr(producer, "_rest", stop_now)
     producer.start()
-    eventually(lambda: not producer._thread.is_alive(), timeout=30)
+    eventually(lambda: not producer._thread.is_alive(), seconds=30)
     stop.join()
 
 

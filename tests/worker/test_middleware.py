@@ -17,9 +17,10 @@ from django.test import override_settings
 from django_pgqueue import Complete, Delivery, enqueue, handlers
 from django_pgqueue.worker.call.executor import execute, execute_batch
 from django_pgqueue.worker.call.middleware import Middleware, surround, surround_async
+from tests.support.deliveries import DELIVERY
+from tests.support.sql import sql
 from tests.worker.conftest import marks as marks_of
-from tests.worker.conftest import script, sql, where
-from tests.worker.test_executor import DELIVERY
+from tests.worker.conftest import script, where
 
 seen: list[str] = []
 tenant: ContextVar[str | None] = ContextVar("tenant", default=None)

@@ -15,8 +15,11 @@ import pytest
 
 from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.sql.stall import Patience
-from tests.worker.conftest import REPOSITORY, Process, effects, eventually, marks, script, scripts, sql, where
-from tests.worker.proxy import Proxy
+from tests.support.paths import REPOSITORY
+from tests.support.proxy import Proxy
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, marks, script, scripts, where
 
 NEVER = "300"
 STATEMENTS = [

@@ -12,7 +12,8 @@ from django.dispatch import Signal
 
 from django_pgqueue import Cancelled, Complete, enqueue, queue_pause, signals
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from tests.worker.conftest import effects, eventually, mark, script, scripts, where
+from tests.support.waiting import eventually
+from tests.worker.conftest import effects, mark, script, scripts, where
 
 Drain = Callable[..., dict[str, int]]
 

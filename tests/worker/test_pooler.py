@@ -11,7 +11,9 @@ import pytest
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage
-from tests.worker.conftest import Process, effects, eventually, script, scripts, sql, where
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, script, scripts, where
 from tests.worker.pooler import POOL_SIZE, transaction_pooler
 
 # What a transaction left behind in its session. The pooler takes care of what clients say when they connect.

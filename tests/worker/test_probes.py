@@ -19,8 +19,10 @@ from django.core.management import CommandError, call_command
 
 from django_pgqueue import probe
 from django_pgqueue.worker.operate.vitals import Health, Vitals
-from tests.conftest import Connect
-from tests.worker.conftest import PATIENCE, REPOSITORY, Process, eventually, script
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Connect
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import Process, script
 
 Spawn = Callable[..., Process]
 

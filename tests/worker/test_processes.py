@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,16 +11,15 @@ from typing import Any
 import pytest
 
 from django_pgqueue import Delivery, cancel, handlers
-from django_pgqueue.models import ArchivedMessage, DeadLetter
-from tests.worker.conftest import Process, effects, eventually, marks, script, scripts, sql, where
+from django_pgqueue.models import DeadLetter
+from tests.support.processes import process_exists
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, marks, result, script, scripts, where
 
 Spawn = Callable[..., Process]
 PROCESS = "scripted.process"
 SHORT = "scripted.process.short"
-
-
-def result(message: int) -> Any:
-    return ArchivedMessage.objects.get(id=message).result
 
 
 def error(message: int) -> dict[str, str]:
@@ -54,7 +52,7 @@ def test_a_process_is_used_again(spawn: Spawn) -> None:
     assert len(pids) <= 2
     assert worker.popen.pid not in pids
     for pid in pids:
-        assert ended(pid)
+        assert not process_exists(pid)
 
 
 @pytest.mark.parametrize(("step", "name"), [("kill", "SIGKILL"), ("segfault", "SIGSEGV")])
@@ -115,11 +113,11 @@ def test_a_payload_that_a_handler_spoils_does_not_spoil_its_outcome(spawn: Spawn
 def test_a_process_that_dies_between_two_messages_costs_the_next_no_attempt(spawn: Spawn) -> None:
     first = script(["kill later", 0.2], ["pid"], handler=PROCESS)
     worker = spawn("--concurrency", "1")
-    eventually(lambda: where(first) == "completed", timeout=30)
+    eventually(lambda: where(first) == "completed", seconds=30)
     # A zombie, until its parent asks for it.
     eventually(lambda: Path(f"/proc/{result(first)}/stat").read_text().split()[2] == "Z")
     message = script(["effect"], handler=PROCESS, max_attempts=1)
-    eventually(lambda: where(message) == "completed", timeout=30)
+    eventually(lambda: where(message) == "completed", seconds=30)
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
 
@@ -148,11 +146,3 @@ def test_an_async_handler_has_no_process() -> None:
 
     with pytest.raises(ValueError, match="async and has process=True"):
         handlers.handler("h", process=True, timeout=timedelta(1))(function)
-
-
-def ended(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False

@@ -16,7 +16,8 @@ from django_pgqueue.management.starting import chosen_queues, warn_of_unknown
 from django_pgqueue.models import Queue
 from django_pgqueue.models import Worker as Row
 from django_pgqueue.worker.worker import QueueWorker
-from tests.worker.conftest import Process, eventually, script, where
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, script, where
 
 Start = Callable[..., QueueWorker]
 Spawn = Callable[..., Process]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from django_pgqueue.models import Message, Schedule, Worker
-from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, where
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, mark, marks, script, scripts, where
 from tests.worker.scripted import handlers as scripted
 
 Spawn = Callable[..., Process]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from tests.worker.conftest import script, sql
+from tests.support.sql import sql
+from tests.worker.conftest import script
 
 Drain = Callable[..., dict[str, int]]
 CANARY = "canary-7f3a"

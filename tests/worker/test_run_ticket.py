@@ -11,7 +11,7 @@ import pytest
 
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.run.run_ticket import RunTicket
-from tests.worker.test_executor import DELIVERY
+from tests.support.deliveries import DELIVERY
 
 
 def make(board: Board, count: int = 1, timeout: float = 10.0) -> RunTicket:

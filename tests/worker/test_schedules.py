@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from django_pgqueue.models import Schedule, ScheduleTick
-from tests.worker.conftest import Process, effects, eventually, sql
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects
 
 
 def every_second(name: str = "often", **values: Any) -> Schedule:

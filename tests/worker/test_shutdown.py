@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from django_pgqueue.models import Message, Worker
-from tests.worker.conftest import Process, effects, eventually, mark, marks, script, scripts, sql, where
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, mark, marks, script, scripts, where
 
 Spawn = Callable[..., Process]
 

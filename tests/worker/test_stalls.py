@@ -19,7 +19,8 @@ import pytest
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Lease
 from django_pgqueue.worker.supervisor.stalls import Stalls
-from tests.worker.conftest import eventually, mark, marks, script, scripts, where
+from tests.support.waiting import eventually
+from tests.worker.conftest import mark, marks, script, scripts, where
 from tests.worker.test_supervisor import Spawn, pids
 
 
@@ -32,8 +33,8 @@ def test_a_process_without_file_descriptors_is_replaced(spawn: Spawn, tmp_path: 
     good = scripts(10, ["effect"])
     file = tmp_path / "heartbeat"
     worker = spawn("--lease", "1", "--concurrency", "1", "--heartbeat-file", str(file), processes=1)
-    eventually(lambda: "process " in problems(file) and "ready" not in problems(file), timeout=60)
-    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    eventually(lambda: "process " in problems(file) and "ready" not in problems(file), seconds=60)
+    eventually(lambda: {where(message) for message in good} == {"completed"}, seconds=60)
     assert "makes no progress" in worker.log
     eventually(lambda: not problems(file))
 
@@ -43,7 +44,7 @@ def test_a_process_whose_completer_waits_for_a_leaked_lock_is_replaced(spawn: Sp
     worker = spawn("--lease", "1", "--concurrency", "1", processes=1)
     script(["first", ["sleep", 1], ["fail", "logged"]], ["complete"])
     good = scripts(5, ["sleep", 0.1], ["effect"])
-    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=90)
+    eventually(lambda: {where(message) for message in good} == {"completed"}, seconds=90)
     assert "it has not written down" in worker.log
 
 
@@ -53,8 +54,8 @@ def test_a_process_whose_pipe_to_the_supervisor_is_full_is_replaced(spawn: Spawn
     worker = spawn("--lease", "1", "--concurrency", "1", "--heartbeat-file", str(file), processes=1)
     eventually(lambda: marks("full"))
     good = scripts(10, ["effect"])
-    eventually(lambda: "process " in problems(file) and "ready" not in problems(file), timeout=60)
-    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    eventually(lambda: "process " in problems(file) and "ready" not in problems(file), seconds=60)
+    eventually(lambda: {where(message) for message in good} == {"completed"}, seconds=60)
     assert "makes no progress" in worker.log
     eventually(lambda: not problems(file))
 
@@ -72,11 +73,11 @@ def test_a_process_that_can_start_no_thread_in_place_of_one_that_hangs_is_replac
     broken.touch()
     hangs = script(["sleep", 3600], handler="scripted.limited", max_attempts=1)
     good = scripts(10, ["effect"])
-    eventually(lambda: "it has not started" in problems(file), timeout=60)
-    eventually(lambda: "makes no progress" in worker.log, timeout=60)
-    eventually(lambda: "1 of 1 processes not ready" in problems(file), timeout=60)
+    eventually(lambda: "it has not started" in problems(file), seconds=60)
+    eventually(lambda: "makes no progress" in worker.log, seconds=60)
+    eventually(lambda: "1 of 1 processes not ready" in problems(file), seconds=60)
     broken.unlink()
-    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    eventually(lambda: {where(message) for message in good} == {"completed"}, seconds=60)
     assert where(hangs) == "dead: timed_out"
     assert "can't start new thread" in worker.log
     assert "crashed" not in worker.log
@@ -106,11 +107,11 @@ def test_a_process_that_can_start_no_thread_at_its_start_is_replaced(spawn: Spaw
     [child] = eventually(pids)
     threadless.touch()
     os.kill(child, signal.SIGKILL)
-    eventually(lambda: worker.log.count("can't start new thread") >= 2, timeout=60)
+    eventually(lambda: worker.log.count("can't start new thread") >= 2, seconds=60)
     assert "1 of 1 processes not ready" in problems(file)
     threadless.unlink()
     good = scripts(10, ["effect"])
-    eventually(lambda: {where(message) for message in good} == {"completed"}, timeout=60)
+    eventually(lambda: {where(message) for message in good} == {"completed"}, seconds=60)
     eventually(lambda: not problems(file))
 
 

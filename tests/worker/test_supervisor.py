@@ -17,7 +17,9 @@ from django.utils import timezone
 
 from django_pgqueue.models import DeadLetter, Message, Worker
 from django_pgqueue.worker.supervisor.process_slot import ProcessSlot
-from tests.worker.conftest import Process, effects, eventually, mark, script, scripts, where
+from tests.support.processes import process_exists
+from tests.support.waiting import eventually
+from tests.worker.conftest import Process, effects, mark, script, scripts, where
 
 Spawn = Callable[..., Process]
 
@@ -25,14 +27,6 @@ Spawn = Callable[..., Process]
 def pids() -> list[int]:
     """Of the children that are at work, as their rows say."""
     return sorted(Worker.objects.filter(state="running").values_list("pid", flat=True))
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def test_two_processes_drain_a_backlog_and_all_end(spawn: Spawn) -> None:
@@ -94,7 +88,7 @@ def test_a_second_signal_ends_all_processes_at_once(spawn: Spawn) -> None:
     eventually(lambda: "stopping" in worker.log)
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 128 + signal.SIGTERM
-    eventually(lambda: all(gone(child) for child in children))
+    eventually(lambda: all(not process_exists(child) for child in children))
     assert where(message) == "live: leased"
 
 

@@ -14,7 +14,8 @@ from django.test import override_settings
 from django_pgqueue import Complete, Delivery, NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import ArchivedMessage, Channel
 from django_pgqueue.models import DeadLetter as DeadMessage
-from tests.worker.conftest import sql, where
+from tests.support.sql import sql
+from tests.worker.conftest import where
 
 Drain = Callable[..., dict[str, int]]
 Register = Callable[..., None]

@@ -16,7 +16,9 @@ import pytest
 from django_pgqueue import Complete, Delivery, enqueue
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.models import ArchivedMessage, DeadLetter
-from tests.worker.conftest import PATIENCE, effects, eventually, mark, script, scripts, sql, where
+from tests.support.sql import sql
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import effects, mark, script, scripts, where
 from tests.worker.scripted.handlers import sql as sql_in_handler
 
 Drain = Callable[..., dict[str, int]]

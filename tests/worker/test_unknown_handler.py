@@ -14,7 +14,8 @@ from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.worker.call import executor
 from django_pgqueue.worker.worker import QueueWorker
-from tests.worker.conftest import eventually, script, scripts, where
+from tests.support.waiting import eventually
+from tests.worker.conftest import script, scripts, where
 
 Drain = Callable[..., dict[str, int]]
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from django_pgqueue.models import DeadLetter, Message
-from tests.worker.conftest import effects, eventually, script, scripts, sql, where
+from tests.support.sql import sql
+from tests.support.waiting import eventually
+from tests.worker.conftest import effects, script, scripts, where
 from tests.worker.test_supervisor import Spawn
 
 # The outcome of the culprit cannot be written down, again and again, as if the server were busy.
@@ -32,7 +34,7 @@ def unsettled(queue: None) -> Iterator[None]:
 def test_a_handler_that_returns_and_kills_its_process_becomes_poison(spawn: Spawn, handler: str) -> None:
     culprit = script(*DIES, handler=handler, max_attempts=2)
     spawn("--lease", "600", processes=1)
-    eventually(lambda: not Message.objects.exists(), timeout=60)
+    eventually(lambda: not Message.objects.exists(), seconds=60)
     assert where(culprit) == "dead: poison"
     assert effects() == [(culprit, 1), (culprit, 2)]
     errors = DeadLetter.objects.get(id=culprit).errors
@@ -47,6 +49,6 @@ def test_its_neighbours_are_not_dead_lettered_in_its_place(spawn: Spawn, handler
     culprit = script(*DIES, handler=handler, max_attempts=2)
     neighbours += scripts(3, ["effect"], ["sleep", 2], handler=handler, max_attempts=2)
     spawn("--lease", "600", "--concurrency", "7", processes=1)
-    eventually(lambda: not Message.objects.exists(), timeout=90)
+    eventually(lambda: not Message.objects.exists(), seconds=90)
     assert where(culprit) == "dead: poison"
     assert {where(message) for message in neighbours} == {"completed"}

@@ -16,9 +16,9 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from tests.admin.browser.chromium import Chromium, Tab
-from tests.sessions import wait_for_statements
+from tests.support.paths import REPOSITORY
+from tests.support.session_guard import wait_for_statements
 
-ROOT = Path(__file__).parents[3]
 LONGEST = 60.0
 
 
@@ -36,21 +36,21 @@ def site(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("site") / "log"
-    path = os.pathsep.join([str(ROOT), str(ROOT / "testproject"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject"), os.environ.get("PYTHONPATH", "")])
     given = {**environment, "DJANGO_SETTINGS_MODULE": "tests.admin.browser.settings", "PYTHONPATH": path}
     command = [sys.executable, "testproject/manage.py", "runserver", "--noreload", "--skip-checks", f"127.0.0.1:{port}"]
     with log.open("wb") as out:
-        server = subprocess.Popen(command, env=given, cwd=ROOT, stdout=out, stderr=out)
+        server = subprocess.Popen(command, env=given, cwd=REPOSITORY, stdout=out, stderr=out)
     address = f"http://127.0.0.1:{port}"
     try:
-        wait_for(address + "/static/django_pgqueue/dashboard.js", log)
+        wait_for_site(address + "/static/django_pgqueue/dashboard.js", log)
         yield address
     finally:
         server.terminate()
         server.wait(LONGEST)
 
 
-def wait_for(address: str, log: Path) -> None:
+def wait_for_site(address: str, log: Path) -> None:
     end = time.monotonic() + LONGEST
     while True:
         try:

@@ -44,13 +44,14 @@ def main() -> None:
     from django.test import Client
 
     from tests.admin.browser.test_dashboard import PAGE
-    from tests.admin.browser.test_large import fill, sql
+    from tests.admin.browser.test_large import fill_large
+    from tests.support.sql import sql
 
     # As in production; and all of it on one connection.
     settings.DEBUG, settings.ALLOWED_HOSTS = False, ["*"]
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
-    fill(given.rows, given.channels, batch=BATCH)
+    fill_large(given.rows, given.channels, batch=BATCH)
     sql("VACUUM ANALYZE")
     client = Client()
     client.force_login(User.objects.create_superuser(f"cost{time.time_ns()}"))

@@ -24,7 +24,7 @@ EVIL = "<img src=x onerror='window.canary=1'><script>window.canary=1</script>\"'
 LogIn = Callable[..., None]
 
 
-def fill() -> None:
+def fill_dashboard() -> None:
     """Something in every part of the page."""
     channel_set(channel="acme", max_concurrency=3, max_size=100)
     for _ in range(20):
@@ -62,7 +62,7 @@ def fill() -> None:
 
 
 def test_it_works_under_a_strict_policy(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.open(site + PAGE)
     assert tab.run("document.querySelectorAll('.pgq-chart svg').length") == 4
@@ -84,7 +84,7 @@ def test_a_policy_that_is_broken_would_be_noticed(tab: Tab, site: str, log_in: L
 
 
 def test_light_and_dark_follow_the_reader(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     seen = {}
     for scheme in ("light", "dark"):
@@ -98,7 +98,7 @@ def test_light_and_dark_follow_the_reader(tab: Tab, site: str, log_in: LogIn) ->
 
 @pytest.mark.parametrize("width", [360, 800, 1440])
 def test_the_page_is_never_wider_than_the_window(width: int, tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.size(width)
     tab.open(site + PAGE)
@@ -106,7 +106,7 @@ def test_the_page_is_never_wider_than_the_window(width: int, tab: Tab, site: str
 
 
 def test_it_refreshes_by_itself_and_keeps_the_place_of_the_reader(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.size(500)
     tab.open(site + PAGE)
@@ -123,7 +123,7 @@ def test_it_refreshes_by_itself_and_keeps_the_place_of_the_reader(tab: Tab, site
 
 
 def test_it_rests_while_nobody_sees_it_and_catches_up(tab: Tab, chromium: Chromium, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.open(site + PAGE)
     asked = "performance.getEntriesByType('resource').filter(entry => entry.initiatorType === 'fetch').length"
@@ -142,7 +142,7 @@ def test_it_rests_while_nobody_sees_it_and_catches_up(tab: Tab, chromium: Chromi
 
 
 def test_who_does_not_want_it_refreshed_says_so(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.open(site + PAGE)
     tab.run("document.getElementById('pgqueue-refresh').click()")
@@ -154,7 +154,7 @@ def test_who_does_not_want_it_refreshed_says_so(tab: Tab, site: str, log_in: Log
 
 
 def test_when_it_cannot_refresh_it_says_so_and_tries_on(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.open(site + PAGE)
     Session.objects.all().delete()
@@ -199,7 +199,7 @@ def test_hostile_names_run_nothing_on_any_page(tab: Tab, site: str, log_in: LogI
 
 
 def test_who_may_only_see_it_finds_nothing_to_press(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in("view_dashboard")
     tab.open(site + PAGE)
     forms = "[...document.querySelectorAll('#content form')].map(form => form.method)"

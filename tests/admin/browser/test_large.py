@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -15,9 +14,10 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import measure
 from tests.admin.browser.chromium import Tab
-from tests.admin.browser.conftest import ROOT
 from tests.admin.browser.cost import ORDERS, spent
 from tests.admin.browser.test_dashboard import PAGE
+from tests.support.paths import REPOSITORY
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,12 +54,7 @@ SELECT pgqueue_measure_settled(clock_timestamp() - interval '25 hours', %s::pg_s
 """
 
 
-def sql(statement: str, *parameters: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-
-
-def fill(rows: int, channels: int, *, batch: int = 1_000_000) -> None:
+def fill_large(rows: int, channels: int, *, batch: int = 1_000_000) -> None:
     """``batch``: what is measured at once."""
     sql(QUEUES)
     sql(CHANNELS, channels)
@@ -82,7 +77,7 @@ def queries(client: Client) -> int:
 
 def test_its_queries_and_blocks_do_not_grow_with_the_archive(admin_client: Client) -> None:
     """50,000 archived messages; what it reads is the same as with a fifth of them."""
-    fill(10_000, 200)
+    fill_large(10_000, 200)
     few = queries(admin_client)
     before = blocks(admin_client)
     sql(ARCHIVE, 1_000_000, 200, 40_000, 40_000)
@@ -107,8 +102,10 @@ def blocks(client: Client) -> int:
 @pytest.fixture
 def worker(environment: dict[str, str]) -> Iterator[None]:
     command = [sys.executable, "testproject/manage.py", "runqueueworker", "--processes", "2", "--concurrency", "2"]
-    path = f"{ROOT}:{ROOT / 'testproject'}"
-    process = subprocess.Popen(command, env={**environment, "PYTHONPATH": path}, cwd=ROOT, stderr=subprocess.DEVNULL)
+    path = f"{REPOSITORY}:{REPOSITORY / 'testproject'}"
+    process = subprocess.Popen(
+        command, env={**environment, "PYTHONPATH": path}, cwd=REPOSITORY, stderr=subprocess.DEVNULL
+    )
     yield
     process.terminate()
     process.wait(60)
@@ -120,7 +117,7 @@ def test_a_million_archived_messages_and_a_thousand_channels(
     tab: Tab, site: str, log_in: Callable[..., None], admin_client: Client, worker: None
 ) -> None:
     few = queries(admin_client)
-    fill(1_000_000, 1_000)
+    fill_large(1_000_000, 1_000)
     assert queries(admin_client) == few
     log_in()
     times = []

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue
 from django_pgqueue.models import Worker
 from tests.admin.browser.chromium import Tab
-from tests.admin.browser.test_dashboard import PAGE, fill
+from tests.admin.browser.test_dashboard import PAGE, fill_dashboard
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -79,7 +79,7 @@ def test_the_columns_that_decide_are_seen(page: str, wanted: set[str], tab: Tab,
 
 @pytest.mark.usefixtures("_messages")
 def test_the_figures_of_a_queue_are_seen(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.size(1280)
     tab.open(site + PAGE)
@@ -89,7 +89,7 @@ def test_the_figures_of_a_queue_are_seen(tab: Tab, site: str, log_in: LogIn) -> 
 
 
 def test_a_narrow_chart_shows_the_newest_minutes(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.size(400)
     tab.open(site + PAGE)
@@ -105,7 +105,7 @@ def test_a_narrow_chart_shows_the_newest_minutes(tab: Tab, site: str, log_in: Lo
 
 
 def test_a_chart_stays_where_the_reader_has_scrolled_it(tab: Tab, site: str, log_in: LogIn) -> None:
-    fill()
+    fill_dashboard()
     log_in()
     tab.size(400)
     tab.open(site + PAGE)

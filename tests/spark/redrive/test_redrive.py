@@ -8,7 +8,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from django_pgqueue.spark import redrive as command_module
@@ -19,11 +18,11 @@ from django_pgqueue.spark.redrive.letters import dead_letters
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_dead_letters
 from tests.spark.simulate.lakes import make_lake, row
+from tests.support.sessions import Session as Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Database = psycopg.Connection[Any]
 CANARY = "canary-4b1d"
 LIVES = "SELECT redriven_from FROM pgqueue_message WHERE redriven_from IS NOT NULL ORDER BY 1"
 

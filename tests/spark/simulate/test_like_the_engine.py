@@ -11,7 +11,8 @@ from django_pgqueue import channel_set, complete, dequeue
 from django_pgqueue.lifecycle.tick import tick
 from django_pgqueue.spark.simulate.engine import SimulatedMessage, Simulation
 from django_pgqueue.spark.simulate.limits import ChannelLimits
-from tests.lifecycle.conftest import pass_time, sql
+from tests.support.moments import pass_time
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -24,9 +24,11 @@ from django_pgqueue.spark.simulate.job import Scenario, files_of, play
 from django_pgqueue.spark.simulate.limits import Change
 from django_pgqueue.spark.simulate.outcome import SimulationOutcome, Waits
 from django_pgqueue.spark.source import Source
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Session as Database
+from tests.support.sessions import one
+from tests.support.waiting import eventually
 
-Database = psycopg.Connection[Any]
-ROOT = Path(__file__).parents[3]
 BURST = {"limited": (80, 0.1), "rated": (30, 0.02), "greedy": (160, 0.05)}
 STEADY = (60, 0.02)
 # How far p50 and p95 may be off: this, and a fifth. It was a third of that at most on a machine that was busy with
@@ -52,14 +54,7 @@ def load(database: Database, queue: str, limits: dict[str, dict[str, Any]]) -> N
     for _ in range(messages):
         database.execute("SELECT pgqueue_enqueue('paced', %s, 'steady', %s)", [str(seconds), queue])
         time.sleep(0.05)
-    wait_until(database, "SELECT NOT EXISTS (SELECT FROM pgqueue_message)")
-
-
-def wait_until(database: Database, condition: str) -> None:
-    deadline = time.monotonic() + 280
-    while database.execute(condition).fetchone() != (True,):
-        assert time.monotonic() < deadline, condition
-        time.sleep(0.05)
+    eventually(lambda: one(database, "SELECT NOT EXISTS (SELECT FROM pgqueue_message)"), seconds=280)
 
 
 @contextmanager
@@ -67,9 +62,9 @@ def workers(environment: dict[str, str]) -> Iterator[None]:
     """Two processes of four threads."""
     command = [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", "--no-reload"]
     options = ["--queue=first", "--queue=second", "--processes=2", "--concurrency=4"]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "testproject")])
+    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
     variables = {**environment, "DJANGO_SETTINGS_MODULE": "tests.spark.simulate.paced.settings", "PYTHONPATH": path}
-    with subprocess.Popen([*command, *options], env=variables, cwd=ROOT) as process:
+    with subprocess.Popen([*command, *options], env=variables, cwd=REPOSITORY) as process:
         try:
             yield
             process.send_signal(signal.SIGTERM)
@@ -82,7 +77,8 @@ def workers(environment: dict[str, str]) -> Iterator[None]:
 def runs(source: Source, database: Database, lake: Path, environment: dict[str, str]) -> dict[str, SimulationOutcome]:
     """What the simulator says: of the first run as it was and with the other limits, of the second as it was."""
     with workers(environment):
-        wait_until(database, "SELECT count(*) = 2 FROM pgqueue_worker WHERE concurrency > 0 AND state = 'running'")
+        working = "SELECT count(*) = 2 FROM pgqueue_worker WHERE concurrency > 0 AND state = 'running'"
+        eventually(lambda: one(database, working), seconds=280)
         load(database, "first", BEFORE)
         load(database, "second", AFTER)
     export(source, lake)

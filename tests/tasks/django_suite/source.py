@@ -11,8 +11,9 @@ from pathlib import Path
 
 import django
 
-ROOT = Path(__file__).parents[3]
-HOME = ROOT / ".pgqueue" / "django-tests"
+from tests.support.paths import REPOSITORY
+
+HOME = REPOSITORY / ".pgqueue" / "django-tests"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 # From 6.0 on, Django has the Tasks framework.
 FIRST = 6

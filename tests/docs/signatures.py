@@ -1,0 +1,44 @@
+"""The signatures of the page about the Python API, beside those of the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+from tests.support.markdown import DOCS, blocks
+
+
+def stubs(path: str = "python-api.md") -> dict[str, ast.FunctionDef]:
+    """The signatures of the Python API as its page tells them."""
+    found = {}
+    for block in blocks(DOCS / "reference" / path):
+        if block.language == "pyi":
+            for node in ast.parse(block.text).body:
+                if isinstance(node, ast.FunctionDef):
+                    found[node.name] = node
+                elif isinstance(node, ast.ClassDef):
+                    found[node.name] = next((item for item in node.body if isinstance(item, ast.FunctionDef)), node)
+    return found
+
+
+def told_parameters(node: ast.FunctionDef) -> list[tuple[str, bool, str | None]]:
+    """Name, keyword only or not, and default of each parameter."""
+    plain = [argument.arg for argument in node.args.args]
+    defaults = [None] * (len(plain) - len(node.args.defaults)) + [ast.unparse(value) for value in node.args.defaults]
+    told = [(parameter, False, default) for parameter, default in zip(plain, defaults, strict=True)]
+    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        told.append((argument.arg, True, None if default is None else ast.unparse(default)))
+    return [parameter for parameter in told if parameter[0] != "self"]
+
+
+def real_parameters(function: Any) -> list[tuple[str, bool, str | None]]:
+    return [
+        (
+            parameter.name,
+            parameter.kind is parameter.KEYWORD_ONLY,
+            None if parameter.default is parameter.empty else repr(parameter.default),
+        )
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]

@@ -1,0 +1,1 @@
+"""Faults under load, recorded as a history that anyone can check: `python -m verification.chaos --help`."""

@@ -1,0 +1,108 @@
+"""Enqueues in every way, commits, rolls back, and remembers what it was told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import psycopg
+
+from verification.chaos.history import Call
+
+from .actor import Actor, Stage
+from .session import ChaosConnection, Transaction
+
+WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert")
+ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
+ARGUMENTS = (
+    "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
+    "p_priority => %(priority)s, p_delay => %(delay)s::interval, p_backoff => interval '20 ms', "
+    "p_backoff_longest => interval '200 ms', p_max_attempts => %(max_attempts)s"
+)
+INSERT = (
+    "INSERT INTO pgqueue_message (channel_id, handler, payload, priority, backoff, backoff_longest, max_attempts) "
+    "SELECT c.id, %(handler)s, %(payload)s, %(priority)s, '20 ms', '200 ms', %(max_attempts)s "
+    "FROM pgqueue_channel AS c WHERE c.queue = %(queue)s AND c.name = %(channel)s RETURNING id, 'created'"
+)
+
+
+class Producer(Actor):
+    """``kinds``: of messages, by their share; the kind begins the key, and says what its handler does."""
+
+    works_in_the_calm = False
+
+    def __init__(self, stage: Stage, name: str, *, limit: int | None = None, pause: float = 0.004) -> None:
+        super().__init__(stage, name)
+        self.numbers = itertools.count(1)
+        self.pause = pause
+        self.limit = limit
+        self.sent = 0
+        self.kinds: dict[str, float] = stage.options.get("kinds", {"plain": 3, "atomic": 2})
+
+    def step(self) -> None:
+        channel = self.random.choice([*self.stage.channels, *self.stage.options.get("crowded", [])])
+        way = self.random.choices(WAYS, [4, 2, 3, 1])[0]
+        many = self.random.randint(2, 20) if way == "enqueue_many" else 1
+        messages = [self.message(channel) for _ in range(many)]
+        keys = [json.loads(message["payload"])["key"] for message in messages]
+        call = self.recorder.invoke(way, keys=keys, channel=channel)
+        self.session.call(call, lambda session: getattr(self, way)(session, call, messages, keys))
+        self.sent += many
+        if self.limit is not None and self.sent >= self.limit:
+            self.stage.options["done"] = True
+            self.stage.stop.wait()
+
+    def message(self, channel: str) -> dict[str, Any]:
+        kind = self.random.choices(list(self.kinds), list(self.kinds.values()))[0]
+        return {
+            "handler": f"chaos.{kind}",
+            "payload": json.dumps({"key": f"{kind}:{self.name}:{next(self.numbers)}"}),
+            "channel": channel,
+            "queue": self.stage.queue,
+            "priority": self.random.choice([0, 0, 0, 5]),
+            "delay": self.random.choice(["0", "0", "0", "50 ms", "300 ms"]),
+            "max_attempts": self.stage.options.get("max_attempts", 5),
+        }
+
+    def enqueue(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
+        rows = session.execute(ONE.format(arguments=ARGUMENTS), messages[0]).fetchall()
+        self.told(call, keys, rows)
+
+    def insert(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
+        self.told(call, keys, session.execute(INSERT, messages[0]).fetchall())
+
+    def enqueue_many(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
+        columns = {name: [message[name] for message in messages] for name in messages[0]}
+        rows = session.execute(
+            "SELECT id, outcome, pgqueue_raise(refusal) "
+            "FROM pgqueue_enqueue_many(%(handler)s::text[], %(payload)s::jsonb[], "
+            "%(channel)s::text[], %(queue)s::text[], p_priorities => %(priority)s::integer[], "
+            "p_delays => %(delay)s::interval[], "
+            "p_backoffs => array_fill(interval '20 ms', ARRAY[%(count)s]), "
+            "p_max_attempts => %(max_attempts)s::integer[], "
+            "p_backoff_longests => array_fill(interval '200 ms', ARRAY[%(count)s]))",
+            {**columns, "count": len(messages)},
+        ).fetchall()
+        self.told(call, keys, rows)
+
+    def enqueue_in_transaction(
+        self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]
+    ) -> None:
+        with Transaction(session) as transaction:
+            session.execute("INSERT INTO chaos_audit (event, key) VALUES ('business', %s)", keys)
+            rows = session.execute(ONE.format(arguments=ARGUMENTS), messages[0]).fetchall()
+            if self.chance(0.1):
+                self.stage.stop.wait(self.random.random() * 0.2)
+            given_up = self.chance(0.1)
+            if not given_up:
+                transaction.commit()
+        # Only now: the rollback, too, may meet a broken connection, which ends the call elsewhere.
+        if given_up:
+            call.fail("rolled back")
+        else:
+            self.told(call, keys, rows)
+
+    def told(self, call: Call, keys: list[str], rows: list[tuple[Any, ...]]) -> None:
+        created = [key for key, (_, outcome, *_) in zip(keys, rows, strict=True) if outcome == "created"]
+        call.ok(created=created, ids=[row[0] for row in rows])

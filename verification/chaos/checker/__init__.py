@@ -1,0 +1,42 @@
+"""Is a history one that the queue may have? Pure Python, over the files alone: anybody can check it."""
+
+from __future__ import annotations
+
+from verification.chaos.history import History
+
+from . import fairness, leases, limits, liveness, order, readers, settling, storage
+from .lives import Lives
+from .verdict import Check, Verdict
+
+CHECKS: tuple[Check, ...] = (
+    storage.i1_in_one_place,
+    storage.i2_one_outcome_each,
+    settling.i3_completed_once,
+    settling.i4_stale_leases_change_nothing,
+    leases.i5_leases_do_not_overlap,
+    limits.i6_concurrency,
+    limits.i7_release_interval,
+    limits.i8_size,
+    order.i9_first_in_first_out,
+    fairness.i10_every_channel_has_its_turn,
+    order.i11_not_before_its_time,
+    leases.i12_attempts_are_limited,
+    liveness.i13_everything_comes,
+    liveness.i14_no_unexpected_error,
+    readers.i15_readers_see_each_row_once,
+    leases.i16_healthy_holders_keep_their_leases,
+    settling.i17_effects_once,
+)
+
+
+def check(history: History) -> list[Verdict]:
+    """The verdict of each invariant, in their order."""
+    lives = Lives(history)
+    return [Verdict.of(each, history, lives) for each in CHECKS]
+
+
+def violations(history: History) -> list[str]:
+    return [f"{verdict.name}: {text}" for verdict in check(history) for text in verdict.violations]
+
+
+__all__ = ["CHECKS", "Lives", "Verdict", "check", "violations"]

@@ -1,0 +1,78 @@
+"""Leases: exclusive, as long as they were given for, as often as allowed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from verification.chaos.history import History, Info, Op
+
+from .lives import Lease, Lives
+from .verdict import Findings
+
+
+def i5_leases_do_not_overlap(history: History, lives: Lives) -> Findings:
+    """one lease at a time; nobody ends it early"""
+    for life in lives.values():
+        before: Lease | None = None
+        for lease in life.leases:
+            if before is not None and before.ended is None:
+                yield f"{lease} begins in {lease.granted.xid}, while {before} lives"
+            elif (lease.granted.expires_at or 0) <= lease.granted.at:
+                yield f"{lease} was born expired in {lease.granted.xid}"
+            elif lease.ended and lease.how == "swept" and lease.ended.at < lease.expires_at:
+                early = (lease.expires_at - lease.ended.at) / 1e6
+                yield f"{lease} was swept in {lease.ended.xid}, {early:.3f} s before it expired"
+            else:
+                yield None
+            before = lease
+
+
+def i12_attempts_are_limited(history: History, lives: Lives) -> Findings:
+    """a message is delivered max_attempts times at most, deferrals apart; what has begun counts"""
+    runs = {(op.args["message"], op.args["token"]): op for op in history.of("handle")}
+    for life in lives.values():
+        if not life.created or not life.leases:
+            continue
+        deliveries = sum(lease.how != "deferred" for lease in life.leases)
+        limit = life.created.max_attempts or 0
+        # Only its handler may defer what has begun. Who else gives the attempt back, forgets that it ran.
+        deferring = lives.key(life).startswith("defer:")
+        for lease in life.leases:
+            run = runs.get((life.message, lease.token or ""))
+            if run is not None and not deferring and lease.how == "deferred" and lease.ended is not None:
+                early = run.began < lease.ended.at
+                yield f"{lease}: its handler had begun, and its attempt was given back" if early else None
+        yield f"message {life.message}: {deliveries} deliveries, {limit} allowed" if deliveries > limit else None
+
+
+def i16_healthy_holders_keep_their_leases(history: History, lives: Lives) -> Findings:
+    """who beats in time, or runs in a healthy worker, keeps its lease"""
+    beats: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    for op in history.of("heartbeat"):
+        if op.result == "ok":
+            for message, token in zip(op.args["ids"], op.args["tokens"], strict=True):
+                beats[message, token].append((op.began, op.began + op.args["lease"]))
+    slow = list(history.of("handle"))
+    runs = {(op.args["message"], op.args["token"]): op for op in slow if op.args.get("slow") and op.result == "ok"}
+    faults = list(history.happened("fault"))
+    for lease in lives.leases():
+        key = (lease.granted.message or 0, lease.token or "")
+        swept = lease.ended if lease.how == "swept" else None
+        if good := [until for began, until in beats.get(key, ()) if swept is None or began < swept.at]:
+            if swept is not None and swept.at < max(good):
+                yield f"{lease} was swept in {swept.xid}, but its heartbeat was good for longer"
+            else:
+                yield None
+        run = runs.get(key)
+        if run is not None and not disturbed(run, faults):
+            # One that had not begun yet waited in a process that could not say that it holds it.
+            taken = swept is not None and run.began < swept.at
+            yield f"{lease}: the handler ran on in a healthy worker, and the lease was taken away" if taken else None
+
+
+def disturbed(run: Op, faults: list[Info]) -> bool:
+    """Whether a fault may have touched this run: faults last until they are healed, and a moment longer."""
+    return any(
+        fault.at <= (run.ended or fault.at) and fault.at + fault.fields.get("lasts", 0) + 10_000_000 >= run.began
+        for fault in faults
+    )

@@ -1,0 +1,140 @@
+"""The order within a channel, and time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from operator import itemgetter
+
+from verification.chaos.history import History, Row
+from verification.chaos.history.events import READY
+
+from .lives import Lives, is_grant, transactions
+from .verdict import Findings
+
+Key = tuple[int, int, int]
+# News of a channel are folded into the line within a tick (0.2 s, or more if the machine is busy); a message that is
+# younger may be overtaken. A run may say `folded_within`.
+FOLDED_AFTER = 1_000_000
+HOLD = ("lock", "timeouts", "exhaust", "crash", "full disk", "promotion", "migration")
+# A transaction of a client that died, or that nobody hears any more, ends some time later.
+LINGERS = 15_000_000
+
+
+def key(row: Row) -> Key:
+    return -(row.priority or 0), row.dequeue_at or 0, row.message or 0
+
+
+class Waiting:
+    """The ready messages of a channel, by their place in its order."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.since: dict[int, tuple[Key, int]] = {}
+
+    def add(self, row: Row) -> None:
+        self.remove(row.message)
+        assert row.message is not None
+        self.since[row.message] = key(row), row.committed
+        insort(self.keys, key(row))
+
+    def remove(self, message: int | None) -> None:
+        known = self.since.pop(message, None) if message is not None else None
+        if known is not None:
+            del self.keys[bisect_left(self.keys, known[0])]
+
+
+def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
+    """no message of a channel is leased while one before it is ready and free"""
+    waiting: dict[int, Waiting] = defaultdict(Waiting)
+    held = Periods([*locked(history), *lingered(history)])
+    following = successors(lives)
+    folded = history.run.get("folded_within", FOLDED_AFTER)
+    for transaction in transactions(history.rows):
+        granted: dict[int, tuple[Key, Row]] = {}
+        for row in transaction:
+            if row.channel is None or row.event not in ("created", "changed", "gone"):
+                continue
+            if row.status == READY and row.event != "gone":
+                waiting[row.channel].add(row)
+            else:
+                waiting[row.channel].remove(row.message)
+            if is_grant(row):
+                taken = place(lives, row), row
+                granted[row.channel] = max(granted.get(row.channel, taken), taken, key=itemgetter(0))
+        for channel, (stood, row) in granted.items():
+            if held.meet(row.at - folded, row.committed):
+                continue
+            yield overtaken(waiting[channel], stood, row, following, folded)
+
+
+def place(lives: Lives, grant: Row) -> Key:
+    """Where the call found the message. It may have been leased and given back since the call began, and stand behind
+    others now: who looks for messages and then locks them gets the newest version of what he has found."""
+    began = grant.leased_at or grant.at
+    assert grant.message is not None
+    found = [
+        key(row)
+        for row, after in pairwise(lives[grant.message].rows)
+        if row.status == READY and row.seq < grant.seq and after.committed > began
+    ]
+    return min(found, default=key(grant))
+
+
+class Periods:
+    """Of time, that may overlap."""
+
+    def __init__(self, periods: list[tuple[int, int]]) -> None:
+        periods.sort()
+        self._begins = [begin for begin, _ in periods]
+        self._latest = list(accumulate((end for _, end in periods), max))
+
+    def meet(self, since: int, until: int) -> bool:
+        begun = bisect_right(self._begins, until)
+        return begun > 0 and self._latest[begun - 1] >= since
+
+
+def locked(history: History) -> Iterator[tuple[int, int]]:
+    """Faults that lock messages, or let transactions linger that have locked some."""
+    for info in history.happened("fault"):
+        if info.fields.get("kind") in HOLD:
+            yield info.at, info.at + info.fields.get("lasts", 0)
+
+
+def lingered(history: History) -> Iterator[tuple[int, int]]:
+    """Dequeues in long transactions that were rolled back: what they had locked seemed ready, and was not free."""
+    for op in history.of("dequeue"):
+        if op.args.get("lingers") and op.result != "ok":
+            yield op.began, (op.ended or op.began) + LINGERS
+
+
+def successors(lives: Lives) -> dict[int, dict[int, Row]]:
+    """What becomes of a message after a row: by message and seq."""
+    return {
+        life.message: {row.seq: after for row, after in zip(life.rows, life.rows[1:], strict=False)}
+        for life in lives.values()
+    }
+
+
+def overtaken(waiting: Waiting, stood: Key, row: Row, following: dict[int, dict[int, Row]], folded: int) -> str | None:
+    began = row.leased_at or row.at
+    for earlier in waiting.keys[: bisect_left(waiting.keys, stood)]:
+        message = earlier[2]
+        since = waiting.since[message][1]
+        if since > began - folded:
+            continue
+        after = next((next_row for next_row in following[message].values() if next_row.committed > row.committed), None)
+        if after is not None and (after.leased_at or after.at) <= row.committed:
+            continue  # another call had it in its hands
+        waited = (began - since) / 1e6
+        return f"message {row.message} was leased in {row.xid}, before message {message}, ready for {waited:.3f} s"
+    return None
+
+
+def i11_not_before_its_time(history: History, lives: Lives) -> Findings:
+    """no message is leased before its dequeue_at"""
+    for lease in lives.leases():
+        early = (lease.granted.dequeue_at or 0) - lease.granted.at
+        yield f"{lease}: {early / 1e6:.6f} s too early, in {lease.granted.xid}" if early > 0 else None

@@ -1,0 +1,49 @@
+"""Defects that are put into the queue are noticed: some of the list each day; all with PGQUEUE_SABOTAGE=all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.suite.parts import chosen_today
+from tests.support.paths import REPOSITORY
+from verification.chaos.sabotage.defects import DEFECTS, Defect
+from verification.chaos.sabotage.run import catch
+from verification.chaos.server import Server
+
+CHOSEN = DEFECTS if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(DEFECTS, 2)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("defect", CHOSEN, ids=lambda defect: defect.name)
+def test_a_defect_is_noticed_within_a_minute(server: Server, tmp_path: Path, defect: Defect) -> None:
+    found = catch(server, tmp_path, defect, seed=1)
+    assert found.by & defect.breaks, f"violated: {sorted(found.by) or 'nothing'}, after {found.runs} runs"
+
+
+def test_each_defect_can_still_be_put_in(server: Server) -> None:
+    server.make_database("sabotage")
+    for defect in DEFECTS:
+        with server.connect("sabotage") as session:
+            session.execute("BEGIN")
+            defect.install(session)
+            session.execute("ROLLBACK")
+
+
+def test_a_guard_that_is_not_there_any_more_is_said(server: Server) -> None:
+    server.make_database("sabotage")
+    gone = Defect("gone", "complete", "no such text", "", frozenset())
+    with server.connect("sabotage") as session, pytest.raises(ValueError, match="gone: complete has no 'no such text'"):
+        gone.install(session)
+
+
+def test_the_documentation_lists_them_all() -> None:
+    page = (REPOSITORY / "docs" / "explanation" / "chaos.md").read_text()
+    listed = page.partition("## Sabotage")[2]
+    assert [line.split("|")[1].strip() for line in listed.splitlines()[7:]] == [defect.name for defect in DEFECTS]
+
+
+def test_defects_are_of_a_name_each() -> None:
+    assert len({defect.name for defect in DEFECTS}) == len(DEFECTS) >= 30

@@ -1,0 +1,164 @@
+"""What a project without the app of the pipeline does, on an empty database; prints what came of it as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import django
+from django.core import checks
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+ROLE = "pgqueue_test_without_pipeline"
+RELATIONS = "SELECT relname FROM pg_class WHERE relname LIKE 'pgqueue%'"
+FUNCTIONS = "SELECT proname FROM pg_proc WHERE proname LIKE 'pgqueue%'"
+THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
+
+
+def main() -> None:
+    django.setup()
+    call_command("migrate", verbosity=0)
+    told: dict[str, Any] = {"relations": names(RELATIONS), "functions": names(FUNCTIONS)}
+    told["checks"] = sorted({message.id for message in checks.run_checks(databases=["default"])} - THROWAWAY)
+    told["no changes"] = not call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
+    told["explained"] = explain()
+    call_command("runqueueworker", drain=True, processes=0)
+    told |= keep_house()
+    told["commands"] = {name: said(name) for name in ("queuehealth", "queuestats", "sweepqueue", "queuedurability")}
+    told["lake"] = [said("queuelake", action) for action in ("export", "report")]
+    told["grants"] = grant()
+    told["pages"] = pages()
+    told["spark"] = spark()
+    told["flushed"] = flush()
+    call_command("migrate", "pgqueue", "zero", verbosity=0)
+    told["after zero"] = names(RELATIONS) + names(FUNCTIONS)
+    json.dump(told, sys.stdout)
+
+
+def names(sql: str) -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return sorted(name for (name,) in cursor.fetchall())
+
+
+def said(*command: str) -> str:
+    """What a command prints, or why it gives up."""
+    output = StringIO()
+    try:
+        call_command(*command, stdout=output, skip_checks=True)
+    except CommandError as error:
+        return f"CommandError: {error}"
+    except SystemExit as end:
+        return f"{output.getvalue()}exit {end.code}"
+    return output.getvalue()
+
+
+def explain() -> list[str]:
+    from django_pgqueue import enqueue, explain_message
+
+    for handler in ("atomic", "plain", "asynchronous", "refused"):
+        last = enqueue(f"shop.{handler}", "one")
+    assert last.id is not None
+    return [line.code for line in explain_message(last.id)]
+
+
+def keep_house() -> dict[str, Any]:
+    """Retention, also the one that waits for a lake, the doctor, and what is left of a dead letter."""
+    from django.test import override_settings
+
+    from django_pgqueue import discard_dead, prune
+    from django_pgqueue.doctor import examine
+    from django_pgqueue.models import ArchivedMessage, DeadLetter
+
+    told: dict[str, Any] = {
+        "completed": ArchivedMessage.objects.filter(outcome="completed").count(),
+        "dead": list(DeadLetter.objects.values_list("handler", flat=True)),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE pgqueue_archived_message_20200101 PARTITION OF pgqueue_archived_message"
+            " FOR VALUES FROM ('2020-01-01T00:00Z') TO ('2020-01-02T00:00Z')"
+        )
+    letters = list(DeadLetter.objects.values_list("pk", flat=True))
+    with override_settings(DJANGO_PGQUEUE={"KEEP_UNTIL_EXPORTED": True}):
+        kept = prune()
+        told["discarded"] = [*discard_dead(letters).values()]
+        told["checks of settings"] = [message.id for message in checks.run_checks()]
+    dropped = prune()
+    told["kept"] = [kept.partitions_kept, kept.partitions_dropped]
+    told["dropped"] = [dropped.partitions_kept, dropped.partitions_dropped]
+    told["discarded"] += discard_dead(letters).values()
+    told["doctor"] = sorted({finding.code for finding in examine().findings} - THROWAWAY)
+    return told
+
+
+def grant() -> dict[str, str]:
+    """What `queuegrants --check` says after each kind was granted, and why the pipeline is not."""
+    told = {}
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {ROLE}")
+        try:
+            for kind in ("producer", "worker", "operator", "reader", "pipeline"):
+                said("queuegrants", kind, "--role", ROLE, "--apply")
+                told[kind] = said("queuegrants", kind, "--role", ROLE, "--check")
+        finally:
+            cursor.execute(f"DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")
+    return told
+
+
+def pages() -> dict[str, Any]:
+    """The admin's index, and the status of each page of the queue."""
+    from django.contrib import admin
+    from django.contrib.auth.models import User
+    from django.test import Client
+    from django.urls import reverse
+
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.create_superuser("admin"))
+    models = [model for model in admin.site._registry if model._meta.app_label.startswith("pgqueue")]
+    lists = {
+        model._meta.label: client.get(reverse(f"admin:pgqueue_{model._meta.model_name}_changelist")).status_code
+        for model in models
+    }
+    return {"lists": lists, "index": "pipeline" in client.get(reverse("admin:index")).content.decode()}
+
+
+def spark() -> list[str]:
+    """What the pipeline says that is run without Django, as somebody may do who has never heard of the app."""
+    from django_pgqueue.spark.errors import PipelineError
+    from django_pgqueue.spark.export.job import export
+    from django_pgqueue.spark.source import Source
+
+    source = Source.parse(os.environ["DATABASE_URL"])
+    with tempfile.TemporaryDirectory() as folder:
+        told = [export(source, Path(folder) / "lake").warning]
+    for statement in (
+        "SELECT owner FROM pgqueue_stream_open('s')",
+        "SELECT pgqueue_ingest_open('job')",
+        "DELETE FROM pgqueue_queue_metric",
+    ):
+        try:
+            with source.connect() as session, source.errors():
+                session.execute(statement)
+        except PipelineError as error:
+            told.append(str(error))
+    return told
+
+
+def flush() -> list[str]:
+    """The channels after a flush, as after a test that commits."""
+    from django_pgqueue.models import ArchivedMessage, Channel
+
+    call_command("flush", interactive=False, verbosity=0)
+    assert not ArchivedMessage.objects.exists()
+    return list(Channel.objects.values_list("name", flat=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""One question: the first call is done and not committed; what becomes of the second?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from tests.support.sessions import Session
+from verification.model_based.sql import Queue
+
+from .verbs import ABSENT, DEAD, READY, Verb
+
+RELATIONS = ("same message", "same channel", "other channel")
+LEASE = 1_000_000
+FREE, ELSE = "·", "passes by"
+PATIENCE = 30  # seconds, for what takes milliseconds
+# What a transaction is told that waits in a circle, or may.
+CIRCLES = ("40P01", "PGQ06")
+# Nothing takes so long, unless it hangs; and circles are found at once.
+IMPATIENT = "SET deadlock_timeout = '20ms'; SET statement_timeout = '60s'"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The message, or the name of the one to come, that a call is about."""
+
+    id: int
+    token: str
+    channel: str
+    key: str
+
+    def parameters(self) -> dict[str, Any]:
+        return {"id": self.id, "token": self.token, "channel": self.channel, "key": self.key}
+
+
+@dataclass(slots=True)
+class Stage:
+    """``limits`` of the channels; ``isolation`` of both transactions."""
+
+    queue: Queue
+    first: Session
+    second: Session
+    pool: Executor
+    isolation: str = "read committed"
+    limits: str = "{}"
+
+    def answer(self, one: Verb, other: Verb, relation: str) -> str:
+        """·, or what is different from how it would be without the first."""
+        subjects = self.arrange(one, other, relation)
+        alone = self.alone(other, subjects[1])
+        with self.opened(self.first, one, subjects[0]):
+            call = self.pool.submit(self.alone, other, subjects[1])
+            if self.waits(call, self.second):
+                self.first.execute("COMMIT")
+                found = call.result(PATIENCE)
+                return f"waits, then {found}" if isinstance(found, str) else "waits"
+            found = call.result()
+        if found == alone:
+            return FREE
+        return f"refused, {found}" if isinstance(found, str) else ELSE
+
+    def crossed(self, one: Verb, other: Verb) -> str:
+        """Each session does one, and then both what the other has done. Returns the SQLSTATEs of those that fail."""
+        mine, theirs = self.arrange(one, other, "other channel")
+        with self.opened(self.first, one, mine), self.prepared(self.second):
+            call = self.pool.submit(outcome, self.second, other, theirs)
+            if self.waits(call, self.second):
+                self.first.execute("ROLLBACK")
+                call.result(PATIENCE)
+                return ""
+            sessions = (self.first, self.second)
+            calls = [
+                self.pool.submit(outcome, self.first, other, theirs),
+                self.pool.submit(outcome, self.second, one, mine),
+            ]
+            for n, m in ((0, 1), (1, 0)):
+                if self.waits(calls[n], sessions[n]) and not self.waits(calls[m], sessions[m]):
+                    sessions[m].execute("COMMIT")
+            found = [call.result(PATIENCE) for call in calls]
+        return ", ".join(sorted({code for code in found if code in CIRCLES}))
+
+    def waits(self, call: Future[Any], session: Session) -> bool:
+        """Whether the call waits for somebody; else it has come to its end."""
+        deadline = time.monotonic() + PATIENCE
+        pid = session.info.backend_pid
+        while not wait([call], 0.01).done:
+            if self.queue.one("SELECT cardinality(pg_blocking_pids(%s))", pid):
+                return True
+            assert time.monotonic() < deadline, "it neither ends nor waits for a lock"
+        return False
+
+    def alone(self, verb: Verb, subject: Subject) -> Any:
+        """In a transaction of its own, of which nothing is kept."""
+        with self.opened(self.second, verb, subject) as found:
+            return found
+
+    @contextmanager
+    def opened(self, session: Session, verb: Verb, subject: Subject) -> Iterator[Any]:
+        with self.prepared(session):
+            yield outcome(session, verb, subject)
+
+    @contextmanager
+    def prepared(self, session: Session) -> Iterator[None]:
+        session.execute(f"BEGIN ISOLATION LEVEL {self.isolation}")
+        try:
+            yield
+        finally:
+            session.rollback()
+
+    def arrange(self, one: Verb, other: Verb, relation: str) -> tuple[Subject, Subject]:
+        """The queue as new, with one message, or one for each call."""
+        self.queue.reset()
+        for name in "xy":
+            self.queue.one("SELECT pgqueue_channel_set('default', %s, %s::jsonb)", name, self.limits)
+        if relation == "same message":
+            only = self.make("x", other.needs if one.needs == ABSENT else one.needs, "k")
+            subjects = (only, only)
+        else:
+            second = "x" if relation == "same channel" else "y"
+            subjects = (self.make("x", one.needs, "k"), self.make(second, other.needs, "l"))
+        # Leases have expired by now: the sweep would take them.
+        self.queue.set_clock(2 * LEASE)
+        return subjects
+
+    def make(self, channel: str, state: str, key: str) -> Subject:
+        absent = Subject(0, "00000000-0000-0000-0000-000000000000", channel, key)
+        if state == ABSENT:
+            return absent
+        number = self.queue.one(
+            "SELECT id FROM pgqueue_enqueue('work', '{}', %s, p_dedupe_key => %s, p_backoff => '0')", channel, key
+        )
+        if state == READY:
+            return Subject(number, absent.token, channel, key)
+        # By hand: a dequeue would take whichever message comes first. The leases expire in the order of ids: what takes
+        # back one of them takes the same in each run.
+        token = self.queue.one(
+            "UPDATE pgqueue_message SET status = 2, attempts = 1, lease_token = gen_random_uuid(), leased_at = "
+            "fake_clock(), lease_expires_at = fake_clock() + interval '1 second' + id * interval '1 us' WHERE id = %s "
+            "RETURNING lease_token",
+            number,
+        )
+        if state == DEAD:
+            self.queue.one("SELECT pgqueue_dead_letter(ARRAY[%s], ARRAY[%s::uuid], ARRAY['no'])", number, token)
+        return Subject(number, str(token), channel, key)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Stage]:
+    """A stage on this database."""
+    with ExitStack() as sessions:
+        arranger, first, second = (sessions.enter_context(psycopg.connect(url, autocommit=True)) for _ in range(3))
+        for session in (first, second):
+            session.prepare_threshold = 1
+            session.execute(IMPATIENT)
+        yield Stage(Queue(arranger), first, second, sessions.enter_context(ThreadPoolExecutor(2)))
+
+
+def outcome(session: Session, verb: Verb, subject: Subject) -> Any:
+    """How many it did; the SQLSTATE, if it was refused."""
+    try:
+        rows = session.execute(verb.sql, subject.parameters()).fetchall()
+    except psycopg.Error as error:
+        return error.sqlstate or str(error)
+    return rows[0][0] if verb.answers else len(rows)

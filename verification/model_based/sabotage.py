@@ -1,0 +1,152 @@
+"""The model is checked: defects that are put into the queue, which it must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+
+from verification.chaos.sabotage.defects import Defect
+
+from .machine import QueueMachine
+from .operators import OperatorMachine
+from .sql import Queue
+
+# Found is enough here: nobody reads the shortest example.
+HUNT = settings(
+    stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck), database=None,
+    derandomize=True, phases=[Phase.generate],
+)  # fmt: skip
+WAITING = "m.status IN (1, 3)"
+ANY = "m.status IN (1, 2, 3)"
+OPERATORS = (
+    Defect("a rescheduled message is not announced", "reschedule", "PERFORM pgqueue_announce(v_moved)", "PERFORM 1"),
+    Defect("a reschedule moves leased messages", "reschedule", WAITING, ANY),
+    Defect("a released lease counts as settled", "lease_release", "p_swept => true", "p_swept => false"),
+    Defect(
+        "a discarded message keeps its token", "discard",
+        "= gen_random_uuid()", "= coalesce(m.lease_token, gen_random_uuid())",
+    ),
+    Defect("redriven letters are discarded", "discard_dead", "d.redriven_at IS NULL AND ", ""),
+    Defect("an edit changes leased messages", "edit", WAITING, ANY),
+    Defect("a queue is purged with its leased messages", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
+)  # fmt: skip
+"""Of operators, who are not in the runs of `verification.chaos`."""
+BROUGHT_BACK = (
+    Defect("expired leases wait for a sweep", "bring_back", "IF v_look.expired THEN", "IF false THEN"),
+    Defect("due messages wait for a tick", "bring_back", "v_look.scheduled OR v_count > 0", "false"),
+    Defect("an idle dequeue does not see expired leases", "dequeue", "n.expired OR ", ""),
+    Defect("an idle dequeue does not see due messages", "dequeue", " OR n.scheduled", ""),
+    Defect("messages that came back exceed the limit of the call", "lease", "p_limit - v_count);", "p_limit);"),
+)
+"""Of a dequeue that brings back: in the runs of `verification.chaos` somebody sweeps."""
+REFUSALS = (
+    Defect(
+        "a full channel is found by the trigger", "enqueue",
+        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF dropped_ids IS",
+        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF dropped_ids IS",
+    ),
+    Defect(
+        "a missing channel is raised", "enqueue",
+        "refusal := v_channel.refusal", "PERFORM pgqueue_raise(v_channel.refusal)",
+    ),
+    Defect(
+        "a redrive marks the letters before it refuses", "redrive", "    IF v_refusal IS NOT NULL THEN\n",
+        "    UPDATE pgqueue_dead_letter AS d SET redriven_at = v_now WHERE d.id = ANY (v_letters.ids)"
+        " AND v_refusal IS NOT NULL;\n    IF v_refusal IS NOT NULL THEN\n",
+    ),
+)  # fmt: skip
+"""Of refusals, which the actors of `verification.chaos` turn into errors."""
+FULL = (
+    Defect(
+        "the newest leaves a full channel", "choose_dropped",
+        "ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT v_looked",
+        "ORDER BY m.dequeue_at DESC, m.id DESC\n                LIMIT v_looked",
+    ),
+    Defect(
+        "the message that is due last leaves first", "choose_dropped",
+        "            ORDER BY h.dequeue_at, h.id\n", "            ORDER BY h.dequeue_at DESC, h.id\n",
+    ),
+    Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
+)  # fmt: skip
+"""Of channels that make room."""
+ARCHIVE = (
+    Defect("complete archives all for every channel", "complete", "p_archive, c.archive,", "p_archive,"),
+    Defect("one message is archived in full for every channel", "complete", "c.archive IS NULL\n", "true\n"),
+    Defect(
+        "a purge keeps the payloads of every channel", "archive",
+        "CASE WHEN n.archive = 'full' THEN n.payload END", "n.payload",
+    ),
+)  # fmt: skip
+"""Of what is not archived: the channels of `verification.chaos` archive everything."""
+NOTICED = (
+    "complete takes any token",
+    "heartbeat takes any token",
+    "defer takes any token",
+    "retry takes any token",
+    "dead_letter takes any token",
+    "an attempt is not counted at the dequeue",
+    "the sweep does not look at the clock",
+    "the sweep is half a lease early",
+    "a heartbeat extends nothing",
+    "leased messages are given away again",
+    "one attempt too many",
+    "complete forgets the archive",
+    "complete archives and does not delete",
+    "complete archives twice",
+    "dead_letter drops messages that were tried often",
+    "a redrive may be repeated",
+    "enqueue_many leaves out a message",
+    "leases are not counted",
+    "limits are not looked at for one message",
+    "an expired lease frees its place before it is swept",
+    "a paused channel goes on",
+    "the rate is not charged",
+    "one more than the burst",
+    "departures count twice",
+    "full too early",
+    "promoted before it is due",
+    "the newest first",
+    "a lane does not go to the tail",
+    "a message puts its channel before others",
+    "a fresh lane stays before the others",
+    "a deferred message is not announced",
+    "a promoted message is not announced",
+    "a free place is not announced",
+    "lanes that have messages are parked",
+    "a full channel forgets the messages that it drops",
+    *(defect.name for defect in (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)),
+)
+
+
+@contextmanager
+def installed(session: psycopg.Connection[Any], defect: Defect) -> Iterator[None]:
+    """The queue with the defect, and then without it."""
+    names = {f"pgqueue_{function}" for function in (defect.function, *(edit[0] for edit in defect.also))}
+    query = "SELECT pg_get_functiondef(f::regproc) FROM unnest(%s::text[]) AS f"
+    sources = session.execute(query, (list(names),)).fetchall()
+    defect.install(session)
+    try:
+        yield
+    finally:
+        for (source,) in sources:
+            session.execute(source)
+
+
+def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
+    """What the machine says of the defect; empty: nothing."""
+    base = OperatorMachine if defect in (*OPERATORS, *FULL) else QueueMachine
+    machine: Any = type("Machine", (base,), {"queue": queue, "steps": 0})
+    with installed(queue.session, defect):
+        try:
+            run_state_machine_as_test(machine, settings=settings(HUNT, max_examples=examples))
+        except (AssertionError, Flaky) as error:
+            return f"after {machine.steps} steps: {type(error).__name__} {error}"
+        finally:
+            queue.reset()
+    return ""

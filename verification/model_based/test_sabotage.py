@@ -1,0 +1,39 @@
+"""Defects that are put into the model's database are noticed: some each day; all with PGQUEUE_SABOTAGE=all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.suite.parts import chosen_today
+from verification.chaos.sabotage.defects import DEFECTS, Defect
+
+from .sabotage import ARCHIVE, BROUGHT_BACK, FULL, NOTICED, OPERATORS, REFUSALS, notice
+from .sql import Queue
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "model.md"
+DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)}
+CHOSEN = NOTICED if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(NOTICED, 14)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_defect_is_noticed(queue: Queue, name: str) -> None:
+    assert notice(queue, DEFECT_OF[name])
+
+
+def test_a_lost_fence_is_noticed(queue: Queue) -> None:
+    """One of them in every run, so that a model that says nothing any more is found."""
+    assert notice(queue, DEFECT_OF["complete takes any token"])
+
+
+def test_without_a_defect_nothing_is_noticed(queue: Queue) -> None:
+    assert not notice(queue, Defect("none", "complete", "RETURN QUERY", "RETURN QUERY", frozenset()), examples=5)
+
+
+def test_the_documentation_lists_them_all() -> None:
+    listed = PAGE.read_text(encoding="utf-8").partition("## Is it noticed?")[2].partition("\n## ")[0]
+    assert [line.removeprefix("- ") for line in listed.splitlines() if line.startswith("- ")] == list(NOTICED)
