@@ -57,7 +57,7 @@ class Exponential:
 Policy = timedelta | Constant | Exponential
 
 
-def columns(policy: Policy | None) -> tuple[timedelta | None, float | None, timedelta | None]:
+def policy_columns(policy: Policy | None) -> tuple[timedelta | None, float | None, timedelta | None]:
     """Return the policy as a message stores it: backoff, backoff_factor, backoff_longest."""
     match policy:
         case Constant(delay):

@@ -90,7 +90,7 @@ def schedule(
         raise InvalidSchedule(
             f"@schedule on {locate(when)} does not say when", hint='Write @schedule("0 3 * * *").', field="cron"
         )
-    timetable = table(when, time_zone)
+    timetable = timetable_of(when, time_zone)
     timetable.check()
     if missed not in ("skip", "once", "all"):
         raise InvalidSchedule(f"missed is {missed!r}: it is skip, once or all", field="missed")
@@ -131,7 +131,7 @@ def schedule(
     return declare
 
 
-def table(when: str | timedelta, time_zone: str | None = None) -> Timetable:
+def timetable_of(when: str | timedelta, time_zone: str | None = None) -> Timetable:
     """Return the timetable of a cron expression or an interval. Raises InvalidSchedule."""
     zone = time_zone or django_settings.TIME_ZONE or "UTC"
     match when:
@@ -152,7 +152,7 @@ class Collected:
     problems: tuple[InvalidSchedule, ...]
 
 
-def collect() -> Collected:
+def collect_declared() -> Collected:
     """Return all declarations, by name."""
     found: dict[str, Declared] = {}
     problems: list[InvalidSchedule] = []

@@ -65,7 +65,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
-def examine(name: str, function: Any, batch: int | None) -> Convert | None:
+def check_function(name: str, function: Any, batch: int | None) -> Convert | None:
     """Check the function of the handler ``name``. Returns the converter of its payloads, or None if they stay as they
     are.
 

@@ -217,7 +217,7 @@ class ChannelAdmin(PausableAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, channel: Channel) -> str:
-        return explanation.shown(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)))
+        return explanation.reasons_html(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)))
 
     def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
         channel_pause(channel=item.name, queue=item.queue, reason=reason, until=until, using=using)

@@ -42,7 +42,7 @@ class ContentAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        wanted = payload_search.parse(search_term.strip())
+        wanted = payload_search.payload_terms(search_term.strip())
         if wanted is None:
             return super().get_search_results(request, queryset, search_term)
         table, using = self.opts.db_table.removeprefix("pgqueue_"), queryset.db
@@ -50,7 +50,7 @@ class ContentAdmin(ReadOnlyAdmin):
             text = _("The search of payloads needs an index: create it with manage.py queuepayloadindex %s.")
             self.message_user(request, text % table, messages.ERROR)
             return queryset.none(), False
-        found = payload_search.find(table, wanted, using=using)
+        found = payload_search.find_by_payload(table, wanted, using=using)
         if len(found) > payload_search.MOST:
             text = _("More than %d payloads match, and not all are shown. Search for a rarer value.")
             self.message_user(request, text % payload_search.MOST, messages.WARNING)

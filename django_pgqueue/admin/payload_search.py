@@ -14,7 +14,7 @@ TERM = re.compile(r"payload\.(?P<path>[^=]+?)\s*=\s*(?P<value>.*)", re.DOTALL)
 MOST = 1_000
 
 
-def parse(term: str) -> list[str] | None:
+def payload_terms(term: str) -> list[str] | None:
     """Return the JSON texts, one of which a payload must contain; None if the term is not about payloads.
 
     A value that reads as JSON may be meant as JSON or as text: 42 finds the number and the text. In quotes it is text.
@@ -41,7 +41,7 @@ def _readings(text: str) -> list[Any]:
     return [value] if isinstance(value, str) else [value, text]
 
 
-def find(table: str, wanted: list[str], *, using: str) -> list[int]:
+def find_by_payload(table: str, wanted: list[str], *, using: str) -> list[int]:
     """Return ids of messages whose payload contains one of these, in no order; at most MOST + 1."""
     if not wanted:
         return []

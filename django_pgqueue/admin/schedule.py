@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 UPCOMING = 5
 TICKS = 10
 KINDS: dict[Any, str] = {
-    ScheduleTick.Outcome.CREATED: "good",
-    ScheduleTick.Outcome.DUPLICATE: "late",
-    ScheduleTick.Outcome.DROPPED: "late",
-    ScheduleTick.Outcome.REFUSED: "bad",
+    ScheduleTick.TickOutcome.CREATED: "good",
+    ScheduleTick.TickOutcome.DUPLICATE: "late",
+    ScheduleTick.TickOutcome.DROPPED: "late",
+    ScheduleTick.TickOutcome.REFUSED: "bad",
 }
 
 

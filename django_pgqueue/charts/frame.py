@@ -10,7 +10,7 @@ from html import escape
 from zlib import crc32
 
 from django_pgqueue.charts import times as axis_of_time
-from django_pgqueue.charts.scale import Scale, shown
+from django_pgqueue.charts.scale import Scale, value_text
 
 WIDTH, HEIGHT = 760, 240
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 10, 36
@@ -57,7 +57,7 @@ class Frame:
             y = number(self.y(tick))
             style = "pgq-base" if tick == self.scale.low else "pgq-grid"
             drawn.append(f'<path class="{style}" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
-            label = shown(tick, self.kind)
+            label = value_text(tick, self.kind)
             drawn.append(f'<text class="pgq-tick" x="{LEFT - 8}" y="{y}" dy=".32em" text-anchor="end">{label}</text>')
         for index, time, day in axis_of_time.labels(self.times):
             x = number(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
@@ -72,7 +72,7 @@ class Frame:
         columns = []
         for index, time in enumerate(self.times):
             lines = [f"{axis_of_time.moment(time, self.width)} UTC"]
-            lines += [f"{text(name, 60)}: {shown(values[index], self.kind)}" for name, values in series]
+            lines += [f"{text(name, 60)}: {value_text(values[index], self.kind)}" for name, values in series]
             columns.append(
                 f'<rect class="pgq-hit" x="{number(self.x(index))}" y="{TOP}" width="{number(self.place)}"'
                 f' height="{HEIGHT - TOP - BOTTOM}"><title>{"&#10;".join(lines)}</title></rect>'

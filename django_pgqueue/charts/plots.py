@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from django_pgqueue.charts.frame import TOP, WIDTH, Frame, empty, figure, number, svg, text
-from django_pgqueue.charts.scale import scale_for, shown
+from django_pgqueue.charts.scale import scale_for, value_text
 
 COLOURS = 8
 ROW, LABEL, VALUE = 24, 220, 96
@@ -38,14 +38,14 @@ def _known(series: Sequence[Series]) -> bool:
 def _largest(series: Sequence[Series], kind: str) -> str:
     """Return the description for readers who do not see the chart."""
     tops = ((one.name, max((value for value in one.values if value is not None), default=None)) for one in series)
-    return "Largest: " + ", ".join(f"{name} {shown(top, kind)}" for name, top in tops) + "."
+    return "Largest: " + ", ".join(f"{name} {value_text(top, kind)}" for name, top in tops) + "."
 
 
 def _width(times: Sequence[datetime]) -> timedelta:
     return times[1] - times[0] if len(times) > 1 else timedelta(0)
 
 
-def lines(
+def line_plot(
     title: str,
     times: Sequence[datetime],
     series: Sequence[Series],
@@ -152,7 +152,7 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", 
     space = WIDTH - LABEL - VALUE
     drawn = []
     for place, (name, value) in enumerate(rows):
-        y, label, cut = TOP + place * ROW, shown(value, kind), text(name, 28)
+        y, label, cut = TOP + place * ROW, value_text(value, kind), text(name, 28)
         length = max(1.0, space * max(value, 0.0) / longest)
         drawn.append(
             f"<g><title>{text(name)}: {label}</title>"
@@ -160,7 +160,7 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", 
             f'<rect class="pgq-area pgq-1" x="{LABEL}" y="{y + 4}" width="{number(length)}" height="{ROW - 8}" rx="2"/>'
             f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{label}</text></g>'
         )
-    description = "; ".join(f"{name} {shown(value, kind)}" for name, value in rows)
+    description = "; ".join(f"{name} {value_text(value, kind)}" for name, value in rows)
     return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP + len(rows) * ROW + 6))
 
 
@@ -177,7 +177,7 @@ def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count"
     x, y = points[-1]
     dot = f'<circle class="pgq-dot pgq-1" cx="{number(x)}" cy="{number(y)}" r="2.5"/>'
     inside = f'<path class="pgq-line pgq-1" d="M{path}"/>{dot}'
-    description = f"Last {shown(known[-1][1], kind)}, largest {shown(top, kind)}."
+    description = f"Last {value_text(known[-1][1], kind)}, largest {value_text(top, kind)}."
     drawn = svg(title, description, inside, height=height, width=width)
     return drawn.replace("<svg ", '<svg class="pgq-sparkline" ', 1)
 
@@ -191,5 +191,5 @@ def meter(title: str, share: float, *, style: str = "pgq-1") -> str:
         inside += (
             f'<rect class="pgq-area {style}" width="{number(max(2.0, filled))}" height="{number(height)}" rx="2"/>'
         )
-    drawn = svg(title, f"{shown(share, 'share')} used.", inside, height=height, width=width)
+    drawn = svg(title, f"{value_text(share, 'share')} used.", inside, height=height, width=width)
     return drawn.replace("<svg ", '<svg class="pgq-meter" ', 1)

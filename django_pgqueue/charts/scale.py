@@ -36,7 +36,7 @@ ROUND_TIMES = (
 LOG_FROM = 50.0
 
 
-def shown(value: float | None, kind: str = "count") -> str:
+def value_text(value: float | None, kind: str = "count") -> str:
     """Return a value for a reader: 1,234 or 12.3k; 250 ms or 3.5 min; 4.2 %. None is a dash."""
     if value is None or not math.isfinite(value):
         return "–"

@@ -42,7 +42,7 @@ def check_server(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the server of the queue's database."""
-    return ask(app_configs, databases, [server.check])
+    return run_database_checks(app_configs, databases, [server.check])
 
 
 @register(Tags.database)
@@ -50,10 +50,12 @@ def check_objects(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the functions, triggers and tables of a migrated database."""
-    return ask(app_configs, databases, [functions.check, triggers.check, tables.check], only_migrated=True)
+    return run_database_checks(
+        app_configs, databases, [functions.check, triggers.check, tables.check], only_migrated=True
+    )
 
 
-def ask(
+def run_database_checks(
     app_configs: Sequence[Any] | None,
     databases: Sequence[str] | None,
     checks: list[DatabaseCheck],

@@ -272,5 +272,5 @@ def check_schedules() -> list[CheckMessage]:
             hint=problem.hint or "Correct the arguments of @schedule.",
             id="pgqueue.E008",
         )
-        for problem in schedules.collect().problems
+        for problem in schedules.collect_declared().problems
     ]

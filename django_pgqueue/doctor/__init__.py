@@ -71,11 +71,11 @@ def examine(*, using: str | None = None, limits: Limits | None = None, only: Ite
     problem = find_schema_problem(database)
     if problem is not None and not SERVER.issuperset(names):
         return Report([Finding("not_migrated", Severity.CRITICAL, problem.problem, problem.action)])
-    found = [finding for name in names for finding in run(name, database, limits or Limits())]
+    found = [finding for name in names for finding in run_examination(name, database, limits or Limits())]
     return Report(sorted(found, key=lambda finding: -finding.severity))
 
 
-def run(name: str, using: str, limits: Limits) -> list[Finding]:
+def run_examination(name: str, using: str, limits: Limits) -> list[Finding]:
     """Run one examination in a bounded read. Returns its findings, or the finding that it failed."""
     try:
         with bounded_read(using, seconds=LONGEST):

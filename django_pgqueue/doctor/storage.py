@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from django_pgqueue.doctor.finding import Finding, Limits, Severity, size
+from django_pgqueue.doctor.finding import Finding, Limits, Severity, size_text
 from django_pgqueue.sql.call import call
 
 TABLES = """
@@ -84,7 +84,7 @@ def bloated(kind: str, name: str, occupied: int, needed: int) -> Finding:
     return Finding(
         f"{kind}_bloat",
         Severity.NOTE,
-        f"The {kind} {name} occupies {size(occupied)}, and needs about {size(needed)}.",
+        f"The {kind} {name} occupies {size_text(occupied)}, and needs about {size_text(needed)}.",
         action,
         {kind: name, "bytes": occupied, "needed_bytes": needed},
     )

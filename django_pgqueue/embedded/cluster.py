@@ -20,7 +20,7 @@ from django_pgqueue.embedded import postmaster
 from django_pgqueue.embedded.account import Account, account_for
 from django_pgqueue.embedded.binaries import Binaries, find_binaries
 from django_pgqueue.embedded.errors import EmbeddedError
-from django_pgqueue.embedded.home import PORT, Home, State
+from django_pgqueue.embedded.home import PORT, ClusterState, Home
 from django_pgqueue.embedded.initdb import DEVELOPMENT, SUPERUSER, last_line, make_data, partial_of
 
 P = ParamSpec("P")
@@ -34,7 +34,7 @@ LARGEST_LOG = 10 * 1024 * 1024  # bytes; a larger log is renamed when the server
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ClusterStatus:
     """Describe a cluster."""
 
     state: Literal["absent", "stopped", "running"]
@@ -120,17 +120,17 @@ class Cluster:
         return True
 
     @_in_one_line
-    def status(self) -> Status:
+    def status(self) -> ClusterStatus:
         """Return the state of the cluster."""
         home = homes.locate(self.folder)
         try:
-            return self._status(home) if home else Status("absent", self.folder)
+            return self._status(home) if home else ClusterStatus("absent", self.folder)
         except FileNotFoundError:  # destroyed at this moment
-            return Status("absent", self.folder)
+            return ClusterStatus("absent", self.folder)
 
-    def _status(self, home: Home) -> Status:
+    def _status(self, home: Home) -> ClusterStatus:
         account, state, running = self._account(home), home.load(), self._running()
-        return Status(
+        return ClusterStatus(
             "running" if running else "stopped",
             self.folder,
             data=home.data,
@@ -215,7 +215,7 @@ class Cluster:
         home = homes.locate(self.folder)
         if home is None:
             account = self._account(Home(self.folder))
-            return homes.create(self.folder, account), account
+            return homes.create_home(self.folder, account), account
         account, state = self._account(home), home.load()
         if not self._settled():
             home.save(home.with_socket_dir(state, account))
@@ -266,7 +266,7 @@ class Cluster:
         return True
 
     def _remove(self, home: Home) -> None:
-        state: State = home.load()
+        state: ClusterState = home.load()
         for folder in (home.data, partial_of(home.data), home.copies):
             if folder.exists():
                 shutil.rmtree(folder)

@@ -23,7 +23,7 @@ SHELL_SPECIAL = set('"$`\\\n')  # pg_ctl puts the paths into a shell command bet
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ClusterState:
     """Hold the contents of cluster.json, which proves that the data is the cluster's and marks its server."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(6))
@@ -57,17 +57,17 @@ class Home:
     def state_file(self) -> Path:
         return self.path / "cluster.json"
 
-    def load(self) -> State:
+    def load(self) -> ClusterState:
         values = json.loads(self.state_file.read_text())
-        return State(values["id"], values["socket_dir"], tuple(values["databases"]))
+        return ClusterState(values["id"], values["socket_dir"], tuple(values["databases"]))
 
-    def save(self, state: State) -> None:
+    def save(self, state: ClusterState) -> None:
         write_privately(self.state_file, json.dumps(asdict(state)) + "\n")
 
-    def socket_dir(self, state: State) -> Path:
+    def socket_dir(self, state: ClusterState) -> Path:
         return Path(state.socket_dir) if state.socket_dir else self.data
 
-    def with_socket_dir(self, state: State, account: Account) -> State:
+    def with_socket_dir(self, state: ClusterState, account: Account) -> ClusterState:
         """Return the state with a socket folder that exists and whose path is short enough. Raises EmbeddedError."""
         if state.socket_dir and _is_private(Path(state.socket_dir), account):
             return state
@@ -103,7 +103,7 @@ def locate(asked: Path) -> Home | None:
     return elsewhere if ours else None
 
 
-def create(asked: Path, account: Account) -> Home:
+def create_home(asked: Path, account: Account) -> Home:
     """Make a home that the account can enter, in another place if necessary: foreign folders are never opened to it."""
     home = Home(asked)
     if not account.can_enter(asked):
@@ -117,7 +117,7 @@ def create(asked: Path, account: Account) -> Home:
         home = Home(Path(tempfile.mkdtemp(prefix="pgqueue-", dir=base)))
         home.path.chmod(0o711)  # the account can pass; its data directory inside is closed to all other users
         write_privately(asked / "location", f"{home.path}\n")
-    home.save(home.with_socket_dir(State(), account))
+    home.save(home.with_socket_dir(ClusterState(), account))
     return home
 
 

@@ -11,7 +11,7 @@ from django.db import transaction
 from django_pgqueue import handlers
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.exceptions import ChannelFull
-from django_pgqueue.importing.source import ImportSource, Waiting
+from django_pgqueue.importing.source import ImportSource, JobCounts
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.enqueue import enqueue_many
 from django_pgqueue.outcomes import KEEP
@@ -93,6 +93,6 @@ def make_channels(messages: list[NewMessage], locks: Collection[tuple[Any, ...]]
             channel_set(channel=name, queue=queue, max_concurrency=one_at_a_time, using=using)
 
 
-def left(jobs: list[Waiting], plan: Plan) -> int:
+def left(jobs: list[JobCounts], plan: Plan) -> int:
     """Return how many waiting jobs stay, because the project has no handler for them."""
     return sum(job.waiting for job in jobs if not plan.takes(job.name))

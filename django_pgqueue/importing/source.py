@@ -29,7 +29,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class JobCounts:
     """Count the jobs of a name in a queue: those that wait, and those that run or whose worker died."""
 
     name: str
@@ -61,9 +61,9 @@ class ImportSource:
         there: bool = call(using, "SELECT to_regclass(%s) IS NOT NULL", (self.table,))[0][0]
         return there
 
-    def look(self, using: str) -> list[Waiting]:
+    def look(self, using: str) -> list[JobCounts]:
         """Return the counts of jobs."""
-        return [Waiting(*row) for row in call(using, self.count)]
+        return [JobCounts(*row) for row in call(using, self.count)]
 
     def lock(self, names: Sequence[str], limit: int, using: str, *, stuck: bool) -> list[Job]:
         """Lock up to ``limit`` waiting jobs, in the order in which they would run; with ``stuck``, running ones too.

@@ -7,7 +7,7 @@ from typing import Any
 
 from django_pgqueue.conf import settings
 from django_pgqueue.jsonb import from_json
-from django_pgqueue.lifecycle.arguments import id_of, text
+from django_pgqueue.lifecycle.arguments import checked_text, id_of
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask, call
 
@@ -42,7 +42,9 @@ def explain_channel(*, channel: str, queue: str = "default", using: str | None =
 
     Raises ChannelNotFound.
     """
-    return _reasons(ask(alias(using), CHANNEL, (text(queue, "queue"), text(channel, "channel"), settings.LEASE)))
+    return _reasons(
+        ask(alias(using), CHANNEL, (checked_text(queue, "queue"), checked_text(channel, "channel"), settings.LEASE))
+    )
 
 
 def _reasons(rows: list[tuple[Any, ...]]) -> list[Reason]:

@@ -28,7 +28,7 @@ class SyncCounts:
     removed: int
 
 
-def sync(using: str | None = None) -> SyncCounts:
+def sync_schedules(using: str | None = None) -> SyncCounts:
     """Write the schedules that code declares to the database, except ``enabled`` of an existing one.
 
     A schedule that code no longer declares is marked as removed and does not fire; rows made by hand are unchanged.
@@ -36,7 +36,7 @@ def sync(using: str | None = None) -> SyncCounts:
     A declaration that makes no sense is logged, and changes nothing. Safe to run from many places at once.
     """
     rows = Schedule.objects.using(alias(using))
-    collected = schedules.collect()
+    collected = schedules.collect_declared()
     wanted, problems = to_rows(collected.found)
     for problem in (*collected.problems, *problems):
         logger.error("a schedule in code is not taken over: %s", problem, extra={"event": "schedule_invalid"})
@@ -45,8 +45,8 @@ def sync(using: str | None = None) -> SyncCounts:
         # In the order of names, so that two workers that start together never wait for each other in a circle.
         missing = [Schedule(name=name, **values) for name, values in sorted(wanted.items()) if name not in known]
         rows.bulk_create(missing, ignore_conflicts=True)
-        changed = sum(change(rows, row, wanted[name]) for name, row in sorted(known.items()))
-        removed = remove(rows, collected.found)
+        changed = sum(update_row(rows, row, wanted[name]) for name, row in sorted(known.items()))
+        removed = mark_removed(rows, collected.found)
     counts = SyncCounts(len(missing), changed, removed)
     if counts != SyncCounts(0, 0, 0):
         logger.info(
@@ -77,7 +77,7 @@ def to_row(item: schedules.Declared) -> dict[str, Any]:
     return values
 
 
-def change(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> bool:
+def update_row(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> bool:
     """Update the columns that differ. Returns whether any did."""
     differing = {name: value for name, value in values.items() if name != "enabled" and getattr(row, name) != value}
     if row.removed_at is not None:
@@ -85,7 +85,7 @@ def change(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> b
     return bool(differing) and bool(rows.filter(pk=row.pk).update(**differing))
 
 
-def remove(rows: QuerySet[Schedule], declared: Collection[str]) -> int:
+def mark_removed(rows: QuerySet[Schedule], declared: Collection[str]) -> int:
     """Mark schedules as removed that their module no longer declares. Returns how many.
 
     Only modules that are loaded here count: a worker with fewer apps, or with one whose handlers cannot be imported,

@@ -19,13 +19,13 @@ from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.maintenance.reminder import Reminder
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.sql.call import primary
-from django_pgqueue.sql.stall import LIMIT, LONGEST, Patience, expect_answers
+from django_pgqueue.sql.stall import LIMIT, LONGEST, AnswerTimeout, limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
 
 @dataclass(slots=True)
-class Step:
+class MaintenanceStep:
     """A step of maintenance. ``interval``: the setting of its period. ``limit``: seconds to wait for the database."""
 
     name: str
@@ -40,14 +40,19 @@ class Rounds:
     connection is closed between two rounds."""
 
     def __init__(
-        self, using: str, steps: list[Step], *, on_promoted: Callable[[], None] = lambda: None, resting: bool = False
+        self,
+        using: str,
+        steps: list[MaintenanceStep],
+        *,
+        on_promoted: Callable[[], None] = lambda: None,
+        resting: bool = False,
     ) -> None:
         self._using = using
         self._steps = steps
         self._on_promoted = on_promoted
         self._resting = resting
         self._failures = 0
-        self._patience = Patience()
+        self._patience = AnswerTimeout()
 
     def run_due(self) -> float:
         """Run the steps that are due. Returns the seconds until the next step is due."""
@@ -66,7 +71,7 @@ class Rounds:
                 self._report(step, counts)
         return max(0.0, min(step.due_at for step in self._steps) - time.monotonic())
 
-    def _report(self, step: Step, counts: Any) -> None:
+    def _report(self, step: MaintenanceStep, counts: Any) -> None:
         if counts is not None and step.name not in ("tick", "measure"):
             found = {name: count for name in counts.__slots__ if (count := getattr(counts, name))}
             if found:
@@ -76,7 +81,7 @@ class Rounds:
     def run(self, stopped: threading.Event) -> None:
         connection = connections[self._using] = connections[self._using].copy()
         connection.settings_dict["OPTIONS"].pop("pool", None)
-        expect_answers(connection, self._patience)
+        limit_answer_time(connection, self._patience)
         try:
             rest = 0.0
             while not stopped.wait(rest):
@@ -111,15 +116,15 @@ class MaintenanceLoop:
 
     def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
         steps = [
-            Step("tick", "TICK_INTERVAL", floors.run_once),
-            Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
+            MaintenanceStep("tick", "TICK_INTERVAL", floors.run_once),
+            MaintenanceStep("sweep", "SWEEP_INTERVAL", sweeper.run_once),
             # It counts what it drops: a whole day of the archive.
-            Step("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST),
-            Step("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
-            Step("reminder", "PRUNE_INTERVAL", Reminder().run_once),
+            MaintenanceStep("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST),
+            MaintenanceStep("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
+            MaintenanceStep("reminder", "PRUNE_INTERVAL", Reminder().run_once),
         ]
         # Apart: it counts the backlog, and a tick must not wait until millions are counted.
-        apart = [Step("measure", "MEASURE_INTERVAL", measurer.run_once, limit=LONGEST)]
+        apart = [MaintenanceStep("measure", "MEASURE_INTERVAL", measurer.run_once, limit=LONGEST)]
         self._rounds = Rounds(using, steps, on_promoted=on_promoted)
         self._stopped = threading.Event()
         self._threads = [

@@ -16,7 +16,7 @@ class Reminder:
         self._unlogged = False
 
     def run_once(self, using: str) -> None:
-        unlogged = durability.find(using).get(durability.MESSAGE, False)
+        unlogged = durability.unlogged_by_table(using).get(durability.MESSAGE, False)
         if unlogged and not self._unlogged:
             logger.warning(
                 "the tables of the live messages are UNLOGGED: a crash of the server loses every message that is "

@@ -22,15 +22,15 @@ from django_pgqueue.models.expressions import StatementTimestamp
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
 
-    class Moment(TypedDict):
+    class ScheduleAnnotations(TypedDict):
         now: datetime
         version: int
 
-    Due = WithAnnotations[Schedule, Moment]
+    Due = WithAnnotations[Schedule, ScheduleAnnotations]
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
-MOST_IN_ONE_RUN = 100
+RUN_SCHEDULES = 100
 """Schedules that one run fires at most, because maintenance has other steps five times a second."""
 REST_SECONDS = 60.0
 SHORT_REST_SECONDS = 3.0
@@ -49,7 +49,7 @@ class ScheduleCounts:
     @property
     def more(self) -> bool:
         """Return whether schedules may be due that had no room in this run."""
-        return self.fired + self.passed_over + self.failed >= MOST_IN_ONE_RUN
+        return self.fired + self.passed_over + self.failed >= RUN_SCHEDULES
 
 
 class Scheduler:
@@ -61,12 +61,12 @@ class Scheduler:
 
     def run_once(self, using: str) -> ScheduleCounts:
         if not self._synced:
-            declared.sync(using)
+            declared.sync_schedules(using)
             self._synced = True
         now = time.monotonic()
         self._resting = {name: until for name, until in self._resting.items() if until > now}
         fired = passed_over = failed = 0
-        for schedule in due(using, self._resting):
+        for schedule in due_schedules(using, self._resting):
             try:
                 ticks = self._fire(schedule, using)
             except (PgQueueError, OperationalError) as error:
@@ -107,7 +107,7 @@ class Scheduler:
         logger.warning("schedule %s: missed since %s, skipped", schedule.name, schedule.next_fire_at, extra=extra)
 
 
-def due(using: str, resting: Collection[str] = ()) -> list[Due]:
+def due_schedules(using: str, resting: Collection[str] = ()) -> list[Due]:
     """Return the schedules that are due, the longest waiting first, then those that were never planned.
 
     Each has the database's ``now`` and the ``version`` of its row.
@@ -118,8 +118,8 @@ def due(using: str, resting: Collection[str] = ()) -> list[Due]:
     annotated = rows.annotate(
         now=StatementTimestamp(), version=RawSQL("pgqueue_schedule.xmin::text::bigint", (), BigIntegerField())
     )
-    late = list(annotated.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:MOST_IN_ONE_RUN])
-    return [*late, *annotated.filter(next_fire_at=None).order_by("id")[: MOST_IN_ONE_RUN - len(late)]]
+    late = list(annotated.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:RUN_SCHEDULES])
+    return [*late, *annotated.filter(next_fire_at=None).order_by("id")[: RUN_SCHEDULES - len(late)]]
 
 
 def ticks_of(schedule: Due, first: datetime) -> list[datetime]:

@@ -42,7 +42,7 @@ class ActingCommand(BaseCommand):
 
 
 @contextmanager
-def refusals(using: str, *, done: str = "") -> Iterator[None]:
+def errors_as_command_errors(using: str, *, done: str = "") -> Iterator[None]:
     """Raise CommandError for an error of the queue or the database. ``done``: text about the part that was done
     before."""
     try:

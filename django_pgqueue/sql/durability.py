@@ -50,7 +50,7 @@ class Holder:
     seconds: float
 
 
-def find(using: str) -> dict[str, bool]:
+def unlogged_by_table(using: str) -> dict[str, bool]:
     """Return whether each table and sequence of the queue is UNLOGGED, except the stages of bulk enqueues, which always
     are.
 
@@ -59,12 +59,12 @@ def find(using: str) -> dict[str, bool]:
     return dict(call(using, FOUND))
 
 
-def sizes(using: str, tables: list[str]) -> dict[str, int]:
+def table_sizes(using: str, tables: list[str]) -> dict[str, int]:
     """Return the sizes in bytes, with indexes. It waits for transactions that change the tables."""
     return dict(call(using, SIZE, (tables,)))
 
 
-def pending(found: dict[str, bool], *, unlogged: bool) -> list[str]:
+def pending_tables(found: dict[str, bool], *, unlogged: bool) -> list[str]:
     """Return the tables that ``change`` has to rewrite, in its order. ``found``: the answer of ``find``."""
     wrong = {name for name in LIVE if found[name] != unlogged}
     if found[IDS]:
@@ -72,7 +72,7 @@ def pending(found: dict[str, bool], *, unlogged: bool) -> list[str]:
     return [name for name in (LIVE if unlogged else reversed(LIVE)) if name in wrong]
 
 
-def change(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> float:
+def rewrite_table(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> float:
     """Rewrite the table in a transaction of its own. Returns for how many seconds it was locked.
 
     ``lock_timeout``: seconds to wait for the lock; other sessions wait behind this one meanwhile.
@@ -83,12 +83,12 @@ def change(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> fl
         editor.execute("SET LOCAL statement_timeout = 0", params=None)
         editor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", params=None)
         began = time.monotonic()
-        for statement in statements(table, unlogged=unlogged):
+        for statement in rewrite_statements(table, unlogged=unlogged):
             editor.execute(statement, params=None)
     return time.monotonic() - began
 
 
-def statements(table: str, *, unlogged: bool) -> Iterator[str]:
+def rewrite_statements(table: str, *, unlogged: bool) -> Iterator[str]:
     """Yield the statements that rewrite a table."""
     yield f"ALTER TABLE {table} SET {'UNLOGGED' if unlogged else 'LOGGED'}"
     if table == MESSAGE:
@@ -98,6 +98,6 @@ def statements(table: str, *, unlogged: bool) -> Iterator[str]:
         yield "SELECT setval('pgqueue_message_id_seq', s.last_value, s.is_called) FROM pgqueue_message_id_seq AS s"
 
 
-def holders(using: str, table: str) -> list[Holder]:
+def table_holders(using: str, table: str) -> list[Holder]:
     """Return the sessions whose transactions use the table, the oldest first."""
     return [Holder(*row) for row in call(using, HOLDERS, (table,))]

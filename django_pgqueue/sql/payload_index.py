@@ -43,7 +43,7 @@ def is_usable(table: str, using: str) -> bool:
     return call(using, USABLE, (f"pgqueue_{table}", f"pgqueue_{table}_payload")) == [(True,)]
 
 
-def create(table: str, using: str) -> Iterator[str]:
+def create_statements(table: str, using: str) -> Iterator[str]:
     """Yield statements to be run one by one outside of a transaction. An index that an earlier try left invalid is
     rebuilt."""
     if table != ARCHIVE:
@@ -68,7 +68,7 @@ def _build(table: str) -> Iterator[str]:
     yield f"CREATE INDEX CONCURRENTLY {table}_payload ON {table} {HOW}"
 
 
-def drop(table: str) -> Iterator[str]:
+def drop_statements(table: str) -> Iterator[str]:
     """Yield the statements that remove the index."""
     if table == ARCHIVE:
         yield SHORT_LOCK_TIMEOUT

@@ -26,7 +26,7 @@ MEMORY = 600.0
 GRACE = 2.0
 
 
-class Patience:
+class AnswerTimeout:
     """Limit how long the sessions of one connection, one after the other, wait for an answer.
 
     ``seconds``: the limit for a server that is not slow.
@@ -70,7 +70,7 @@ class Patience:
                     raise psycopg.OperationalError(f"the server has not answered for {waited:.0f} s")
                 if waited > limit and not cancelled:
                     cancelled = True
-                    cancel(session, limit)
+                    cancel_statement(session, limit)
                 wanted = generator.send(ready)
         except StopIteration as end:
             return end.value
@@ -80,7 +80,7 @@ class Patience:
                 self._slow_at = time.monotonic()
 
 
-def cancel(session: psycopg.Connection[Any], limit: float) -> None:
+def cancel_statement(session: psycopg.Connection[Any], limit: float) -> None:
     """Log that the server is silent, and ask it to cancel the session's statement."""
     logger.warning("no answer for %.0f s: cancelling the statement", limit, extra={"event": "statement_stalled"})
     if psycopg.capabilities.has_cancel_safe():  # the old way has no limit of its own
@@ -90,9 +90,9 @@ def cancel(session: psycopg.Connection[Any], limit: float) -> None:
             logger.debug("the cancel request failed: %s", error)
 
 
-def expect_answers(connection: BaseDatabaseWrapper, patience: Patience | None = None) -> None:
+def limit_answer_time(connection: BaseDatabaseWrapper, patience: AnswerTimeout | None = None) -> None:
     """Limit the waits of this connection's sessions. It is for a thread's own connection, not for one in a pool."""
-    patience = patience or Patience()
+    patience = patience or AnswerTimeout()
     connect: Callable[[dict[str, Any]], psycopg.Connection[Any]] = connection.get_new_connection
 
     def get_new_connection(parameters: dict[str, Any]) -> psycopg.Connection[Any]:

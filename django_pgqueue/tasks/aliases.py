@@ -14,13 +14,13 @@ logger = logging.getLogger("django_pgqueue")
 _logged: set[tuple[str, str]] = set()
 
 
-def own() -> dict[str, BaseTaskBackend]:
+def own_backends() -> dict[str, BaseTaskBackend]:
     """Return the backends of ours by their aliases. An alias that is broken is logged and left out."""
     found = {}
     for alias, params in task_backends.settings.items():
         try:
             # The backends of others are not made: one that cannot be made is no matter of ours.
-            if is_ours(import_string(params["BACKEND"])):
+            if is_own_backend(import_string(params["BACKEND"])):
                 found[alias] = task_backends[alias]
         except Exception as error:
             log_broken(alias, error)
@@ -39,17 +39,17 @@ def log_broken(alias: str, error: Exception) -> None:
         )
 
 
-def is_ours(backend: BaseTaskBackend | type[BaseTaskBackend]) -> bool:
+def is_own_backend(backend: BaseTaskBackend | type[BaseTaskBackend]) -> bool:
     return getattr(backend, "keeps_tasks_in_pgqueue", False)
 
 
-def home_of(task: Task) -> str:
+def home_alias_of(task: Task) -> str:
     """Return the backend of a task's definition if it is ours, or else the first of ours."""
-    backends = own()
+    backends = own_backends()
     return task.backend if task.backend in backends else next(iter(backends), DEFAULT_TASK_BACKEND_ALIAS)
 
 
-def of_message(payload: Any, task: Task) -> str:
+def alias_of_message(payload: Any, task: Task) -> str:
     """Return the alias with which a task was enqueued; payloads are data, so only aliases of ours count."""
     told = payload.get("backend") if isinstance(payload, dict) else None
-    return told if isinstance(told, str) and told in own() else home_of(task)
+    return told if isinstance(told, str) and told in own_backends() else home_alias_of(task)

@@ -17,7 +17,7 @@ from django_pgqueue.lifecycle.enqueue import OnRefused, enqueue, enqueue_many
 from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import BaseTaskBackend, InvalidTask, Task, TaskResult, task_enqueued
 from django_pgqueue.tasks.message import Call, message_of
-from django_pgqueue.tasks.task import PgQueueTask, validate
+from django_pgqueue.tasks.task import PgQueueTask, check_task
 
 FIELDS = [item.name for item in fields(NewMessage)]
 
@@ -44,7 +44,7 @@ class PgQueueBackend(BaseTaskBackend):
 
     def validate_task(self, task: Task) -> None:
         super().validate_task(task)
-        validate(task)
+        check_task(task)
 
     @async_unsafe("Await aenqueue() in async code.")
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
@@ -86,7 +86,7 @@ class PgQueueBackend(BaseTaskBackend):
         return list(checks.check(self))
 
     def home_of(self, task: Task) -> str:
-        return aliases.home_of(registry.find(task.module_path) or task)
+        return aliases.home_alias_of(registry.find_task(task.module_path) or task)
 
     @property
     def _on_refused(self) -> OnRefused:
@@ -102,8 +102,8 @@ class PgQueueBackend(BaseTaskBackend):
         from django_pgqueue.tasks import enqueued as results
 
         if enqueued.id is None:
-            return results.refused(call, self.alias, enqueued)
-        answer = results.new(call, self, enqueued)
+            return results.refused_result(call, self.alias, enqueued)
+        answer = results.new_result(call, self, enqueued)
         if enqueued.created:
             task_enqueued.send_robust(sender=type(self), task_result=answer)
         return answer
@@ -120,7 +120,7 @@ def require_known(task: Task) -> None:
     from django_pgqueue.tasks import discovery
 
     # The settings may have changed since the start, or another app's start asks before ours.
-    discovery.autodiscover()
+    discovery.discover_tasks()
     if not is_known(task):
         module = task.func.__module__
         raise InvalidTask(
@@ -130,5 +130,5 @@ def require_known(task: Task) -> None:
 
 
 def is_known(task: Task) -> bool:
-    known = registry.find(task.module_path)
+    known = registry.find_task(task.module_path)
     return known is not None and known.func is task.func

@@ -22,14 +22,14 @@ CANCELLED = "django_pgqueue.outcomes.Cancelled"
 ERROR = "django_pgqueue.exceptions.PgQueueError"
 
 
-def error_of(entry: Mapping[str, Any]) -> TaskError:
+def attempt_error(entry: Mapping[str, Any]) -> TaskError:
     """Return the error of an attempt that failed."""
     kind, message = str(entry.get("type") or ""), str(entry.get("message") or "")
     text = str(entry.get("traceback") or "") or f"{kind}: {message}"
-    return TaskError(exception_class_path=path_of(kind), traceback=f"{text}\n")
+    return TaskError(exception_class_path=class_path_of(kind), traceback=f"{text}\n")
 
 
-def path_of(kind: str) -> str:
+def class_path_of(kind: str) -> str:
     """Return the path by which the class of an exception can be imported."""
     if kind in OURS:
         return OURS[kind]
@@ -38,15 +38,15 @@ def path_of(kind: str) -> str:
     return f"builtins.{kind}" if hasattr(builtins, kind) else ERROR
 
 
-def refusal(reason: str, details: Any) -> TaskError:
+def dead_letter_error(reason: str, details: Any) -> TaskError:
     """Return the error of a dead letter that was requested."""
     if isinstance(details, dict) and {"type", "traceback"} <= details.keys():
-        return error_of(details)
+        return attempt_error(details)
     text = f"DeadLetter: {reason}" if details is None else f"DeadLetter: {reason}: {details}"
     return TaskError(exception_class_path=DEAD_LETTER, traceback=f"{text}\n")
 
 
-def ending(outcome: str, result: Any) -> TaskError:
+def archived_error(outcome: str, result: Any) -> TaskError:
     """Return the error of a message that was archived undone: cancelled, purged, popped."""
     reason = result.get("reason") if isinstance(result, dict) else None
     return TaskError(exception_class_path=CANCELLED, traceback=f"{outcome}: {reason}\n" if reason else f"{outcome}\n")

@@ -10,7 +10,7 @@ from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
 from django_pgqueue.tasks.home import TaskHome
-from django_pgqueue.tasks.options import Said, options_of
+from django_pgqueue.tasks.options import TextOption, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def message_of(backend: TaskHome, call: Call) -> NewMessage:
 
     def said(name: str) -> Any:
         given = getattr(task, name, None)
-        return text(name, getattr(of_task, name), call) if given is None else given
+        return text_option(name, getattr(of_task, name), call) if given is None else given
 
     max_attempts, backoff = getattr(task, "max_attempts", None), getattr(task, "backoff", None)
     if max_attempts is None:
@@ -54,7 +54,7 @@ def message_of(backend: TaskHome, call: Call) -> NewMessage:
     )
 
 
-def text(name: str, said: Said, call: Call) -> str | None:
+def text_option(name: str, said: TextOption, call: Call) -> str | None:
     if said is None or isinstance(said, str):
         return said
     answer = said(*call.args, **call.kwargs)

@@ -17,15 +17,15 @@ from django_pgqueue.tasks.compat import Task
 MARK = "pgqueue_options"
 Marked = TypeVar("Marked")
 # A text, or a function of the call's arguments.
-Said = str | Callable[..., str | None] | None
+TextOption = str | Callable[..., str | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of a task; see :func:`options`."""
 
-    channel: Said = None
-    dedupe_key: Said = None
+    channel: TextOption = None
+    dedupe_key: TextOption = None
     max_attempts: int | None = None
     backoff: Policy | BackoffFunction | None = None
     atomic: bool = False
@@ -47,8 +47,8 @@ DEFAULTS = Options()
 
 def options(
     *,
-    channel: Said = None,
-    dedupe_key: Said = None,
+    channel: TextOption = None,
+    dedupe_key: TextOption = None,
     max_attempts: int | None = None,
     backoff: Policy | BackoffFunction | None = None,
     atomic: bool = False,

@@ -30,18 +30,18 @@ def register(task: Task) -> Task:
     return task
 
 
-def find(path: str) -> Task | None:
+def find_task(path: str) -> Task | None:
     """Return the task as it is defined."""
     known = _known.get(path)
     # A module that failed when it was imported again has lost its handlers.
     return known[0] if known is not None and handlers.find(path) is not None else None
 
 
-def paths() -> list[str]:
+def task_paths() -> list[str]:
     return sorted(path for path in _known if handlers.find(path) is not None)
 
 
-def forget(path: str) -> None:
+def forget_task(path: str) -> None:
     """For tests."""
     if _known.pop(path, None) is not None:
         handlers.unregister(path)

@@ -17,35 +17,35 @@ from django_pgqueue.tasks.compat import (
     TaskResultStatus,
     task_backends,
 )
-from django_pgqueue.tasks.errors import error_of
+from django_pgqueue.tasks.errors import attempt_error
 from django_pgqueue.tasks.message import arguments_of
-from django_pgqueue.tasks.task import stored
+from django_pgqueue.tasks.task import stored_task
 
 
-def running(delivery: Delivery, task: Task) -> TaskResult:
+def running_result(delivery: Delivery, task: Task) -> TaskResult:
     """Return the result of a task that a worker is about to call."""
     now = timezone.now()
     past = errors_before(delivery)
-    return of_delivery(
+    return result_of_delivery(
         delivery, task, TaskResultStatus.RUNNING,
-        started_at=moment(past[0].get("leased_at")) if past else now,
+        started_at=parsed_time(past[0].get("leased_at")) if past else now,
         last_attempted_at=now,
-        errors=[error_of(item) for item in past],
-        worker_ids=[*workers_of(past), delivery.worker or ""],
+        errors=[attempt_error(item) for item in past],
+        worker_ids=[*workers_of_errors(past), delivery.worker or ""],
     )  # fmt: skip
 
 
-def of_delivery(delivery: Delivery, task: Task, status: TaskResultStatus, **facts: Any) -> TaskResult:
+def result_of_delivery(delivery: Delivery, task: Task, status: TaskResultStatus, **facts: Any) -> TaskResult:
     args, kwargs = arguments_of(delivery.payload) or ([], {})
-    backend = aliases.of_message(delivery.payload, task)
-    found = stored(
+    backend = aliases.alias_of_message(delivery.payload, task)
+    found = stored_task(
         task, priority=delivery.priority, queue_name=delivery.queue, backend=backend, channel=delivery.channel,
         run_after=None,
     )  # fmt: skip
-    return make(found, str(delivery.id), backend, status, args, kwargs, enqueued_at=delivery.created_at, **facts)
+    return make_result(found, str(delivery.id), backend, status, args, kwargs, enqueued_at=delivery.created_at, **facts)
 
 
-def make(
+def make_result(
     task: Task,
     result_id: str,
     backend: str,
@@ -74,18 +74,18 @@ def errors_before(delivery: Delivery) -> list[dict[str, Any]]:
     from django_pgqueue.models import Message
 
     found = Message.objects.using(alias(None)).filter(pk=delivery.id).values_list("errors", flat=True).first()
-    return entries(found)
+    return error_entries(found)
 
 
-def entries(errors: Any) -> list[dict[str, Any]]:
+def error_entries(errors: Any) -> list[dict[str, Any]]:
     return [item for item in errors if isinstance(item, dict)] if isinstance(errors, list) else []
 
 
-def workers_of(errors: list[dict[str, Any]]) -> list[str]:
+def workers_of_errors(errors: list[dict[str, Any]]) -> list[str]:
     return [item.get("worker") or "" for item in errors]
 
 
-def moment(text: Any) -> datetime | None:
+def parsed_time(text: Any) -> datetime | None:
     """A time within JSON of the database."""
     try:
         return datetime.fromisoformat(text)

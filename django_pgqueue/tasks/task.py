@@ -50,7 +50,7 @@ class PgQueueTask(Task):
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
 
-def validate(task: Task) -> None:
+def check_task(task: Task) -> None:
     """The fields that are ours, and what a message cannot hold. Raises InvalidTask."""
     if len(task.module_path) > 200:
         raise InvalidTask(f"The path of the task has more than 200 characters: {task.module_path}.")
@@ -73,7 +73,7 @@ def validate(task: Task) -> None:
         raise InvalidTask(f"headers must be a mapping, not {task.headers!r}.")
 
 
-def stored(task: Task, **facts: Any) -> Task:
+def stored_task(task: Task, **facts: Any) -> Task:
     """Return the task of a message. Not validated: a message stays readable under other settings."""
     kind = type(task)
     found = object.__new__(kind)

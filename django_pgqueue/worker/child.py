@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.prepare import prepare
+from django_pgqueue.worker.link.prepare import prepare_process
 
 if TYPE_CHECKING:
     from django_pgqueue.worker.worker import QueueWorker
@@ -33,7 +33,7 @@ def main(link: Link, board: Board) -> int:
     faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = link.receive()
-    if orders is None or not prepare(orders[0], link, hint=HINT):
+    if orders is None or not prepare_process(orders[0], link, hint=HINT):
         return 1
     try:
         clean = make_worker(orders[0], link, board).run()
@@ -64,10 +64,10 @@ def call_at_start(orders: Orders) -> None:
     from django.db import Error
     from django.utils.module_loading import import_string
 
-    from django_pgqueue.worker.database import dedicate, keep_alive
+    from django_pgqueue.worker.database import dedicate_connection, keep_alive
 
     keep_alive()
-    connection = dedicate(orders.options.using)
+    connection = dedicate_connection(orders.options.using)
     try:
         import_string(orders.at_start)(orders.options.using)
     except Error as error:

@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 from django_pgqueue.backoff import pause
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.sql.call import primary
-from django_pgqueue.sql.stall import expect_answers
+from django_pgqueue.sql.stall import limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -56,14 +56,14 @@ def without_pool(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
     return copy
 
 
-def dedicate(using: str) -> BaseDatabaseWrapper:
+def dedicate_connection(using: str) -> BaseDatabaseWrapper:
     """Give this thread a connection of its own: one that it keeps all the time would only starve the pool.
 
     It gives up a server that falls silent, so it is for short statements: not for handlers.
     """
     connections[using] = connection = without_pool(connections[using])
     without_query_log(connection)
-    expect_answers(connection)
+    limit_answer_time(connection)
     return connection
 
 
@@ -73,12 +73,12 @@ def without_query_log(connection: BaseDatabaseWrapper) -> None:
         connection.make_debug_cursor = connection.make_cursor  # type: ignore[method-assign, assignment]  # for this connection alone
 
 
-def opened() -> Sequence[BaseDatabaseWrapper]:
+def opened_connections() -> Sequence[BaseDatabaseWrapper]:
     """Return the connections that this thread has opened. Call it once a message: the look-up is expensive."""
     return connections.all(initialized_only=True)
 
 
-def tidy(opened: Iterable[BaseDatabaseWrapper]) -> None:
+def tidy_connections(opened: Iterable[BaseDatabaseWrapper]) -> None:
     """Close connections that are broken, left in a transaction or too old, and return pooled ones."""
     for connection in opened:
         if connection.in_atomic_block:
@@ -139,10 +139,10 @@ def recover(
     deliveries: Sequence[Delivery], using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]
 ) -> None:
     """Tidy up after the messages. If the connection broke, see whether the server is there before the next ones."""
-    used = opened()
+    used = opened_connections()
     suspicious = [connection for connection in used if connection.errors_occurred and connection.alias == using]
     end_transactions(used, deliveries)
-    tidy(used)
+    tidy_connections(used)
     for connection in suspicious:
         if connection.connection is None:
             outage.patiently(role, connection.ensure_connection, sleep=sleep)

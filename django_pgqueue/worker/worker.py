@@ -18,9 +18,9 @@ from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.link.child_end import Reports, SupervisorInbox, end_within
 from django_pgqueue.worker.link.pipe import Link
 from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
-from django_pgqueue.worker.operate.logs import announce
+from django_pgqueue.worker.operate.logs import log_start
 from django_pgqueue.worker.operate.recycling import Recycling, memory_bytes
-from django_pgqueue.worker.operate.registration import Registration, WorkerDescription, as_json
+from django_pgqueue.worker.operate.registration import Registration, WorkerDescription, running_as_json
 from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
 from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
 from django_pgqueue.worker.options import WorkerOptions
@@ -235,7 +235,7 @@ class QueueWorker:
             name=self.options.name,
             pid=os.getpid(),
             state="stopping" if self.shutdown.reason else "running",
-            running=as_json(self.board.running()),
+            running=running_as_json(self.board.running()),
             totals=self.ledger.totals(),
             memory_bytes=memory_bytes(),
         )
@@ -254,7 +254,7 @@ class QueueWorker:
         return Health(about.state, problems, [worker])
 
     def _start(self) -> None:
-        announce(self.options)
+        log_start(self.options)
         self._keeper.start()
         self._completer.start()
         self._slots.start()

@@ -51,7 +51,7 @@ def alerts(
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
-    found += [*of_limits(limited), *of_workers(workers), *of_schedules(schedules)]
+    found += [*of_limits(limited), *worker_alerts(workers), *of_schedules(schedules)]
     return sorted(found, key=lambda alert: alert.kind != BAD)
 
 
@@ -133,7 +133,7 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Alert]:
     yield Alert(LATE, sentence, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
 
 
-def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
+def worker_alerts(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
     """Yield alerts for silent and paused workers."""
     silent = workers[0].total_silent if workers else 0
     if silent:

@@ -21,7 +21,7 @@ from django_pgqueue.admin.base import ReadOnlyAdmin, breadcrumbs
 from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.alerts import Alert, alerts, lateness
 from django_pgqueue.admin.dashboard.figures import (
-    Backlog,
+    BacklogCounts,
     ChannelFigures,
     Freshness,
     QueueFigures,
@@ -115,14 +115,14 @@ class DashboardAdmin(ReadOnlyAdmin):
         using = alias(None)
         link = self.link_for(request)
         with bounded_read(using, seconds=LONGEST):
-            fresh = figures.freshness(using=using)
-            names = figures.queue_names(using=using)
+            fresh = figures.read_freshness(using=using)
+            names = figures.shown_queue_names(using=using)
             shown = [name for name in names if name == asked.queue] if asked.queue else names
-            queues = figures.queues(shown, using=using)
+            queues = figures.queue_figures(shown, using=using)
             of_queues = spans.spans([(queue.name, None) for queue in queues], fresh.now, using=using)
             hour = spans.timeline(asked.queue, fresh.now, 1, spans.HOUR, using=using)
             day = spans.timeline(asked.queue, fresh.now, 10, spans.DAY, using=using)
-            channels, more = figures.channels(
+            channels, more = figures.channel_figures(
                 queue=asked.queue,
                 name=asked.name,
                 order=asked.order,
@@ -131,9 +131,9 @@ class DashboardAdmin(ReadOnlyAdmin):
                 using=using,
             )
             of_channels = spans.spans([(row.queue, row.name) for row in channels], fresh.now, using=using)
-            limited = figures.limited(asked.queue, using=using)
-            workers = figures.workers(using=using)
-            schedules = figures.schedules(using=using)
+            limited = figures.limited_channels(asked.queue, using=using)
+            workers = figures.worker_figures(using=using)
+            schedules = figures.schedule_figures(using=using)
         found = alerts(fresh, queues, of_queues, limited, workers, schedules)
         now = fresh.now
         return {
@@ -184,7 +184,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         text = link(alert.text, alert.page, **alert.query) if alert.page else alert.text
         return rendering.badge(text, alert.kind)
 
-    def age(self, backlog: Backlog, fresh: Freshness) -> str:
+    def age(self, backlog: BacklogCounts, fresh: Freshness) -> str:
         if backlog.oldest_at is None:
             return format_html('<span class="quiet">{}</span>', "–")
         age = max(timedelta(0), fresh.now - backlog.oldest_at)
@@ -193,7 +193,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         return format_html('<span class="pgqueue-{}">{}</span>', kind, rendering.duration(age))
 
     def backlog_cells(
-        self, backlog: Backlog, link: drawing.Link, live: Mapping[str, Any], dead: Mapping[str, Any]
+        self, backlog: BacklogCounts, link: drawing.Link, live: Mapping[str, Any], dead: Mapping[str, Any]
     ) -> dict[str, str]:
         return {
             "ready": drawing.linked(link, backlog.ready, "message_changelist", **live, status__exact=1),

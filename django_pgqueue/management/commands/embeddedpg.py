@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS
 
-from django_pgqueue.embedded import Cluster, EmbeddedError, Status
+from django_pgqueue.embedded import Cluster, ClusterStatus, EmbeddedError
 
 
 class Command(BaseCommand):
@@ -64,7 +64,7 @@ class Command(BaseCommand):
             "The server and its data were removed." if cluster.destroy() else f"There is no server in {cluster.folder}."
         )
 
-    def _describe(self, found: Status, url: str) -> None:
+    def _describe(self, found: ClusterStatus, url: str) -> None:
         for label, value in {
             "folder": found.folder,
             "data": found.data,

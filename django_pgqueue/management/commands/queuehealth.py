@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
 from django_pgqueue.lifecycle.health import MOST, QueueHealth, health
-from django_pgqueue.management.database import queue_database, refused
+from django_pgqueue.management.database import database_error, queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import bounded_read
 
@@ -64,14 +64,14 @@ class Command(BaseCommand):
             with bounded_read(using, seconds=LONGEST):
                 rows = health(most=max([MOST, *counts]), using=using)
         except Error as error:
-            raise refused(using, error, status=UNKNOWN) from error
+            raise database_error(using, error, status=UNKNOWN) from error
         if queue is not None:
             if missing := set(queue) - {row.queue for row in rows}:
                 names = ", ".join(sorted(map(printable, missing)))
                 raise CommandError(f"There is no queue {names}: no channel is in it.", returncode=UNKNOWN)
             rows = [row for row in rows if row.queue in queue]
         problems = [problem for row in rows for problem in exceeded(row, **limits)]
-        self.stdout.write(as_json(rows, problems) if form == "json" else as_text(rows, problems))
+        self.stdout.write(health_as_json(rows, problems) if form == "json" else health_as_text(rows, problems))
         if problems:
             sys.exit(CRITICAL)
 
@@ -90,14 +90,14 @@ def exceeded(
         yield f"{queue}: {at_least}{row.dead} dead"
 
 
-def as_json(rows: list[QueueHealth], problems: list[str]) -> str:
+def health_as_json(rows: list[QueueHealth], problems: list[str]) -> str:
     """Return the answer as a JSON document."""
     queues = [row.as_json() for row in rows]
     status = CRITICAL if problems else 0
     return json.dumps({"version": 1, "status": status, "problems": problems, "queues": queues}, indent=2)
 
 
-def as_text(rows: list[QueueHealth], problems: list[str]) -> str:
+def health_as_text(rows: list[QueueHealth], problems: list[str]) -> str:
     """Return the answer as one line."""
     if problems:
         return f"CRITICAL: {'; '.join(problems)}"

@@ -16,9 +16,9 @@ from django_pgqueue.management.acting import (
     ActingCommand,
     at_least_one,
     clock,
+    errors_as_command_errors,
     moment,
     payload,
-    refusals,
     seconds,
 )
 from django_pgqueue.management.database import queue_database
@@ -73,7 +73,7 @@ class Command(ActingCommand):
             self.describe(action, found, given["limit"], form)
             return
         became: Counter[str] = Counter()
-        with refusals(using):
+        with errors_as_command_errors(using):
             act = action_function(action, given, using)
             if given["ids"] and action != "release":
                 became = run_all(sorted(set(given["ids"])), act)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.spark.datasource.options import StreamOptions
-from django_pgqueue.spark.datasource.refused import refusals
+from django_pgqueue.spark.datasource.refused import refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 
@@ -108,7 +108,7 @@ class Claims:
             print(line, file=sys.stderr, flush=True)
 
     def _call(self, sql: str, parameters: list[Any]) -> Any:
-        with self.options.source.connect() as connection, refusals(self.options.source):
+        with self.options.source.connect() as connection, refusals_as_pipeline_errors(self.options.source):
             return connection.execute(sql, parameters).fetchone()
 
 

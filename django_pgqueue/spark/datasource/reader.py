@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from django_pgqueue.spark.datasource.options import ReadOptions
 from django_pgqueue.spark.datasource.ranges import Range, by_block, by_id, dealt
-from django_pgqueue.spark.datasource.tables import TABLES, chosen, literal, select
+from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ class TableReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.source = options.source
-        self.columns, self.schema = chosen(TABLES[options.table], schema)
+        self.columns, self.schema = chosen_columns(TABLES[options.table], schema)
 
     def partitions(self) -> list[InputPartition]:
         options, table = self.options, TABLES[self.options.table]
@@ -63,7 +63,9 @@ class TableReader(DataSourceReader):
             (options.since, f"{table.time} >= "),
             (options.until, f"{table.time} < "),
         ]
-        return "".join(f" AND {condition}{literal(value)}" for value, condition in conditions if value is not None)
+        return "".join(
+            f" AND {condition}{quoted_literal(value)}" for value, condition in conditions if value is not None
+        )
 
     # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above

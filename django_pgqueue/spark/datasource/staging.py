@@ -20,7 +20,7 @@ import psycopg
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
-from django_pgqueue.spark.datasource.refused import InTheWay, refusals
+from django_pgqueue.spark.datasource.refused import InTheWay, refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
@@ -81,7 +81,7 @@ class BulkEnqueue:
         self.clean()
 
     def _ingest(self, stages: Sequence[int], messages: int, create_channels: bool) -> None:
-        with self.source.connect() as connection, refusals(self.source):
+        with self.source.connect() as connection, refusals_as_pipeline_errors(self.source):
             rows = connection.execute(
                 "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s)",
                 [self.name, self.batch, list(stages), messages, create_channels],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FEW = 6
 
 
-def run(
+def run_tasks(
     tasks: list[ExportTask], source: Source, folder: str, progress: Progress, options: ExportOptions
 ) -> list[ExportResult]:
     """Run all tasks and return their results. If a master is given, Spark runs even a single task."""

@@ -170,7 +170,7 @@ class Files:
     def _close(self, day: date) -> None:
         file = self._open.pop(day)
         file.writer.close()
-        durable.sync(file.path)
+        durable.sync_to_disk(file.path)
         size = file.path.stat().st_size
         created = tuple(sorted(file.created_days))
         self._closed.append(Written(self.table, day, str(file.path), file.rows, size, created))

@@ -48,7 +48,7 @@ class Writing:
         """Sync a file at a path from ``stage`` to disk, and describe it. Raises PipelineError when it is not whole."""
         try:
             rows = pq.read_metadata(path).num_rows
-            durable.sync(path)
+            durable.sync_to_disk(path)
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
         table, *partition, _ = path.relative_to(self.folder).parts
@@ -79,7 +79,7 @@ class Writing:
         for staged in files:
             check(staged)
         for folder in {staged.path.parent for staged in files}:
-            durable.sync(folder)
+            durable.sync_to_disk(folder)
         removed = [path for table, partition in replace for path in self._present(table, partition)]
         number = head.number + 1
         commit = Commit(
@@ -92,7 +92,7 @@ class Writing:
         )
         temporary = self.lake.control / f".commit-{self.run}"
         try:
-            durable.create(self.lake.commit_path(number), commit.as_json(), temporary)
+            durable.create_json(self.lake.commit_path(number), commit.as_json(), temporary)
         except FileExistsError:
             raise PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.") from None
         finish(self.lake, commit)
@@ -139,9 +139,9 @@ def finish(lake: LakeFolder, commit: Commit) -> None:
     for folder in {
         lake.path / path for file in commit.files for path in (file.table, f"{file.table}/{file.partition}")
     }:
-        durable.sync(folder)
+        durable.sync_to_disk(folder)
     if commit.files:
-        durable.sync(lake.path)
+        durable.sync_to_disk(lake.path)
 
 
 def unfinished(lake: LakeFolder, commit: Commit) -> bool:

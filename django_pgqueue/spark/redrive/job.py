@@ -56,7 +56,7 @@ def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: f
     # The checkpoint keeps the choice: a repeated task has the same letters, although their rows have changed by then.
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd
-    return run(rows, RedriveTask(source, channel, rate, dry_run, began_at))
+    return run_partitions(rows, RedriveTask(source, channel, rate, dry_run, began_at))
 
 
 class RedriveTask:
@@ -78,7 +78,7 @@ class RedriveTask:
         started = time.monotonic()
         connection = None
         with self.source.errors():
-            for batch in batches(letters, size):
+            for batch in letter_batches(letters, size):
                 connection = connection or self.source.connect(application_name="pgqueue spark redrive")
                 if self.rate is not None:
                     time.sleep(max(0.0, started + total.selected / self.rate - time.monotonic()))
@@ -93,12 +93,12 @@ class RedriveTask:
         return redrive_batch(connection, batch, self.channel, self.began_at)
 
 
-def batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
+def letter_batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
     while batch := list(islice(letters, size)):
         yield batch
 
 
-def run(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
+def run_partitions(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
     progress = Progress(rows.getNumPartitions())
     try:
         tallies = collect(rows, task, attrgetter("selected"), progress)

@@ -16,11 +16,11 @@ from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
 from django_pgqueue.handlers import BackoffFunction
 from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
-from django_pgqueue.worker.call.failure import describe
+from django_pgqueue.worker.call.failure import describe_error
 
-COMPLETE = Complete()
+COMPLETED = Complete()
 # The message waits until the module is repaired, or until a worker of another release takes it.
-WAIT = Defer(delay=timedelta(seconds=15))
+WAIT_FOR_HANDLER = Defer(delay=timedelta(seconds=15))
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -56,7 +56,7 @@ class Execution:
     seconds: float = 0.0
 
 
-def run(
+def run_handler(
     function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool, backoff: BackoffFunction | None = None
 ) -> list[Execution]:
     """Run the function for the deliveries: in one call, if it takes a ``batch``, or for the one delivery."""
@@ -76,8 +76,8 @@ def execute(
     try:
         answer = function(delivery)
     except BaseException as error:
-        return ended(delivery, error, time.monotonic() - started, backoff)
-    return answered(delivery, answer, time.monotonic() - started, backoff)
+        return execution_of_error(delivery, error, time.monotonic() - started, backoff)
+    return execution_of_answer(delivery, answer, time.monotonic() - started, backoff)
 
 
 async def execute_async(
@@ -91,8 +91,8 @@ async def execute_async(
     try:
         answer = await function(delivery)
     except BaseException as error:
-        return ended(delivery, explain(error), time.monotonic() - started, backoff)
-    return answered(delivery, answer, time.monotonic() - started, backoff)
+        return execution_of_error(delivery, explain(error), time.monotonic() - started, backoff)
+    return execution_of_answer(delivery, answer, time.monotonic() - started, backoff)
 
 
 def execute_batch(
@@ -103,8 +103,8 @@ def execute_batch(
     try:
         answers = function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, error, time.monotonic() - started, backoff)
-    return answered_together(deliveries, answers, time.monotonic() - started, backoff)
+        return executions_of_error(deliveries, error, time.monotonic() - started, backoff)
+    return executions_of_answers(deliveries, answers, time.monotonic() - started, backoff)
 
 
 async def execute_batch_async(
@@ -117,37 +117,42 @@ async def execute_batch_async(
     try:
         answers = await function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, explain(error), time.monotonic() - started, backoff)
-    return answered_together(deliveries, answers, time.monotonic() - started, backoff)
+        return executions_of_error(deliveries, explain(error), time.monotonic() - started, backoff)
+    return executions_of_answers(deliveries, answers, time.monotonic() - started, backoff)
 
 
-def answered(delivery: Delivery, answer: Any, seconds: float, backoff: BackoffFunction | None) -> Execution:
+def execution_of_answer(delivery: Delivery, answer: Any, seconds: float, backoff: BackoffFunction | None) -> Execution:
     if answer is None:
-        return Execution(delivery, COMPLETE, seconds=seconds)
-    return apply_backoff(judge(delivery, answer, seconds=seconds), answer, backoff)
+        return Execution(delivery, COMPLETED, seconds=seconds)
+    return apply_backoff(execution_of_outcome(delivery, answer, seconds=seconds), answer, backoff)
 
 
-def ended(delivery: Delivery, error: BaseException, seconds: float, backoff: BackoffFunction | None) -> Execution:
+def execution_of_error(
+    delivery: Delivery, error: BaseException, seconds: float, backoff: BackoffFunction | None
+) -> Execution:
     if isinstance(error, Outcome):
-        return apply_backoff(judge(delivery, error, raised=True, seconds=seconds), error, backoff)
-    return apply_backoff(failed(delivery, error, seconds=seconds), error, backoff)
+        return apply_backoff(execution_of_outcome(delivery, error, raised=True, seconds=seconds), error, backoff)
+    return apply_backoff(failed_execution(delivery, error, seconds=seconds), error, backoff)
 
 
-def answered_together(
+def executions_of_answers(
     deliveries: list[Delivery], answers: Any, seconds: float, backoff: BackoffFunction | None
 ) -> list[Execution]:
     each = seconds / len(deliveries)
     if answers is None:
-        return [Execution(delivery, COMPLETE, seconds=each) for delivery in deliveries]
+        return [Execution(delivery, COMPLETED, seconds=each) for delivery in deliveries]
     if not isinstance(answers, Mapping) or not answers.keys() <= {delivery.id for delivery in deliveries}:
-        return [failed(delivery, nonsense(delivery, answers, batch=True), seconds=each) for delivery in deliveries]
-    return [answered(delivery, answers.get(delivery.id), each, backoff) for delivery in deliveries]
+        return [
+            failed_execution(delivery, invalid_answer(delivery, answers, batch=True), seconds=each)
+            for delivery in deliveries
+        ]
+    return [execution_of_answer(delivery, answers.get(delivery.id), each, backoff) for delivery in deliveries]
 
 
-def ended_together(
+def executions_of_error(
     deliveries: list[Delivery], error: BaseException, seconds: float, backoff: BackoffFunction | None
 ) -> list[Execution]:
-    return [ended(delivery, error, seconds / len(deliveries), backoff) for delivery in deliveries]
+    return [execution_of_error(delivery, error, seconds / len(deliveries), backoff) for delivery in deliveries]
 
 
 def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | None) -> Execution:
@@ -170,35 +175,42 @@ def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | N
     return replace(execution, outcome=Retry(after, outcome.error, outcome.state))
 
 
-def judge(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
+def execution_of_outcome(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
     match answer:
         case Retry():
-            error = describe(answer) | {"type": "Retry", "message": describe(Exception(answer.error))["message"]}
+            error = describe_error(answer) | {
+                "type": "Retry",
+                "message": describe_error(Exception(answer.error))["message"],
+            }
             return Execution(delivery, answer, error, raised=raised, seconds=seconds)
         case Complete() | Defer() | DeadLetter() | Cancelled():
             return Execution(delivery, answer, raised=raised, seconds=seconds)
-    return failed(delivery, nonsense(delivery, answer), seconds=seconds)
+    return failed_execution(delivery, invalid_answer(delivery, answer), seconds=seconds)
 
 
-def failed(delivery: Delivery, error: BaseException, *, reason: str = "failed", seconds: float = 0.0) -> Execution:
+def failed_execution(
+    delivery: Delivery, error: BaseException, *, reason: str = "failed", seconds: float = 0.0
+) -> Execution:
     if isinstance(error, HandlerTimeout):
         reason = "timed_out"
-    return Execution(delivery, Retry(), describe(error), reason, raised=True, seconds=seconds)
+    return Execution(delivery, Retry(), describe_error(error), reason, raised=True, seconds=seconds)
 
 
-def stuck(delivery: Delivery) -> Execution:
+def stuck_execution(delivery: Delivery) -> Execution:
     """Return the execution of a handler that was interrupted and did not end."""
-    return failed(delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when told to."))
+    return failed_execution(
+        delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when told to.")
+    )
 
 
-def missing(delivery: Delivery) -> Execution:
+def missing_handler(delivery: Delivery) -> Execution:
     """Let a message wait whose handler this worker does not have: for ever, if that is because of a broken module."""
     if handlers.broken:
-        return Execution(delivery, WAIT)
+        return Execution(delivery, WAIT_FOR_HANDLER)
     hint = "Define it in handlers.py of an installed app, and restart the workers."
     error = UnknownHandler(f"No handler is called {delivery.handler!r} in this worker.", hint=hint)
     log_unknown(delivery)
-    return Execution(delivery, HandlerMissing(), describe(error), "rejected")
+    return Execution(delivery, HandlerMissing(), describe_error(error), "rejected")
 
 
 def log_unknown(delivery: Delivery) -> None:
@@ -219,7 +231,7 @@ def log_unknown(delivery: Delivery) -> None:
     )  # fmt: skip
 
 
-def nonsense(delivery: Delivery, answer: Any, *, batch: bool = False) -> HandlerError:
+def invalid_answer(delivery: Delivery, answer: Any, *, batch: bool = False) -> HandlerError:
     kind = type(answer).__name__
     hint = "Return None, or Complete(result=…), Defer, Retry or DeadLetter."
     if batch:

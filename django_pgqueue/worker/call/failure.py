@@ -18,12 +18,12 @@ SHOWS_ROW = {"23502", "23514"}
 LONGEST_SEARCHED = 100_000
 
 
-def describe(error: BaseException) -> dict[str, str]:
+def describe_error(error: BaseException) -> dict[str, str]:
     """Type, message and traceback of an exception, fit for jsonb and of bounded length."""
     return {
         "type": type_name(error),
-        "message": text_of(message_of(error), LONGEST_MESSAGE),
-        "traceback": text_of("\n".join(lines(error)), LONGEST_TRACEBACK),
+        "message": redacted_text(error_text(error), LONGEST_MESSAGE),
+        "traceback": redacted_text("\n".join(traceback_lines(error)), LONGEST_TRACEBACK),
     }
 
 
@@ -34,7 +34,7 @@ def type_name(error: BaseException) -> str:
     )
 
 
-def message_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     try:
         return without_row(str(error), error)
     except Exception:  # a broken __str__ must not hide the failure
@@ -48,34 +48,34 @@ def without_row(text: str, error: BaseException) -> str:
     return text
 
 
-def text_of(text: str, longest: int) -> str:
+def redacted_text(text: str, longest: int) -> str:
     """Redacted before it is cut: half a secret would not be known as one."""
-    return clean(redact(clean(text, LONGEST_SEARCHED)), longest)
+    return storable_text(redact(storable_text(text, LONGEST_SEARCHED)), longest)
 
 
-def clean(text: str, longest: int) -> str:
+def storable_text(text: str, longest: int) -> str:
     """The text without what PostgreSQL refuses (NUL, lone surrogates), the middle cut out if it is too long."""
     if len(text) > longest:
         text = f"{text[: longest // 2]}\n… {len(text) - longest} characters left out …\n{text[-(longest // 2) :]}"
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
-def lines(error: BaseException) -> Iterator[str]:
-    for link, introduction in chain(error):
+def traceback_lines(error: BaseException) -> Iterator[str]:
+    for link, introduction in error_chain(error):
         if link.__traceback__ is not None:
             yield "Traceback (most recent call last):"
-        yield from frames(link)
-        yield f"{type_name(link)}: {message_of(link)}"
-        yield from notes(link)
+        yield from frame_lines(link)
+        yield f"{type_name(link)}: {error_text(link)}"
+        yield from notes_of(link)
         if isinstance(link, BaseExceptionGroup):
             for inner in link.exceptions[:LONGEST_GROUP]:
-                yield f"  + {type_name(inner)}: {message_of(inner)}"
-                yield from notes(inner)
+                yield f"  + {type_name(inner)}: {error_text(inner)}"
+                yield from notes_of(inner)
         if introduction:
             yield f"\n{introduction}\n"
 
 
-def frames(error: BaseException) -> Iterator[str]:
+def frame_lines(error: BaseException) -> Iterator[str]:
     """Yield the lines of the frames, with those of the source, as Python prints them."""
     walked = traceback.walk_tb(error.__traceback__)
     summaries = traceback.extract_tb(error.__traceback__)
@@ -89,12 +89,12 @@ def frames(error: BaseException) -> Iterator[str]:
         yield text.rstrip("\n")
 
 
-def notes(error: BaseException) -> list[str]:
+def notes_of(error: BaseException) -> list[str]:
     found = getattr(error, "__notes__", ())
     return [note for note in found if isinstance(note, str)] if isinstance(found, list) else []
 
 
-def chain(error: BaseException) -> list[tuple[BaseException, str]]:
+def error_chain(error: BaseException) -> list[tuple[BaseException, str]]:
     """The exception and what led to it, oldest first, each with the words that lead to the next."""
     found: list[tuple[BaseException, str]] = [(error, "")]
     seen = {id(error)}

@@ -33,8 +33,8 @@ class Middleware:
     """
 
     def __init__(self, given: Sequence[str | Factory]) -> None:
-        self._factories = [factory(item) for item in given]
-        self._reads = reads(self._factories)
+        self._factories = [manager_factory(item) for item in given]
+        self._reads = context_keys_read(self._factories)
         self._wrapped: dict[str, tuple[Handler, Handler]] = {}
         self.find: Callable[[str], Handler | None] = self._find if given else handlers.find
         self.alike: Callable[[Delivery, Delivery], bool] | None = None if self._reads == () else self._alike
@@ -66,14 +66,14 @@ class Middleware:
         return json.dumps(seen, cls=DjangoJSONEncoder, sort_keys=True)
 
 
-def factory(item: str | Factory) -> Factory:
+def manager_factory(item: str | Factory) -> Factory:
     found = import_string(item) if isinstance(item, str) else item
     if isgeneratorfunction(found):
         return contextmanager(found)
     return asynccontextmanager(found) if isasyncgenfunction(found) else found
 
 
-def reads(factories: Sequence[Factory]) -> tuple[str, ...] | None:
+def context_keys_read(factories: Sequence[Factory]) -> tuple[str, ...] | None:
     """The keys of the context that they say they read; None if one does not say: it may read them all."""
     told = [getattr(factory, "reads", None) for factory in factories]
     known = [keys for keys in told if keys is not None]
@@ -94,7 +94,9 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
             with ExitStack() as stack:
                 try:
                     for factory in factories:
-                        stack.enter_context(entered(factory, seen_by(factory, argument, batch=batch), "__enter__"))
+                        stack.enter_context(
+                            manager_of(factory, argument_for(factory, argument, batch=batch), "__enter__")
+                        )
                     try:
                         return function(argument)
                     finally:
@@ -102,7 +104,7 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
                 except BaseException as error:
                     raised = error
                     raise
-            raise swallowed(raised)
+            raise swallowed_error(raised)
         finally:
             raised = None  # it would refer to this frame, which refers to it
 
@@ -123,7 +125,9 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
             async with AsyncExitStack() as stack:
                 try:
                     for factory in factories:
-                        manager = entered(factory, seen_by(factory, argument, batch=batch), "__aenter__", "__enter__")
+                        manager = manager_of(
+                            factory, argument_for(factory, argument, batch=batch), "__aenter__", "__enter__"
+                        )
                         if hasattr(manager, "__aenter__"):
                             await stack.enter_async_context(manager)
                         else:
@@ -132,24 +136,24 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
                 except BaseException as error:
                     raised = error
                     raise
-            raise swallowed(raised)
+            raise swallowed_error(raised)
         finally:
             raised = None
 
     return surrounded
 
 
-def swallowed(raised: BaseException | None) -> BaseException:
+def swallowed_error(raised: BaseException | None) -> BaseException:
     """Return the exception that a middleware kept from the caller of the handler."""
     return raised or RuntimeError("the handler did not end")
 
 
-def seen_by(factory: Factory, argument: Any, *, batch: bool) -> Any:
+def argument_for(factory: Factory, argument: Any, *, batch: bool) -> Any:
     """Return the middleware's argument: a delivery; the first of a batch, or all of it for one that is ``whole``."""
     return argument[0] if batch and not getattr(factory, "whole", False) else argument
 
 
-def entered(factory: Factory, seen: Any, *ways: str) -> Any:
+def manager_of(factory: Factory, seen: Any, *ways: str) -> Any:
     """Return the context manager of the factory. Raises HandlerError if it can be entered in none of these ways."""
     manager = factory(seen)
     if any(hasattr(manager, way) for way in ways):

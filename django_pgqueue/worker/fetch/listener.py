@@ -13,7 +13,7 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue.backoff import pause
-from django_pgqueue.sql.stall import expect_answers
+from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
 
@@ -94,7 +94,7 @@ class Listener:
     def _make_connection(self) -> BaseDatabaseWrapper:
         connection = without_pool(connections[self._alias])
         connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{self._worker}"[:63]
-        expect_answers(connection)
+        limit_answer_time(connection)
         return connection
 
     def _hears(self, session: psycopg.Connection) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.models import Message, Queue
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.fetch.flood import Flood
 from django_pgqueue.worker.fetch.notifications import Notifications
@@ -91,7 +91,7 @@ class Producer:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        dedicate(self._options.using)
+        dedicate_connection(self._options.using)
         while not self._stopped:
             self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
         self._outage.patiently(ROLE, self._notifications.renounce, sleep=lambda seconds: True)

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from django_pgqueue.delivery import Delivery, Leased, LeaseToken
 from django_pgqueue.lifecycle.heartbeat import heartbeat
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.role import Crashed, Role
 
 ROLE = "lease keeper"
@@ -143,6 +143,6 @@ class LeaseKeeper(Generic[L]):
         self._thread.join(5)
 
     def _run(self) -> None:
-        dedicate(self._using)
+        dedicate_connection(self._using)
         while not self._stopped.wait(self._every / 4):
             self._outage.patiently(ROLE, self.run_once, sleep=self._stopped.wait)

@@ -37,6 +37,6 @@ class Orders:
             os.environ["PYTHONPATH"] = self.python_path
 
 
-def whereabouts(settings: dict[str, Any]) -> dict[str, Any]:
+def database_identity(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the identity of a database, from its entry in DATABASES."""
     return {key: settings.get(key) for key in ("ENGINE", "HOST", "PORT", "NAME")}

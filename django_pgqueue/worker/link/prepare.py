@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.link.orders import Orders, database_identity
 from django_pgqueue.worker.link.pipe import Link
 
 
-def prepare(orders: Orders, link: Link, *, hint: str = "") -> bool:
+def prepare_process(orders: Orders, link: Link, *, hint: str = "") -> bool:
     """Set up Django, and check that its settings lead to the database of the process that sent the orders.
 
     ``hint``: what to do if they do not. Returns whether they do; if not, the link has carried the refusal. Imports
@@ -25,7 +25,7 @@ def prepare(orders: Orders, link: Link, *, hint: str = "") -> bool:
     from django_pgqueue.worker.operate.logs import configure_logging
 
     configure_logging(orders.verbosity)
-    found = whereabouts(connections[orders.options.using].settings_dict)
+    found = database_identity(connections[orders.options.using].settings_dict)
     if found == orders.database:
         return True
     refusal = (

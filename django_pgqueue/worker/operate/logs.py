@@ -22,7 +22,7 @@ def configure_logging(verbosity: int) -> None:
         logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
-def announce(options: WorkerOptions) -> None:
+def log_start(options: WorkerOptions) -> None:
     """Log what a worker that starts serves, and with which handlers."""
     logger = logging.getLogger("django_pgqueue.worker")
     names = handlers.names()

@@ -13,7 +13,7 @@ from typing import Any
 from django_pgqueue import __version__, handlers
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
@@ -38,7 +38,7 @@ class WorkerDescription:
     memory_bytes: int | None
 
 
-def as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
+def running_as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
     """Return running messages, the longest first: ``seconds`` since the start, ``seconds_left`` to the deadline."""
     now = time.monotonic()
     return [
@@ -120,7 +120,7 @@ class Registration:
         self._thread.join(5)
 
     def _run(self) -> None:
-        dedicate(self._options.using)
+        dedicate_connection(self._options.using)
         while not self._stopped:
             self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
             self._sleep(INTERVAL)

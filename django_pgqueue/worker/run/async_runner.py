@@ -15,7 +15,7 @@ from django.db import connections
 
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import Execution, missing, stuck
+from django_pgqueue.worker.call.executor import Execution, missing_handler, stuck_execution
 from django_pgqueue.worker.database import recover, without_query_log
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.async_slot import AsyncSlot
@@ -128,7 +128,7 @@ class AsyncRunner:
             if handler is not None:
                 self._running += len(deliveries)
                 return handler, deliveries
-            self.runtime.put([missing(delivery) for delivery in deliveries])
+            self.runtime.put([missing_handler(delivery) for delivery in deliveries])
         return None
 
     def waits(self, slot: AsyncSlot) -> None:
@@ -155,7 +155,7 @@ class AsyncRunner:
         self._given_up += len(deliveries)
         self._slots.discard(slot)
         self._follow(handler, len(deliveries), self.runtime.timeout_of(handler))
-        self.runtime.put([stuck(delivery) for delivery in deliveries])
+        self.runtime.put([stuck_execution(delivery) for delivery in deliveries])
         self.runtime.recycle("an async handler hangs")
 
     def _follow(self, handler: Handler, count: int, seconds: float) -> None:
@@ -232,7 +232,7 @@ class AsyncRunner:
         self._loop.close()
 
     async def _prepare(self) -> None:
-        await sync_to_async(quiet)()
+        await sync_to_async(turn_off_query_logs)()
 
     async def _wind_up(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -244,6 +244,6 @@ class AsyncRunner:
         await sync_to_async(connections.close_all)()
 
 
-def quiet() -> None:
+def turn_off_query_logs() -> None:
     for connection in connections.all():
         without_query_log(connection)

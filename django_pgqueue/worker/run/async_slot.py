@@ -19,7 +19,7 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
-from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed
+from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed_execution
 from django_pgqueue.worker.call.thread_run import leave_if_forked
 from django_pgqueue.worker.run.run_ticket import RunTicket
 from django_pgqueue.worker.run.runtime import Runtime
@@ -78,7 +78,7 @@ class AsyncSlot:
                 try:
                     executions = await self._run(*chosen)
                 except BaseException as error:  # a future that ends with GeneratorExit closes the coroutine
-                    executions = [failed(delivery, error) for delivery in chosen[1]]
+                    executions = [failed_execution(delivery, error) for delivery in chosen[1]]
                     self._closed = True
                 if not ticket.take():
                     break

@@ -17,15 +17,15 @@ from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import DeadLetter, Retry
-from django_pgqueue.worker.call.executor import Execution, failed
-from django_pgqueue.worker.call.failure import describe
-from django_pgqueue.worker.database import end_transactions, opened
+from django_pgqueue.worker.call.executor import Execution, failed_execution
+from django_pgqueue.worker.call.failure import describe_error
+from django_pgqueue.worker.database import end_transactions, opened_connections
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
 from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.verbs import batches, settle
+from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
 REPAIRS = 5
 
@@ -62,7 +62,7 @@ class Atomic:
         except TransactionEnded as error:
             # Not again, neither together nor alone: what is committed would be there twice.
             self._keeper.settling(deliveries, now=False)
-            refused = DeadLetter("transaction_ended", describe(error))
+            refused = DeadLetter("transaction_ended", describe_error(error))
             return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
         except Exception as error:
             self._keeper.settling(deliveries, now=False)
@@ -90,20 +90,20 @@ class Atomic:
             own.check()
             self._keeper.settling(deliveries)
             settled: dict[int, str] = {}
-            together = batches(executions)
+            together = settlement_batches(executions)
             if len(together) > 1:
                 # Locks all messages in the order of ids, before the parts would do it in an order of their own.
                 ordered = sorted(deliveries, key=lambda delivery: delivery.id)
                 heartbeat(ordered, lease=self._lease, using=self._using)
             for batch in together:
-                settled |= settle(batch, skip_lost=False, using=self._using)
+                settled |= settle_batch(batch, skip_lost=False, using=self._using)
             # Robust: a hook that raises must not look like a failed commit, nor keep the other hooks from running.
             connection = connections[self._using]
             # The stubs know pairs; since Django 4.2 they are triples.
             hooks: list[Any] = connection.run_on_commit
             connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]  # triples, see above
         if connection.in_atomic_block and (not in_test or len(connection.atomic_blocks) > around):
-            end_transactions(opened(), deliveries)
+            end_transactions(opened_connections(), deliveries)
             raise HandlerError(
                 "The handler opened a transaction or savepoint and did not end it: nothing could be committed.",
                 hint="Use transaction.atomic() as a context manager or decorator.",
@@ -117,7 +117,7 @@ class Atomic:
         self._board.settle(lost)
         self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
         return [
-            failed(
+            failed_execution(
                 delivery,
                 HandlerError(
                     "The handler settled its own message, which the worker does when the handler has returned: what it "
@@ -140,7 +140,7 @@ class Atomic:
 
     def _failed(self, work: Work, deliveries: list[Delivery], error: Exception, started: float) -> list[Execution]:
         if len(deliveries) == 1:
-            return [failed(deliveries[0], error, seconds=time.monotonic() - started)]
+            return [failed_execution(deliveries[0], error, seconds=time.monotonic() - started)]
         return self._one_by_one(work, deliveries)
 
     def _one_by_one(self, work: Work, deliveries: list[Delivery]) -> list[Execution]:

@@ -112,14 +112,14 @@ class Dispatch:
         for seconds, surplus in back.items():
             later = Defer(delay=timedelta(seconds=seconds))
             self._put([Execution(delivery, later) for delivery in surplus])
-        asynchronous = [delivery for delivery in deliveries if is_async(delivery)]
+        asynchronous = [delivery for delivery in deliveries if has_async_handler(delivery)]
         if asynchronous:
             self._careful = CAREFUL
             self._async_until = time.monotonic() + RECENT
         if len(asynchronous) == len(deliveries):
             self._give(self._loop, deliveries)
             return
-        sync = [delivery for delivery in deliveries if not is_async(delivery)] if asynchronous else deliveries
+        sync = [delivery for delivery in deliveries if not has_async_handler(delivery)] if asynchronous else deliveries
         if asynchronous:
             self._give(self._loop, asynchronous)
         self._give(self._buffer, sync)
@@ -164,6 +164,6 @@ class Dispatch:
         return self._loop.wait_until_idle(max(0.0, deadline - time.monotonic())) and idle
 
 
-def is_async(delivery: Delivery) -> bool:
+def has_async_handler(delivery: Delivery) -> bool:
     handler = handlers.find(delivery.handler)
     return handler is not None and handler.asynchronous

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.prepare import prepare
+from django_pgqueue.worker.link.prepare import prepare_process
 
 if TYPE_CHECKING:
     from django_pgqueue.delivery import Delivery
@@ -51,7 +51,7 @@ def main(link: Link) -> None:
     faulthandler.enable()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = link.receive()
-    if orders is None or not prepare(orders[0], link):
+    if orders is None or not prepare_process(orders[0], link):
         return
     from django_pgqueue.worker.call.middleware import Middleware
 
@@ -59,42 +59,44 @@ def main(link: Link) -> None:
     inbox = DeliveryInbox(link)
     link.send("ready")
     while True:
-        serve(link, inbox.get(), middleware)
+        serve_delivery(link, inbox.get(), middleware)
 
 
-def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
+def serve_delivery(link: Link, delivery: Delivery, middleware: Middleware) -> None:
     from django_pgqueue.worker.call.thread_run import leave_if_forked
-    from django_pgqueue.worker.database import end_transactions, opened, tidy
+    from django_pgqueue.worker.database import end_transactions, opened_connections, tidy_connections
 
     process = os.getpid()
     link.send("begun")
-    execution = run(delivery, middleware)
+    execution = run_delivery(delivery, middleware)
     leave_if_forked(process)
-    link.send("done", packed(execution))
-    used = opened()
+    link.send("done", pack_execution(execution))
+    used = opened_connections()
     end_transactions(used, [delivery])
-    tidy(used)
+    tidy_connections(used)
 
 
-def run(delivery: Delivery, middleware: Middleware) -> Execution:
-    from django_pgqueue.worker.call.executor import execute, missing
+def run_delivery(delivery: Delivery, middleware: Middleware) -> Execution:
+    from django_pgqueue.worker.call.executor import execute, missing_handler
 
     handler = middleware.find(delivery.handler)
-    return missing(delivery) if handler is None else execute(handler.function, delivery, handler.backoff_function)
+    return (
+        missing_handler(delivery) if handler is None else execute(handler.function, delivery, handler.backoff_function)
+    )
 
 
-def packed(execution: Execution) -> bytes:
+def pack_execution(execution: Execution) -> bytes:
     """Return the outcome as bytes; if it cannot be sent, a failure that says so.
 
     Without the delivery: the handler may have put anything into its payload, and the worker has its own.
     """
-    from django_pgqueue.worker.call.executor import failed
-    from django_pgqueue.worker.run.handler_process import unportable
+    from django_pgqueue.worker.call.executor import failed_execution
+    from django_pgqueue.worker.run.handler_process import unportable_outcome
 
     try:
         return pickle.dumps(replace(execution, delivery=None))  # type: ignore[arg-type]  # as said
     except Exception as error:
-        failure = failed(execution.delivery, unportable(error), seconds=execution.seconds)
+        failure = failed_execution(execution.delivery, unportable_outcome(error), seconds=execution.seconds)
         return pickle.dumps(replace(failure, delivery=None))  # type: ignore[arg-type]  # as said
 
 

@@ -18,10 +18,10 @@ from django.db import connections
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, WorkerDied
-from django_pgqueue.worker.call.executor import Execution, failed
-from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.call.executor import Execution, failed_execution
+from django_pgqueue.worker.link.orders import Orders, database_identity
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.spawn import end_of, environment, interpreter
+from django_pgqueue.worker.link.spawn import child_environment, describe_exit, interpreter_command
 from django_pgqueue.worker.options import WorkerOptions
 
 MODULE = "django_pgqueue.worker.run.handler_child"
@@ -34,7 +34,7 @@ class NeverBegun(WorkerDied):
     """The process ended before it began the handler."""
 
 
-def unportable(error: Exception) -> HandlerError:
+def unportable_outcome(error: Exception) -> HandlerError:
     """Return the failure of a message whose outcome cannot be taken from one process to another."""
     return HandlerError(
         f"What the handler returned cannot leave the process of the handler: {type(error).__name__}: {error}",
@@ -57,7 +57,7 @@ class HandlerProcesses:
         except (HandlerTimeout, WorkerDied, HandlerError, OSError) as error:
             self.close()
             reason = "poison" if isinstance(error, WorkerDied) else "failed"
-            return failed(delivery, error, reason=reason, seconds=time.monotonic() - started)
+            return failed_execution(delivery, error, reason=reason, seconds=time.monotonic() - started)
         return replace(execution, delivery=delivery)
 
     def _run(self, delivery: Delivery, timeout: float) -> Execution:
@@ -88,14 +88,14 @@ class HandlerProcess:
     def __init__(self, options: WorkerOptions) -> None:
         self._link, theirs = Link.pair()
         self._popen = subprocess.Popen(
-            [*interpreter(), "-m", MODULE, str(theirs)],
+            [*interpreter_command(), "-m", MODULE, str(theirs)],
             pass_fds=(theirs,),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            env=environment(),
+            env=child_environment(),
         )
         os.close(theirs)
-        database = whereabouts(connections[options.using].settings_dict)
+        database = database_identity(connections[options.using].settings_dict)
         self._link.send(Orders(options, 1, database, list(sys.path), os.environ.get("PYTHONPATH")))
 
     def wait_until_ready(self) -> None:
@@ -124,7 +124,7 @@ class HandlerProcess:
         try:
             execution: Execution = pickle.loads(frame[1])
         except Exception as error:
-            raise unportable(error) from error
+            raise unportable_outcome(error) from error
         return execution
 
     def _answer(self, delivery: Delivery, deadline: float, timeout: float) -> tuple[Any, ...] | None:
@@ -148,6 +148,6 @@ class HandlerProcess:
     def _end(self) -> str:
         """Return how the process ended by itself."""
         try:
-            return end_of(self._popen.wait(5))
+            return describe_exit(self._popen.wait(5))
         except subprocess.TimeoutExpired:
             return "it closed its link"

@@ -52,8 +52,10 @@ class OwnTransaction:
         """
         connection = connections[self._using]
         cause = self._error or getattr(connection, "rollback_exc", None)
-        if cause is not None and (connection.needs_rollback or status(connection) == TransactionStatus.INERROR):
-            if (known := ours(cause)) is not None:
+        if cause is not None and (
+            connection.needs_rollback or transaction_status(connection) == TransactionStatus.INERROR
+        ):
+            if (known := queue_error_of(cause)) is not None:
                 raise known from cause
             cause.add_note(SWALLOWED)
             raise cause
@@ -61,7 +63,7 @@ class OwnTransaction:
 
     def check_ended(self) -> None:
         """Raise TransactionEnded if the handler has ended the transaction."""
-        match status(connections[self._using]):
+        match transaction_status(connections[self._using]):
             case TransactionStatus.IDLE:
                 ended = True
             case TransactionStatus.INTRANS if not connections[self._using].needs_rollback:
@@ -85,12 +87,12 @@ class OwnTransaction:
             raise
 
 
-def ours(error: BaseException) -> PgQueueError | None:
+def queue_error_of(error: BaseException) -> PgQueueError | None:
     """The queue's own exception, if the error is one of its functions'."""
     known = translate(error) if isinstance(error, DatabaseError) else None
     return known if known is not None and known.sqlstate == getattr(error.__cause__, "sqlstate", "") else None
 
 
-def status(connection: BaseDatabaseWrapper) -> TransactionStatus:
+def transaction_status(connection: BaseDatabaseWrapper) -> TransactionStatus:
     session = connection.connection
     return TransactionStatus.UNKNOWN if session is None else session.info.transaction_status

@@ -7,7 +7,7 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import Execution, missing, run
+from django_pgqueue.worker.call.executor import Execution, missing_handler, run_handler
 from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.handler_process import HandlerProcesses
 
@@ -33,13 +33,13 @@ class Performer:
         """
         handler = self._find(deliveries[0].handler)
         if handler is None:
-            return [missing(delivery) for delivery in deliveries]
+            return [missing_handler(delivery) for delivery in deliveries]
         if handler.process:
             return [self._processes.run(delivery, timeout) for delivery in deliveries]
         function, batch = limited(handler), handler.batch is not None
 
         def work(deliveries: list[Delivery]) -> list[Execution]:
-            return run(function, deliveries, batch=batch, backoff=handler.backoff_function)
+            return run_handler(function, deliveries, batch=batch, backoff=handler.backoff_function)
 
         if handler.atomic:
             return self._atomic.run(work, deliveries)

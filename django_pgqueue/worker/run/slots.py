@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import failed, stuck
+from django_pgqueue.worker.call.executor import failed_execution, stuck_execution
 from django_pgqueue.worker.call.thread_run import ThreadRun
 from django_pgqueue.worker.database import cancel_query, recover, without_query_log
 from django_pgqueue.worker.role import Role
@@ -65,7 +65,7 @@ class Slots:
             "the handler %s does not end (%s): its thread is given up", deliveries[0].handler, messages,
             extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
-        self._runtime.put([stuck(delivery) for delivery in deliveries])
+        self._runtime.put([stuck_execution(delivery) for delivery in deliveries])
         new = self._slot(slot.number)
         self._slots[slot.number - 1] = new
         reason = "a thread hangs"
@@ -117,7 +117,7 @@ class Slot:
             except BaseException as error:  # a slot that dies silently would be missing until the next restart
                 messages = ", ".join(map(label, deliveries))
                 logger.exception("a slot failed; retrying %s", messages, extra={"event": "slot_failed"})
-                executions = [failed(delivery, error) for delivery in deliveries]
+                executions = [failed_execution(delivery, error) for delivery in deliveries]
             if not ticket.take():
                 return
             self._runtime.put(executions)

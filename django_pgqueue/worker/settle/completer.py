@@ -13,13 +13,13 @@ from django.db import DatabaseError, connections
 from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.prune import prune
-from django_pgqueue.worker.call.executor import Execution, failed
-from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate
+from django_pgqueue.worker.call.executor import Execution, failed_execution
+from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.verbs import batches, settle
+from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -73,7 +73,7 @@ class Completer:
         return not self._gave_up.is_set()
 
     def _run(self) -> None:
-        dedicate(self._using)
+        dedicate_connection(self._using)
         running = True
         while running:
             collected, running = self._collect()
@@ -96,7 +96,7 @@ class Completer:
 
     def run_once(self, executions: list[Execution]) -> None:
         """Settle executions of any outcome. A batch that cannot be written is logged, and its leases expire."""
-        for batch in batches(executions):
+        for batch in settlement_batches(executions):
             try:
                 self._settle(batch)
             except Exception as error:
@@ -120,10 +120,10 @@ class Completer:
             self._keeper.settling(deliveries)
             try:
                 try:
-                    return settle(batch, skip_lost=True, using=self._using)
+                    return settle_batch(batch, skip_lost=True, using=self._using)
                 except PartitionMissing:
                     prune(using=self._using)
-                    return settle(batch, skip_lost=True, using=self._using)
+                    return settle_batch(batch, skip_lost=True, using=self._using)
             except PASSING:
                 # While we try again, the leases must live. If it has been committed all the same, that is known then.
                 self._keeper.settling(deliveries, now=False)
@@ -167,4 +167,4 @@ class Completer:
             raise error
         problem = HandlerError(f"The outcome {type(execution.outcome).__name__} cannot be written down: {error}")
         problem.__cause__ = error
-        self.run_once([failed(execution.delivery, problem, seconds=execution.seconds)])
+        self.run_once([failed_execution(execution.delivery, problem, seconds=execution.seconds)])

@@ -77,7 +77,7 @@ class Ledger:
                     level,
                     "%s: %s",
                     event,
-                    story(execution),
+                    describe_execution(execution),
                     extra=self._keys(event, execution.delivery, execution.seconds),
                 )
         signal = SIGNALS[event]
@@ -126,18 +126,18 @@ def reason_of(execution: Execution) -> str:
     return execution.outcome.reason if isinstance(execution.outcome, DeadLetter) else execution.reason
 
 
-def duration(seconds: float) -> str:
+def short_duration(seconds: float) -> str:
     """Return the seconds as a short text: ``0.4 ms``, ``12 ms`` or ``3.5 s``."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
 
 
-def story(execution: Execution) -> str:
+def describe_execution(execution: Execution) -> str:
     """Return the log line of an execution."""
     delivery, outcome = execution.delivery, execution.outcome
     attempt = f"attempt {delivery.attempt} of {delivery.max_attempts}"
-    what = f"{label(delivery)} ({attempt}, {duration(execution.seconds)})"
+    what = f"{label(delivery)} ({attempt}, {short_duration(execution.seconds)})"
     if isinstance(outcome, Complete | Defer) and execution.error is None:
         return what
     if isinstance(outcome, DeadLetter):

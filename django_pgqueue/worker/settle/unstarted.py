@@ -10,7 +10,7 @@ from django.db import Error
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.give_back import give_back
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.role import Crashed, Role
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -24,21 +24,21 @@ def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, cra
         logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})
 
     def work() -> None:
-        dedicate(using)
-        outage.patiently("shutdown", write, sleep=never_gives_up)
+        dedicate_connection(using)
+        outage.patiently("shutdown", write, sleep=sleep_and_go_on)
 
     # On a thread of its own: the main thread answers signals, and must not wait for a database that is away.
     thread = Role("give-back", work, crashed=crashed)
     try:
         thread.start()
     except RuntimeError:  # no thread can be started: try once on this one
-        dedicate(using)
+        dedicate_connection(using)
         with suppress(Error):
             write()
     else:
         thread.join(timeout)
 
 
-def never_gives_up(seconds: float) -> bool:
+def sleep_and_go_on(seconds: float) -> bool:
     time.sleep(seconds)
     return False

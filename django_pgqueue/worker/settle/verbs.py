@@ -16,19 +16,19 @@ from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, DeadLett
 from django_pgqueue.worker.call.executor import Execution, HandlerMissing
 
 
-def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
+def settlement_batches(executions: Iterable[Execution]) -> list[list[Execution]]:
     """Group executions that one call can settle, by id, which is the lock order; each message once a group."""
     found: dict[tuple[str, ...], list[Execution]] = {}
     seen: Counter[int] = Counter()
     for execution in executions:
         # A handler that lost its lease may end together with the message's next delivery.
         again = seen[execution.delivery.id]
-        found.setdefault((*kind(execution), str(again)), []).append(execution)
+        found.setdefault((*batch_key(execution), str(again)), []).append(execution)
         seen[execution.delivery.id] += 1
     return [sorted(batch, key=lambda execution: execution.delivery.id) for batch in found.values()]
 
 
-def kind(execution: Execution) -> tuple[str, ...]:
+def batch_key(execution: Execution) -> tuple[str, ...]:
     match execution.outcome:
         case Complete():
             return ("complete", str(archive_of(execution)))
@@ -53,7 +53,7 @@ def archive_of(execution: Execution) -> Archive | None:
     return said or (known.archive if known else None)
 
 
-def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
+def settle_batch(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
     """Write one batch. Returns the event of each message by its id, as ledger.SIGNALS names it.
 
     Lost ones are left out with ``skip_lost``, and else raise LeaseLost. Raises PartitionMissing, and InvalidMessage for

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.lifecycle.retry import retry
 from django_pgqueue.models import Message
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.link.pipe import HeldLease, Token
@@ -29,7 +29,7 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 # The end of the log line: it says how the message goes on after each event.
-NEXT = {
+CONSEQUENCES = {
     "retried": "It is delivered again after its back-off.",
     "retried at once": "It is delivered again at once.",
     "dead_lettered": "Its attempts are used up: it is a dead letter.",
@@ -160,7 +160,7 @@ class LeaseReclaimer:
         return [lease for lease in self._keeper.held() if lease.worker == worker]
 
     def _run(self) -> None:
-        dedicate(self._using)
+        dedicate_connection(self._using)
         while (abandoned := self._next()) is not None:
             known: dict[int, MessagePlace] = {}
             settle = partial(self._settle, abandoned, known)
@@ -205,8 +205,8 @@ class LeaseReclaimer:
             if event in ("retried", "dead_lettered"):
                 logger.log(
                     logging.ERROR if event == "dead_lettered" else logging.WARNING,
-                    "%s: %s, %s: %s %s", event, shown(message, place), failure.kind, failure.text,
-                    NEXT["retried at once" if event == "retried" and failure.at_once else event],
+                    "%s: %s, %s: %s %s", event, message_label(message, place), failure.kind, failure.text,
+                    CONSEQUENCES["retried at once" if event == "retried" and failure.at_once else event],
                     extra={
                         "event": event, "message_id": message, "worker": abandoned.worker,
                         **({} if place is None else {
@@ -223,7 +223,7 @@ class LeaseReclaimer:
             )  # fmt: skip
 
 
-def shown(message: int, place: MessagePlace | None) -> str:
+def message_label(message: int, place: MessagePlace | None) -> str:
     """Return the message as log lines show it: ``shop.confirm #7 on default/acme (attempt 1 of 5)``."""
     if place is None:
         return f"#{message}"

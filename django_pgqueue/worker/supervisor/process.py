@@ -16,8 +16,8 @@ from typing import Any
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.spawn import environment, interpreter
-from django_pgqueue.worker.operate.registration import WorkerDescription, as_json
+from django_pgqueue.worker.link.spawn import child_environment, interpreter_command
+from django_pgqueue.worker.operate.registration import WorkerDescription, running_as_json
 from django_pgqueue.worker.options import worker_name
 
 # Seconds between the request to say where its threads are, and the end of a child that does not end by itself.
@@ -37,7 +37,7 @@ class Child:
         self.link, theirs = Link.pair()
         self.board = Board.shared()
         try:
-            self.popen = start(theirs, self.board.fileno())
+            self.popen = start_process(theirs, self.board.fileno())
         except OSError:
             self.link.close()
             self.board.close()
@@ -150,7 +150,7 @@ class Child:
             pid=self.pid,
             state=self.state,
             supervisor=supervisor,
-            running=as_json(self.board.running()),
+            running=running_as_json(self.board.running()),
             totals=self.report.totals if self.report else {},
             memory_bytes=self.report.memory_bytes if self.report else None,
         )
@@ -183,16 +183,16 @@ class Child:
             self.link.send(*frame)
 
 
-def start(link: int, board: int) -> subprocess.Popen[bytes]:
+def start_process(link: int, board: int) -> subprocess.Popen[bytes]:
     """Start the process with both file descriptors. Raises OSError."""
     return subprocess.Popen(
-        command(link, board),
+        child_command(link, board),
         pass_fds=(link, board),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        env=environment(),
+        env=child_environment(),
     )
 
 
-def command(link: int, board: int) -> list[str]:
-    return [*interpreter(), "-m", "django_pgqueue.worker.child", str(link), str(board)]
+def child_command(link: int, board: int) -> list[str]:
+    return [*interpreter_command(), "-m", "django_pgqueue.worker.child", str(link), str(board)]

@@ -9,10 +9,10 @@ from typing import Any
 
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.link.orders import Orders
-from django_pgqueue.worker.link.spawn import end_of
+from django_pgqueue.worker.link.spawn import describe_exit
 from django_pgqueue.worker.supervisor.process import Child
 from django_pgqueue.worker.supervisor.process_slot import ProcessSlot
-from django_pgqueue.worker.supervisor.watch import judge
+from django_pgqueue.worker.supervisor.watch import find_verdict
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -111,7 +111,7 @@ class ProcessPool:
         if status is not None:
             self._ended(child, status)
             return
-        verdict = judge(child, time.monotonic(), grace=self._options.grace.total_seconds())
+        verdict = find_verdict(child, time.monotonic(), grace=self._options.grace.total_seconds())
         if verdict is not None and not child.kill_reason:
             extra = {"event": "child_killed", "reason": verdict.why, **child.keys}
             logger.error("killing process %d: %s", child.pid, verdict.why, extra=extra)
@@ -123,11 +123,13 @@ class ProcessPool:
         self._children.remove(child)
         extra = {"exit_status": status, "reason": child.stop_reason or child.kill_reason, **child.keys}
         if status == 0 or child.stop_reason or child.kill_reason:
-            logger.info("process %d ended: %s", child.pid, end_of(status), extra={"event": "child_ended", **extra})
+            logger.info(
+                "process %d ended: %s", child.pid, describe_exit(status), extra={"event": "child_ended", **extra}
+            )
         else:
             logger.error(
                 "process %d died: %s. The %d message(s) that it had begun count an attempt; what it had not started is "
-                "given back", child.pid, end_of(status), len(begun), extra={"event": "child_died", **extra},
+                "given back", child.pid, describe_exit(status), len(begun), extra={"event": "child_died", **extra},
             )  # fmt: skip
         self._on_end(child, status, begun)
         if self.stopping:

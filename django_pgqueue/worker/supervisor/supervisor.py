@@ -14,7 +14,7 @@ from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import HeldLease, LeaseList
-from django_pgqueue.worker.link.spawn import end_of
+from django_pgqueue.worker.link.spawn import describe_exit
 from django_pgqueue.worker.operate.registration import Registration
 from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
 from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
@@ -201,7 +201,7 @@ class Supervisor:
         if why:
             self._reclaimer.put(after_kill(child.name, begun=begun, culprits=child.culprits, why=why))
         else:
-            self._reclaimer.put(after_death(child.name, begun=begun, end=end_of(status)))
+            self._reclaimer.put(after_death(child.name, begun=begun, end=describe_exit(status)))
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:

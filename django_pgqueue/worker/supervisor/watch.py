@@ -21,7 +21,7 @@ class Verdict:
     culprits: frozenset[int] = frozenset()
 
 
-def judge(child: Child, now: float, *, grace: float) -> Verdict | None:
+def find_verdict(child: Child, now: float, *, grace: float) -> Verdict | None:
     """``now``: time.monotonic(). ``grace``: seconds after a deadline for the handler to end by itself."""
     running = child.board.running()
     overdue = frozenset(entry.id for entry in running if entry.deadline + grace + OVERDUE < now)
