@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-TIMEOUT = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def ask_port(port: str, *, ready: bool, max_age: float) -> tuple[bool, str]:
     """Return whether the worker on this port answers that it is well, and its answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=TIMEOUT)
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/readyz" if ready else "/livez")
         response = connection.getresponse()

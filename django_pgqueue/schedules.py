@@ -15,7 +15,7 @@ from django_pgqueue.signatures import check_scheduled, locate
 from django_pgqueue.timetable import Timetable
 
 Missed = Literal["skip", "once", "all"]
-LONGEST_NAME = 150
+SCHEDULE_NAME_CHARACTERS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ def schedule(
         )
     if grace < timedelta(0):
         raise InvalidSchedule("grace is negative", field="grace")
-    if name is not None and not 1 <= len(name) <= LONGEST_NAME:
-        raise InvalidSchedule(f"the name takes 1 to {LONGEST_NAME} characters", field="name")
+    if name is not None and not 1 <= len(name) <= SCHEDULE_NAME_CHARACTERS:
+        raise InvalidSchedule(f"the name takes 1 to {SCHEDULE_NAME_CHARACTERS} characters", field="name")
     values = {
         "cron": timetable.cron, "every": timetable.every, "time_zone": timetable.time_zone, "payload": payload,
         "headers": None if headers is None else dict(headers), "channel": channel, "queue": queue,

@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin.base import user_of
-from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed, shown_count
+from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed, shown_count
 from django_pgqueue.admin.content import ContentAdmin
 from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.exceptions import PgQueueError
@@ -30,13 +30,13 @@ from django_pgqueue.exceptions import PgQueueError
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-BATCH = 1_000
-MOST = 100_000
+BATCH_ROWS = 1_000
+MOST_ROWS = 100_000
 """The most rows that one page confirms."""
-SECONDS = 15.0
+REQUEST_SECONDS = 15.0
 """After this time a request finishes its batch, and the page asks whether to go on. A web server often ends a request
 after 30 s."""
-EACH = 1_000
+LOGGED_ROWS = 1_000
 """Up to this many objects, each gets its own history entry; above it, each batch gets one."""
 
 Run = Callable[[list[int], Mapping[str, Any], str], Mapping[int, str]]
@@ -78,10 +78,10 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         if after.isdecimal():
             queryset = queryset.filter(pk__gt=int(after))
         chosen = choose(request, queryset, "id")
-        ids, became, done, until = chosen.rows, Counter[str](), 0, time.monotonic() + SECONDS
+        ids, became, done, until = chosen.rows, Counter[str](), 0, time.monotonic() + REQUEST_SECONDS
         while done < len(ids) and (not done or time.monotonic() < until):
-            batch = ids[done : done + BATCH]
-            became += self.run_batch(request, act, batch, form, each=len(ids) <= EACH, using=queryset.db)
+            batch = ids[done : done + BATCH_ROWS]
+            became += self.run_batch(request, act, batch, form, each=len(ids) <= LOGGED_ROWS, using=queryset.db)
             done += len(batch)
         self.tell_what_became(request, act, became)
         self.tell_of_others(request, chosen)
@@ -97,7 +97,7 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         act: Action,
         form: forms.Form | None,
         *,
-        most: int = MOST,
+        most: int = MOST_ROWS,
         after: int | None = None,
     ) -> HttpResponse:
         """Return the page that asks for a confirmation."""
@@ -124,7 +124,7 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
     def named(self, queryset: QuerySet[Any]) -> list[Any]:
         """Return the first rows with the columns of their text, loaded at once, because they could be gone a moment
         later."""
-        return list(queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN])
+        return list(queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN_ROWS])
 
     def run_batch(
         self, request: HttpRequest, act: Action, ids: list[int], form: forms.Form | None, *, each: bool, using: str
@@ -200,6 +200,6 @@ def choose(request: HttpRequest, queryset: QuerySet[Any], *columns: str) -> Chos
     The rows are fixed now: rows that arrive later were not confirmed, and would keep this request running.
     """
     shown = shown_count(request)
-    most = MOST if shown is None else min(shown, MOST)
+    most = MOST_ROWS if shown is None else min(shown, MOST_ROWS)
     found = list(queryset.order_by(*columns).values_list(*columns, flat=len(columns) == 1)[: most + 1])
     return Chosen(found[:most], len(found) > most, 0 if shown is None else max(0, most - len(found)))

@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 
 from django_pgqueue.admin import explanation, rendering
 from django_pgqueue.admin.base import LeanChangeList
-from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed
+from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
 from django_pgqueue.admin.pausable import PausableAdmin
@@ -33,7 +33,7 @@ from django_pgqueue.models import Channel, Message
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-PURGE_BATCH = 10_000
+PURGE_BATCH_MESSAGES = 10_000
 MOST_PURGE_BATCHES = 20
 """The limit per channel and request: producers may be faster than a purge, and a request must end."""
 
@@ -252,9 +252,9 @@ class ChannelAdmin(PausableAdmin):
             nonlocal more
             count = 0
             for _batch in range(MOST_PURGE_BATCHES):
-                batch = purge(channel=channel.name, queue=channel.queue, limit=PURGE_BATCH, using=queryset.db)
+                batch = purge(channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db)
                 count += batch
-                if batch < PURGE_BATCH:
+                if batch < PURGE_BATCH_MESSAGES:
                     break
             else:
                 more = True
@@ -270,7 +270,7 @@ class ChannelAdmin(PausableAdmin):
 
     def waiting(self, channels: QuerySet[Channel]) -> list[tuple[str, str]]:
         """Return the first channels with the messages that would be purged."""
-        shown = list(channels[:SHOWN])
+        shown = list(channels[:SHOWN_ROWS])
         counts = live_counts([channel.pk for channel in shown], using=channels.db)
         text = _("%(ready)s ready, %(scheduled)s scheduled")
         return [

@@ -19,7 +19,7 @@ from django_pgqueue.sql import payload_index
 
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
-LONGEST = 100_000
+LONGEST_CHARACTERS = 100_000
 
 
 class ContentAdmin(ReadOnlyAdmin):
@@ -51,10 +51,10 @@ class ContentAdmin(ReadOnlyAdmin):
             self.message_user(request, text % table, messages.ERROR)
             return queryset.none(), False
         found = payload_search.find_by_payload(table, wanted, using=using)
-        if len(found) > payload_search.MOST:
+        if len(found) > payload_search.MOST_FOUND_ROWS:
             text = _("More than %d payloads match, and not all are shown. Search for a rarer value.")
-            self.message_user(request, text % payload_search.MOST, messages.WARNING)
-        return queryset.filter(pk__in=found[: payload_search.MOST]), False
+            self.message_user(request, text % payload_search.MOST_FOUND_ROWS, messages.WARNING)
+        return queryset.filter(pk__in=found[: payload_search.MOST_FOUND_ROWS]), False
 
     def or_dash(self, text: str | None) -> str:
         """Return the text, or the admin's sign for an empty value in place of None."""
@@ -123,5 +123,5 @@ def json_shown(item: Any, column: str) -> str | None:
         return None if value is None and column != "payload" else rendering.pretty_json(value)
     except (ValueError, RecursionError):
         row = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
-        text = Left(Cast(column, TextField()), LONGEST)
+        text = Left(Cast(column, TextField()), LONGEST_CHARACTERS)
         return rendering.pre(row.annotate(text=text).values_list("text", flat=True).get())

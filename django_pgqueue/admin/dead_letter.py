@@ -21,7 +21,7 @@ from django.utils.translation import ngettext, ngettext_lazy
 
 from django_pgqueue.admin import bulk_actions, rendering
 from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, choose
-from django_pgqueue.admin.confirmation import COUNTED, SHOWN, OptionalReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, OptionalReasonForm, confirm, is_confirmed
 from django_pgqueue.admin.edit_payload import PayloadAction, edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
@@ -41,7 +41,7 @@ from django_pgqueue.models import DeadLetter
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-CLIPPED = 160
+CLIPPED_CHARACTERS = 160
 SHOWN_GROUPS = 50
 Row = tuple[int, str, str]
 """Id, queue and channel of a dead letter."""
@@ -84,7 +84,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         # Loads type and message of the error only, without the traceback.
         words = {
-            f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED + 1)
+            f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED_CHARACTERS + 1)
             for place, column in {"given": "details", "last": "errors__-1"}.items()
             for key in ("type", "message")
         }
@@ -114,7 +114,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
         text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
         if not text:
             return None
-        clipped = text if len(text) <= CLIPPED else f"{text[:CLIPPED]}…"
+        clipped = text if len(text) <= CLIPPED_CHARACTERS else f"{text[:CLIPPED_CHARACTERS]}…"
         return format_html('<span class="pgqueue-clip">{}</span>', clipped)
 
     @admin.display(description=_("redriven"))
@@ -150,10 +150,10 @@ class DeadLetterAdmin(BulkActionsAdmin):
             return self.ask_redrive(request, waiting, form)
         chosen = choose(request, waiting, "id", "queue", "channel")
         pace = Pace.asked(request, form.cleaned_data["rate"], using=waiting.db)
-        done, redriven, until = 0, 0, time.monotonic() + bulk_actions.SECONDS
-        each = len(chosen.rows) <= bulk_actions.EACH
+        done, redriven, until = 0, 0, time.monotonic() + bulk_actions.REQUEST_SECONDS
+        each = len(chosen.rows) <= bulk_actions.LOGGED_ROWS
         while done < len(chosen.rows) and (not done or time.monotonic() < until):
-            rows = chosen.rows[done : done + bulk_actions.BATCH]
+            rows = chosen.rows[done : done + bulk_actions.BATCH_ROWS]
             times = pace.times(done, len(rows))
             redriven += self.redrive_batch(request, rows, times, each=each, using=waiting.db)
             done += len(rows)
@@ -171,7 +171,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def ask_redrive(
         self, request: HttpRequest, waiting: QuerySet[DeadLetter], form: RateForm, **more: Any
     ) -> HttpResponse:
-        shown = waiting.order_by("id").only("id", "handler", "reason", "queue", "channel")[:SHOWN]
+        shown = waiting.order_by("id").only("id", "handler", "reason", "queue", "channel")[:SHOWN_ROWS]
         return confirm(
             self,
             request,

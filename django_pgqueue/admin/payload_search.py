@@ -11,7 +11,7 @@ from django_pgqueue.jsonb import to_json
 from django_pgqueue.sql.call import call
 
 TERM = re.compile(r"payload\.(?P<path>[^=]+?)\s*=\s*(?P<value>.*)", re.DOTALL)
-MOST = 1_000
+MOST_FOUND_ROWS = 1_000
 
 
 def payload_terms(term: str) -> list[str] | None:
@@ -42,9 +42,10 @@ def _readings(text: str) -> list[Any]:
 
 
 def find_by_payload(table: str, wanted: list[str], *, using: str) -> list[int]:
-    """Return ids of messages whose payload contains one of these, in no order; at most MOST + 1."""
+    """Return ids of messages whose payload contains one of these, in no order; at most MOST_FOUND_ROWS + 1."""
     if not wanted:
         return []
     matches = " OR ".join(["t.payload @> %s::jsonb"] * len(wanted))
-    rows = call(using, f"SELECT t.id FROM pgqueue_{table} AS t WHERE {matches} LIMIT %s", (*wanted, MOST + 1))  # noqa: S608
+    sql = f"SELECT t.id FROM pgqueue_{table} AS t WHERE {matches} LIMIT %s"  # noqa: S608
+    rows = call(using, sql, (*wanted, MOST_FOUND_ROWS + 1))
     return [pk for (pk,) in rows]

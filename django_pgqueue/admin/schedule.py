@@ -30,8 +30,8 @@ from django_pgqueue.models.expressions import ClockTimestamp
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-UPCOMING = 5
-TICKS = 10
+UPCOMING_TICKS = 5
+PAST_TICKS = 10
 KINDS: dict[Any, str] = {
     ScheduleTick.TickOutcome.CREATED: "good",
     ScheduleTick.TickOutcome.DUPLICATE: "late",
@@ -194,7 +194,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
     def upcoming(self, schedule: Any) -> str:
         """Return the next planned times, also for a disabled schedule."""
         try:
-            moments = schedule.timetable.upcoming(schedule.now, UPCOMING, tick=schedule.next_fire_at)
+            moments = schedule.timetable.upcoming(schedule.now, UPCOMING_TICKS, tick=schedule.next_fire_at)
         except InvalidSchedule as error:
             return rendering.badge(str(error), "bad")
         zone = ZoneInfo(schedule.time_zone)
@@ -210,7 +210,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("last ticks"))
     def ticks(self, schedule: Schedule) -> str:
-        ticks = ScheduleTick.objects.using(alias(None)).filter(schedule=schedule.name).order_by("-tick_at")[:TICKS]
+        ticks = ScheduleTick.objects.using(alias(None)).filter(schedule=schedule.name).order_by("-tick_at")[:PAST_TICKS]
         rows = [
             (
                 date_format(timezone.localtime(tick.tick_at), "DATETIME_FORMAT"),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from django_pgqueue.charts.frame import TOP, WIDTH, Frame, empty, figure, number, svg, text
+from django_pgqueue.charts.frame import TOP_PX, WIDTH_PX, Frame, empty, figure, number, svg, text
 from django_pgqueue.charts.scale import scale_for, value_text
 
 COLOURS = 8
-ROW, LABEL, VALUE = 24, 220, 96
+ROW_PX, LABEL_PX, VALUE_PX = 24, 220, 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +149,21 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", 
     if not any(value > 0 for _, value in rows):
         return empty(title, note)
     longest = max(value for _, value in rows)
-    space = WIDTH - LABEL - VALUE
+    space = WIDTH_PX - LABEL_PX - VALUE_PX
     drawn = []
     for place, (name, value) in enumerate(rows):
-        y, label, cut = TOP + place * ROW, value_text(value, kind), text(name, 28)
+        y, label, cut = TOP_PX + place * ROW_PX, value_text(value, kind), text(name, 28)
         length = max(1.0, space * max(value, 0.0) / longest)
         drawn.append(
             f"<g><title>{text(name)}: {label}</title>"
-            f'<text class="pgq-name" x="{LABEL - 10}" y="{y + ROW / 2}" dy=".32em" text-anchor="end">{cut}</text>'
-            f'<rect class="pgq-area pgq-1" x="{LABEL}" y="{y + 4}" width="{number(length)}" height="{ROW - 8}" rx="2"/>'
-            f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{label}</text></g>'
+            f'<text class="pgq-name" x="{LABEL_PX - 10}" y="{y + ROW_PX / 2}" dy=".32em" text-anchor="end">{cut}</text>'
+            f'<rect class="pgq-area pgq-1" x="{LABEL_PX}" y="{y + 4}" width="{number(length)}" '
+            f'height="{ROW_PX - 8}" rx="2"/>'
+            f'<text class="pgq-value" x="{number(LABEL_PX + length + 8)}" y="{y + ROW_PX / 2}" '
+            f'dy=".32em">{label}</text></g>'
         )
     description = "; ".join(f"{name} {value_text(value, kind)}" for name, value in rows)
-    return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP + len(rows) * ROW + 6))
+    return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP_PX + len(rows) * ROW_PX + 6))
 
 
 def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count") -> str:

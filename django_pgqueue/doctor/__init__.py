@@ -44,7 +44,7 @@ EXAMINATIONS: dict[str, Examination] = {
 }  # fmt: skip
 SERVER = frozenset({"horizon", "vacuum"})
 """The examinations of the server, which need none of the queue's tables."""
-LONGEST = 30.0
+EXAMINATION_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def examine(*, using: str | None = None, limits: Limits | None = None, only: Ite
 def run_examination(name: str, using: str, limits: Limits) -> list[Finding]:
     """Run one examination in a bounded read. Returns its findings, or the finding that it failed."""
     try:
-        with bounded_read(using, seconds=LONGEST):
+        with bounded_read(using, seconds=EXAMINATION_SECONDS):
             return list(EXAMINATIONS[name](using, limits))
     except DatabaseError as error:
         return [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, list_text, safe_name
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, list_text, safe_name
 from django_pgqueue.sql.call import call
 
 # Each channel with a count is counted by the indexes of the states, up to the limit for all of them together.
@@ -98,7 +98,7 @@ def wrong_counts(rows: list[tuple[Any, ...]]) -> Finding:
             "channels": len(rows),
             "shown": [
                 {"queue": queue, "channel": channel, "counted": int(counted), "live": int(live)}
-                for queue, channel, counted, live in rows[:SHOWN]
+                for queue, channel, counted, live in rows[:SHOWN_NAMES]
             ],
         },
     )
@@ -153,7 +153,7 @@ def parked_for_nothing(rows: list[tuple[Any, ...]]) -> Finding:
 
 def first_channels(rows: list[tuple[Any, ...]]) -> list[dict[str, str]]:
     """Return the first channels as JSON values."""
-    return [{"queue": queue, "channel": channel} for queue, channel, *_ in rows[:SHOWN]]
+    return [{"queue": queue, "channel": channel} for queue, channel, *_ in rows[:SHOWN_NAMES]]
 
 
 def longest(rows: list[tuple[Any, ...]]) -> float:

@@ -69,7 +69,7 @@ class Limits:
     most: int = 10_000
 
 
-SHOWN = 10
+SHOWN_NAMES = 10
 """The most names in a text or in facts; the total is given beside them."""
 
 
@@ -80,8 +80,8 @@ def safe_name(text: str | None) -> str:
 
 def list_text(names: list[str]) -> str:
     """Return the names as ``a, b and 3 more``."""
-    shown = ", ".join(map(safe_name, names[:SHOWN]))
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+    shown = ", ".join(map(safe_name, names[:SHOWN_NAMES]))
+    return f"{shown} and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else shown
 
 
 def age_text(age: timedelta) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django_pgqueue import handlers
 from django_pgqueue.conf import settings
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, age_text, list_text, safe_name
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.sql.call import call
 
 # A worker of an older release does not report its handlers; it may have any.
@@ -91,5 +91,5 @@ def handler_facts(queue: str, rows: list[Row]) -> dict[str, Any]:
         "messages": sum(row[2] for row in rows),
         "seconds": max(row[3] for row in rows).total_seconds(),
         "handlers": len(rows),
-        "shown": [row[1] for row in rows[:SHOWN]],
+        "shown": [row[1] for row in rows[:SHOWN_NAMES]],
     }

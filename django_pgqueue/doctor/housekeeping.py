@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from django_pgqueue.conf import settings
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, age_text, list_text, safe_name
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.sql.call import call
 
 WORKERS = """
@@ -80,7 +80,7 @@ def paused_workers(names: list[str]) -> Finding:
         Severity.NOTE,
         f"{len(names)} worker(s) are paused: {list_text(names)}.",
         "Resume them in the admin, or set paused_at in pgqueue_worker to NULL.",
-        {"workers": len(names), "shown": names[:SHOWN]},
+        {"workers": len(names), "shown": names[:SHOWN_NAMES]},
     )
 
 
@@ -113,7 +113,7 @@ def late_schedules(names: list[str], age: timedelta) -> Finding:
         Severity.WARNING,
         f"{len(names)} schedule(s) should have fired, the first {age_text(age)} ago: {list_text(names)}.",
         "Workers fire them: start one, or look in its log for the event schedule_failed.",
-        {"schedules": len(names), "shown": names[:SHOWN], "seconds": age.total_seconds()},
+        {"schedules": len(names), "shown": names[:SHOWN_NAMES], "seconds": age.total_seconds()},
     )
 
 
@@ -124,5 +124,5 @@ def failing_schedules(names: list[str]) -> Finding:
         Severity.WARNING,
         f"{len(names)} schedule(s) failed at their last tick: {list_text(names)}.",
         "The column last_error says why, in the admin or in pgqueue_schedule.",
-        {"schedules": len(names), "shown": names[:SHOWN]},
+        {"schedules": len(names), "shown": names[:SHOWN_NAMES]},
     )

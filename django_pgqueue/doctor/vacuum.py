@@ -16,7 +16,7 @@ WHERE c.relname = ANY (%s::text[]) AND pg_table_is_visible(c.oid)
 ORDER BY c.relname
 """
 NAPTIME = "SELECT extract(epoch FROM current_setting('autovacuum_naptime')::interval)::float"
-LONGEST_NAP = 60.0
+LONGEST_NAP_SECONDS = 60.0
 SET_LATER = re.compile(r"ALTER TABLE (\w+) SET \((.*?)\);", re.DOTALL)
 AT_ONCE = re.compile(r"CREATE TABLE (\w+) \((?:(?!;).)*?\n\) WITH \((.*?)\);", re.DOTALL)
 
@@ -41,7 +41,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         if differing:
             yield other_settings(table, differing, there)
     [(seconds,)] = call(using, NAPTIME)
-    if seconds > LONGEST_NAP:
+    if seconds > LONGEST_NAP_SECONDS:
         yield Finding(
             "vacuum_naps",
             Severity.NOTE,

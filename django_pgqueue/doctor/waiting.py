@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django_pgqueue.conf import settings
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, age_text, list_text, safe_name
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.sql.call import call
 
@@ -100,5 +100,5 @@ def wait_facts(queue: str, rows: list[WaitingChannel]) -> dict[str, Any]:
         "queue": queue,
         "channels": len(rows),
         "complete": rows[0].complete,
-        "shown": [{"channel": row.channel, "seconds": row.age.total_seconds()} for row in rows[:SHOWN]],
+        "shown": [{"channel": row.channel, "seconds": row.age.total_seconds()} for row in rows[:SHOWN_NAMES]],
     }

@@ -30,7 +30,7 @@ CREATE_DATABASE = """
 SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec
 """
 START_STOP_SECONDS = 120  # long enough for a recovery after a crash
-LARGEST_LOG = 10 * 1024 * 1024  # bytes; a larger log is renamed when the server starts
+LARGEST_LOG_BYTES = 10 * 1024 * 1024  # bytes; a larger log is renamed when the server starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def _data_version(home: Home) -> int | None:
 
 
 def _log_file(log: Path, account: Account) -> None:
-    if log.exists() and log.stat().st_size > LARGEST_LOG:
+    if log.exists() and log.stat().st_size > LARGEST_LOG_BYTES:
         log.rename(log.with_suffix(".log.1"))
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     os.fchown(descriptor, account.uid, account.gid)

@@ -18,7 +18,7 @@ from django_pgqueue.embedded.account import Account
 from django_pgqueue.embedded.errors import EmbeddedError
 
 PORT = 5432  # only a part of the socket's name: the server does not listen on TCP
-LONGEST_SOCKET = 99  # bytes; the kernel's limit is 107, macOS has 103
+LONGEST_SOCKET_BYTES = 99  # bytes; the kernel's limit is 107, macOS has 103
 SHELL_SPECIAL = set('"$`\\\n')  # pg_ctl puts the paths into a shell command between double quotes
 
 
@@ -192,7 +192,7 @@ def _is_file(path: Path, descriptor: int) -> bool:
 
 def _fits(folder: Path) -> bool:
     # A comma in a host means several hosts to libpq.
-    return len(os.fsencode(folder / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET and "," not in str(folder)
+    return len(os.fsencode(folder / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET_BYTES and "," not in str(folder)
 
 
 def _is_private(folder: Path, account: Account) -> bool:

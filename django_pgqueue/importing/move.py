@@ -18,7 +18,7 @@ from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 500
+BATCH_JOBS = 500
 KNOWN_CHANNELS = """
 SELECT c.queue, c.name
 FROM pgqueue_channel AS c
@@ -65,7 +65,7 @@ class Moved:
 def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: str) -> Moved | None:
     """Move up to BATCH jobs; None if there was none. Raises what ``enqueue`` raises; the batch then stays."""
     with transaction.atomic(using=using):
-        jobs = source.lock(list(names), BATCH, using, stuck=plan.stuck)
+        jobs = source.lock(list(names), BATCH_JOBS, using, stuck=plan.stuck)
         if not jobs:
             return None
         messages = [source.message(job, plan.handlers, plan.queues, plan.channel) for job in jobs]

@@ -11,7 +11,7 @@ from typing import Any
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.sql.call import call
 
-LOWEST, HIGHEST = -32767, 32767
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -32767, 32767
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ImportSource:
             payload=job.payload,
             queue=queues.get(job.queue, job.queue),
             channel=job.lock or channel,
-            priority=min(max(job.priority, LOWEST), HIGHEST),
+            priority=min(max(job.priority, LOWEST_PRIORITY), HIGHEST_PRIORITY),
             dequeue_at=job.due_at,
             dedupe_key=job.dedupe_key,
             headers={self.header: job.id},

@@ -17,7 +17,7 @@ from django_pgqueue.lifecycle.dead_letter import refuse
 from django_pgqueue.sql.call import call
 
 SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue(%s::text, %s::integer, %s::interval, %s::text)"  # noqa: S608
-LOOK_EVERY = 0.05
+DEQUEUE_LOOK_SECONDS = 0.05
 
 
 def dequeue(
@@ -58,4 +58,4 @@ def dequeue(
         left = deadline - time.monotonic()
         if deliveries or not left > 0 or connections[database].in_atomic_block:
             return deliveries
-        time.sleep(min(LOOK_EVERY, left))
+        time.sleep(min(DEQUEUE_LOOK_SECONDS, left))

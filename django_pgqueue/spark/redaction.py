@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "********"
 # A secret of at least this length is also removed inside a longer word.
-UNMISTAKABLE = 8
+UNMISTAKABLE_CHARACTERS = 8
 VARIABLES = ("PGPASSWORD", "PGQUEUE_SOURCE", "DATABASE_URL")
 
 URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]{0,256}:)([^\s/'\"]{1,1024})@")
@@ -22,7 +22,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     text = KEYWORD.sub(rf"\g<1>{HIDDEN}", text)
     for secret in sorted(secrets, key=len, reverse=True):
         word = re.escape(secret)
-        text = re.sub(word if len(secret) >= UNMISTAKABLE else rf"(?<!\w){word}(?!\w)", HIDDEN, text)
+        text = re.sub(word if len(secret) >= UNMISTAKABLE_CHARACTERS else rf"(?<!\w){word}(?!\w)", HIDDEN, text)
     return text
 
 

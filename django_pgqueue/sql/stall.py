@@ -18,12 +18,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 logger = logging.getLogger("django_pgqueue.worker")
 
 # Seconds. An answer that takes so long is nearly always lost; a server that is only slow gets twice the time each try.
-LIMIT = 10.0
-LONGEST = 600.0
+ANSWER_SECONDS = 10.0
+LONGEST_ANSWER_SECONDS = 600.0
 # Seconds after which a server that was slow counts as quick again.
-MEMORY = 600.0
+SLOW_MEMORY_SECONDS = 600.0
 # Seconds that the request to cancel may take, and then again the statement to end.
-GRACE = 2.0
+CANCEL_GRACE_SECONDS = 2.0
 
 
 class AnswerTimeout:
@@ -32,16 +32,16 @@ class AnswerTimeout:
     ``seconds``: the limit for a server that is not slow.
     """
 
-    def __init__(self, seconds: float = LIMIT) -> None:
+    def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self.seconds = seconds
         self._factor = 1
         self._slow_at = 0.0
 
     @property
     def limit(self) -> float:
-        if self._factor > 1 and time.monotonic() > self._slow_at + MEMORY:
+        if self._factor > 1 and time.monotonic() > self._slow_at + SLOW_MEMORY_SECONDS:
             self._factor = 1
-        return min(LONGEST, self.seconds * self._factor)
+        return min(LONGEST_ANSWER_SECONDS, self.seconds * self._factor)
 
     def answers(self, session: psycopg.Connection[Any]) -> None:
         """Limit the wait for all answers of this session from now on."""
@@ -65,7 +65,7 @@ class AnswerTimeout:
             while True:
                 ready = yield wanted
                 waited = 0.0 if ready else time.monotonic() - since
-                if waited > limit + 2 * GRACE:
+                if waited > limit + 2 * CANCEL_GRACE_SECONDS:
                     session.close()
                     raise psycopg.OperationalError(f"the server has not answered for {waited:.0f} s")
                 if waited > limit and not cancelled:
@@ -85,7 +85,7 @@ def cancel_statement(session: psycopg.Connection[Any], limit: float) -> None:
     logger.warning("no answer for %.0f s: cancelling the statement", limit, extra={"event": "statement_stalled"})
     if psycopg.capabilities.has_cancel_safe():  # the old way has no limit of its own
         try:
-            session.cancel_safe(timeout=GRACE)
+            session.cancel_safe(timeout=CANCEL_GRACE_SECONDS)
         except psycopg.Error as error:
             logger.debug("the cancel request failed: %s", error)
 

@@ -1,4 +1,4 @@
-"""Results of tasks as the process that enqueues them sees them."""
+"""Make the results of tasks that were enqueued or refused just now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED_AS = {"dropped": ChannelFull, **{error.outcome: error for error in REFUS
 
 def new_result(call: Call, backend: TaskHome, enqueued: Enqueued) -> TaskResult:
     """Return the result of a call that was enqueued, equal to the one that ``get_result`` reads."""
-    # As they come out of JSON, which has texts alone as keys.
+    # The result has the arguments as they come back from JSON, whose keys are texts.
     args, kwargs = json.loads(json.dumps([normalize_json(list(call.args)), normalize_json(dict(call.kwargs))]))
     return make_result(
         without_repetition(call, backend), str(enqueued.id), backend.alias, TaskResultStatus.READY, args, kwargs,
@@ -32,7 +32,10 @@ def new_result(call: Call, backend: TaskHome, enqueued: Enqueued) -> TaskResult:
 
 
 def without_repetition(call: Call, backend: TaskHome) -> Task:
-    """Return the task of the call, without what ``using`` was given though the definition says it as well."""
+    """Return the task of the call, without values of ``using()`` that repeat its definition.
+
+    ``get_result`` cannot distinguish these from the definition, and the two results must be equal.
+    """
     defined = registry.find_task(call.task.module_path) or call.task
     values = {name: getattr(call.task, name, None) for name in ("channel", "dedupe_key", "max_attempts")}
     given = {name: value for name, value in values.items() if value not in (None, getattr(defined, name, None))}
@@ -43,7 +46,7 @@ def without_repetition(call: Call, backend: TaskHome) -> Task:
 
 
 def refused_result(call: Call, backend: str, enqueued: Enqueued) -> TaskResult:
-    """Return the result of a call that was not enqueued: its channel dropped it, or it was refused."""
+    """Return the failed result of a call that was not enqueued: its channel dropped it, or it was refused."""
     error = TaskError(
         exception_class_path=f"django_pgqueue.exceptions.{REFUSED_AS[enqueued.outcome].__name__}",
         traceback=f"The task was not enqueued: {enqueued.reason or DROPPED}\n",

@@ -1,4 +1,4 @@
-"""Run a task as a handler: the message has its arguments, and the outcome its return value."""
+"""Run a task as a handler: the payload has its arguments, and the result its return value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django_pgqueue.worker.call.failure import describe_error
 
 
 def function_of(task: Task) -> Callable[[Delivery], Any]:
-    """The function of the handler. An outcome of ours that the task raises or returns is used as it is."""
+    """Return the handler's function for a task. An outcome that the task raises or returns is used unchanged."""
 
     def run(delivery: Delivery) -> Outcome:
         arguments = call_arguments(delivery)
@@ -28,7 +28,7 @@ def function_of(task: Task) -> Callable[[Delivery], Any]:
 
     async def run_async(delivery: Delivery) -> Outcome:
         arguments = call_arguments(delivery)
-        # Only a repeated one asks the database what happened before.
+        # Only a repeated attempt reads the errors of the earlier ones from the database.
         look = sync_to_async(result.running_result) if delivery.attempt > 1 else None
         started = result.running_result(delivery, task) if look is None else await look(delivery, task)
         await task_started.asend_robust(sender=result.sender_of(started), task_result=started)
@@ -40,6 +40,7 @@ def function_of(task: Task) -> Callable[[Delivery], Any]:
 
 
 def call_arguments(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of the task. Raises DeadLetter for a payload that does not have them."""
     found = arguments_of(delivery.payload)
     if found is None:
         raise DeadLetter(
@@ -49,6 +50,7 @@ def call_arguments(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
 
 
 def positional_arguments(task: Task, started: TaskResult, arguments: tuple[list[Any], dict[str, Any]]) -> list[Any]:
+    """Return the positional arguments of the call, the context first if the task takes one."""
     return [TaskContext(task_result=started), *arguments[0]] if task.takes_context else arguments[0]
 
 

@@ -1,4 +1,4 @@
-"""task_finished: sent when it is written down what became of a task, and only then."""
+"""Send task_finished after the settlement of a task is written."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ EVENTS = (message_completed, message_dead_lettered, message_cancelled)
 
 
 class TaskFailed(Exception):
-    """The error in the framework's log of a failed task: the text of its last error, with secrets hidden."""
+    """Stand for the exception of a failed task in the framework's log: its last error, with secrets hidden."""
 
 
 def connect_signals() -> None:
+    """Connect :func:`send_finished` to the signals of settlements that end a message."""
     for signal in EVENTS:
         signal.connect(send_finished, dispatch_uid="django_pgqueue.tasks")
 
@@ -38,6 +39,7 @@ def connect_signals() -> None:
 def send_finished(
     signal: Any, delivery: Delivery, outcome: Any, error: Mapping[str, Any] | None, **kwargs: Any
 ) -> None:
+    """Send task_finished for a message that has ended, if it is a task; a receiver of the signals in EVENTS."""
     task = registry.find_task(delivery.handler)
     if task is None or not task_finished.receivers:
         return
@@ -46,7 +48,7 @@ def send_finished(
     if failure is None:
         task_finished.send_robust(sender=sender_of(result), task_result=result)
         return
-    # The receiver that logs looks for an exception that is being handled; the task's own one shows its secrets.
+    # The framework's receiver logs the exception that is being handled. The task's own one would show its secrets.
     try:
         raise TaskFailed(result.errors[-1].traceback.rstrip()) from None
     except TaskFailed:
@@ -54,6 +56,7 @@ def send_finished(
 
 
 def failure_of(signal: Any, outcome: Any, error: Mapping[str, Any] | None) -> TaskError:
+    """Return the error of a message that was cancelled or dead-lettered."""
     if signal is message_cancelled:
         return archived_error("cancelled", {"reason": getattr(outcome, "reason", "")})
     if isinstance(outcome, DeadLetter):
@@ -62,7 +65,7 @@ def failure_of(signal: Any, outcome: Any, error: Mapping[str, Any] | None) -> Ta
 
 
 def stored_result(delivery: Delivery) -> TaskResult | None:
-    """Read the result from the tables; None for a first attempt, or if the tables may not be read."""
+    """Read the result from the database; None for a first attempt, or if it cannot be read or was not archived."""
     if delivery.attempt <= 1:
         return None
     from django_pgqueue.tasks import history
@@ -74,6 +77,7 @@ def stored_result(delivery: Delivery) -> TaskResult | None:
 
 
 def delivered_result(delivery: Delivery, task: Task, outcome: Any, failure: TaskError | None) -> TaskResult:
+    """Return the result of the task from what this worker has, without the database."""
     status = TaskResultStatus.SUCCESSFUL if failure is None else TaskResultStatus.FAILED
     result = result_of_delivery(
         delivery, task, status, finished_at=timezone.now(), errors=[] if failure is None else [failure],

@@ -1,4 +1,4 @@
-"""Results of tasks as the worker that runs them sees them, and what all results are made of."""
+"""Make the results of tasks from deliveries in a worker, and from their parts in general."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from django_pgqueue.tasks.task import stored_task
 
 
 def running_result(delivery: Delivery, task: Task) -> TaskResult:
-    """Return the result of a task that a worker is about to call."""
+    """Return the result of a task that a worker is about to call, with the errors of earlier attempts."""
     now = timezone.now()
     past = errors_before(delivery)
     return result_of_delivery(
@@ -36,6 +36,7 @@ def running_result(delivery: Delivery, task: Task) -> TaskResult:
 
 
 def result_of_delivery(delivery: Delivery, task: Task, status: TaskResultStatus, **facts: Any) -> TaskResult:
+    """Return the result of a delivered task. ``facts``: as for :func:`make_result`."""
     args, kwargs = arguments_of(delivery.payload) or ([], {})
     backend = aliases.alias_of_message(delivery.payload, task)
     found = stored_task(
@@ -54,6 +55,7 @@ def make_result(
     kwargs: dict[str, Any],
     **facts: Any,
 ) -> TaskResult:
+    """Return a result. ``facts``: the times, ``errors`` and ``worker_ids``, as far as they are known."""
     return TaskResult(
         task=task, id=result_id, status=status, args=args, kwargs=kwargs, backend=backend,
         enqueued_at=facts.get("enqueued_at"), started_at=facts.get("started_at"),
@@ -63,12 +65,12 @@ def make_result(
 
 
 def sender_of(result: TaskResult) -> type[BaseTaskBackend]:
-    """Return the sender of the signals."""
+    """Return the sender of the framework's signals: the class of the result's backend."""
     return type(task_backends[result.backend])
 
 
 def errors_before(delivery: Delivery) -> list[dict[str, Any]]:
-    """Return the errors of the attempts before this one."""
+    """Return the errors of the attempts before this one, oldest first; it reads the database if there were any."""
     if delivery.attempt <= 1:
         return []
     from django_pgqueue.models import Message
@@ -78,15 +80,17 @@ def errors_before(delivery: Delivery) -> list[dict[str, Any]]:
 
 
 def error_entries(errors: Any) -> list[dict[str, Any]]:
+    """Return the entries of a message's ``errors``, without those that are not objects."""
     return [item for item in errors if isinstance(item, dict)] if isinstance(errors, list) else []
 
 
 def workers_of_errors(errors: list[dict[str, Any]]) -> list[str]:
+    """Return the name of the worker of each failed attempt."""
     return [item.get("worker") or "" for item in errors]
 
 
 def parsed_time(text: Any) -> datetime | None:
-    """A time within JSON of the database."""
+    """Return the datetime of a text in JSON of the database, or None if it is not one."""
     try:
         return datetime.fromisoformat(text)
     except (TypeError, ValueError):

@@ -35,9 +35,9 @@ from django_pgqueue.worker.run.perform import Performer
 from django_pgqueue.worker.settle.ledger import Ledger
 from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
-MOST = 1000
+MOST_DELIVERIES = 1000
 """The most deliveries without a ``limit``: a handler that enqueues or defers for ever must not hang the tests."""
-AT_ONCE = 100
+AT_ONCE_MESSAGES = 100
 CONTENDED_TRIES = 10
 
 
@@ -129,9 +129,9 @@ class Drain:
     def _run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
         make_partitions(using=self._using)
         handled: list[Handled] = []
-        most = MOST if limit is None else limit
+        most = MOST_DELIVERIES if limit is None else limit
         while len(handled) < most:
-            deliveries = self._take(queue, min(AT_ONCE, most - len(handled)))
+            deliveries = self._take(queue, min(AT_ONCE_MESSAGES, most - len(handled)))
             if not deliveries and not (with_scheduled and self._make_due(queue)):
                 return Drained(tuple(handled))
             if not with_scheduled:
@@ -139,8 +139,8 @@ class Drain:
             handled += self._handle(deliveries)
         if limit is None and (self._take(queue, 1) or (with_scheduled and self._make_due(queue))):
             raise RuntimeError(
-                f"drain() has run {MOST} deliveries, and more are ready. Check for a handler that enqueues or defers "
-                "for ever, or give the number that you expect: drain(limit=…)."
+                f"drain() has run {MOST_DELIVERIES} deliveries, and more are ready. Check for a handler that "
+                "enqueues or defers for ever, or give the number that you expect: drain(limit=…)."
             )
         return Drained(tuple(handled))
 

@@ -15,8 +15,8 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.testing.single import as_stored
 
-MOST_SHOWN = 10
-LONGEST_SHOWN = 200
+SHOWN_MESSAGES = 10
+SHOWN_CHARACTERS = 200
 
 
 def enqueued(
@@ -159,12 +159,12 @@ def list_messages(wanted: ExpectedMessage, found: list[Message]) -> str:
     # Another handler is the least like it, however little else differs.
     compared.sort(key=lambda pair: (pair[1].handler != wanted.handler, len(pair[0])))
     lines = [f"\n{len(found)} {'waits' if len(found) == 1 else 'wait'}:"]
-    for differences, message in compared[:MOST_SHOWN]:
+    for differences, message in compared[:SHOWN_MESSAGES]:
         lines.append(f"  {line(message)}")
         if message.handler == wanted.handler:
             lines += [f"      {difference}" for difference in differences]
-    if len(compared) > MOST_SHOWN:
-        lines.append(f"  … and {len(compared) - MOST_SHOWN} more")
+    if len(compared) > SHOWN_MESSAGES:
+        lines.append(f"  … and {len(compared) - SHOWN_MESSAGES} more")
     return "\n".join(lines)
 
 
@@ -188,8 +188,8 @@ def handled(handler: str | None, using: str | None) -> list[str]:
     done = ArchivedMessage.objects.using(alias(using)).filter(handler=handler).order_by("-id")
     dead = DeadLetter.objects.using(alias(using)).filter(handler=handler).order_by("-id")
     return [
-        *(f"#{number} ({outcome})" for number, outcome in done.values_list("id", "outcome")[:MOST_SHOWN]),
-        *(f"#{number} (dead letter: {reason})" for number, reason in dead.values_list("id", "reason")[:MOST_SHOWN]),
+        *(f"#{number} ({outcome})" for number, outcome in done.values_list("id", "outcome")[:SHOWN_MESSAGES]),
+        *(f"#{number} (dead letter: {reason})" for number, reason in dead.values_list("id", "reason")[:SHOWN_MESSAGES]),
     ]
 
 
@@ -197,4 +197,4 @@ def clipped_repr(value: Any) -> str:
     text = value.isoformat() if isinstance(value, datetime) else json.dumps(
         value, cls=DjangoJSONEncoder, ensure_ascii=False
     )  # fmt: skip
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

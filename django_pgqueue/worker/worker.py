@@ -1,4 +1,4 @@
-"""The worker: wires the roles together, and takes them apart in the order that loses nothing."""
+"""Make the roles of a worker, start them, and stop them in the order in which no outcome is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from django_pgqueue.worker.operate.logs import log_start
 from django_pgqueue.worker.operate.recycling import Recycling, memory_bytes
 from django_pgqueue.worker.operate.registration import Registration, WorkerDescription, running_as_json
 from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
-from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.run.async_runner import AsyncRunner
@@ -42,14 +42,16 @@ from django_pgqueue.worker.settle.unstarted import return_unstarted
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-VITALS_INTERVAL = 1.0
+VITALS_SECONDS = 1.0
 
 
 class QueueWorker:
-    """Serves its queues until it is asked to stop, once, or until they are empty.
+    """Serve queues until a stop is requested; with ``once`` or ``drain``, until nothing is left to do.
 
-    ``link``, ``board``: to its supervisor. A worker without one does itself what a supervisor does for its children;
-    ``companion`` makes what else runs beside it, given a function that wakes the producer.
+    A child process of a supervisor runs one, and so do ``--processes 0`` and tests. ``options``: what it serves.
+    ``companion``: makes the service that runs beside it (the maintenance loop), given a function that wakes the
+    producer. ``link``, ``board``: connect it to its supervisor; without a supervisor it extends its leases and writes
+    its row itself. ``vitals``: reports the health to probes.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class QueueWorker:
             companions = self._alone(companion)
         companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
         if options.listen is not None:
-            # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
+            # Each child listens for itself: a frame from the supervisor would take half a millisecond longer.
             listener = Listener(
                 options.listen,
                 self._served.serves,
@@ -198,18 +200,21 @@ class QueueWorker:
         }
         return [
             SupervisorInbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
-            Reports(link, describe=self.describe, trouble=lambda: self._outage.problem, crashed=self._crashed),
+            Reports(link, describe=self.describe, database_error=lambda: self._outage.problem, crashed=self._crashed),
         ]
 
     def run(self) -> bool:
-        """Work until the end. Returns whether it was clean: all handlers ended, all is written, no role crashed."""
+        """Run until a stop is requested.
+
+        Returns whether everything was clean: all handlers have ended, all outcomes are written, and no role crashed.
+        """
         self.shutdown.install()
         keep_alive()
         try:
             self._start()
             self._vitals.start(self.health)
             while not self.shutdown.reason:
-                self.shutdown.sleep(VITALS_INTERVAL)
+                self.shutdown.sleep(VITALS_SECONDS)
                 self._vitals.beat()
             self._vitals.stopping()
             clean = self._stop(self.shutdown.reason)
@@ -220,17 +225,18 @@ class QueueWorker:
         return clean and not self._crashes
 
     def stop(self) -> None:
-        """Ask the worker to stop; from any thread."""
+        """Ask the worker to stop, and return at once; from any thread."""
         self.shutdown.request("asked to stop")
 
     def recycle(self, reason: str) -> None:
-        """Ask for a fresh process in place of this one. Without a supervisor it ends, to be restarted."""
+        """Ask for a new process in place of this one. Without a supervisor this one stops, to be started again."""
         if self._link is not None:
             self._link.send("recycle", reason)
         else:
             self.shutdown.request(f"recycling: {reason}")
 
     def describe(self) -> WorkerDescription:
+        """Return the columns of the worker's row."""
         return WorkerDescription(
             name=self.options.name,
             pid=os.getpid(),
@@ -243,11 +249,11 @@ class QueueWorker:
     def health(self) -> Health:
         """Return the health of a worker that runs without a supervisor."""
         silence = 0.0 if self._registration is None else time.monotonic() - self._registration.written_at
-        problems = ["the database does not answer"] if silence > LONGEST_SILENCE else []
+        problems = ["the database does not answer"] if silence > LONGEST_SILENCE_SECONDS else []
         if self._outage.problem:
             problems.append(f"the database fails: {self._outage.problem}")
         oldest = min((entry.ended_at for entry in self.board.begun() if entry.ended_at), default=math.inf)
-        if (late := time.monotonic() - oldest) > max(LONGEST_SILENCE, self.options.lease.total_seconds()):
+        if (late := time.monotonic() - oldest) > max(LONGEST_SILENCE_SECONDS, self.options.lease.total_seconds()):
             problems.append(f"outcomes are not written down for {late:.0f} s")
         about = self.describe()
         worker = {"name": about.name, "pid": about.pid, "state": about.state, "running": len(about.running)}
@@ -292,7 +298,7 @@ class QueueWorker:
         self._deadlines.stop()
         for companion in self._companions:
             companion.stop()
-        # Last of all: until here, everything that is held stays held.
+        # The keeper is stopped last, so that all leases are extended until here.
         self._keeper.stop()
         self.ledger.close()
         return idle and written

@@ -90,7 +90,7 @@ def test_nonsense_finds_nothing_and_breaks_nothing(admin_client: Client, indexed
 def test_of_very_many_matches_some_are_shown_and_that_is_said(
     admin_client: Client, indexed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(payload_search, "MOST", 20)
+    monkeypatch.setattr(payload_search, "MOST_FOUND_ROWS", 20)
     enqueue_many(NewMessage(handler="h", payload={"n": 1}) for _ in range(30))
     response = admin_client.get(address("message"), {"q": "payload.n=1"})
     assert response.context["cl"].result_count == 20

@@ -11,10 +11,10 @@ import pytest
 
 from django_pgqueue import charts
 from django_pgqueue.charts import Series
-from django_pgqueue.charts.frame import BOTTOM, HEIGHT, TOP
+from django_pgqueue.charts.frame import BOTTOM_PX, HEIGHT_PX, TOP_PX
 
 HOSTILE = """</title></text><script>alert("1")</script>&'\u202e\x07"""
-GROUND = HEIGHT - BOTTOM
+GROUND = HEIGHT_PX - BOTTOM_PX
 
 
 def hours(count: int) -> list[datetime]:
@@ -34,7 +34,7 @@ def paths(chart: str, style: str) -> list[list[tuple[float, float]]]:
 def test_a_line_goes_through_its_values() -> None:
     [line] = paths(charts.line_plot("waiting", hours(3), [Series("all", [0, 4, 2])]), "pgq-line")
 
-    assert [y for _, y in line] == [GROUND, TOP, (GROUND + TOP) / 2]
+    assert [y for _, y in line] == [GROUND, TOP_PX, (GROUND + TOP_PX) / 2]
     assert line[1][0] - line[0][0] == pytest.approx(line[2][0] - line[1][0], abs=0.2)
 
 
@@ -59,8 +59,8 @@ def test_a_stack_stands_on_what_is_below_it() -> None:
     [first], [second] = ([node.get("d") for node in parsed(chart).iter("path") if style in node.get("class", "")]
                          for style in ("pgq-1", "pgq-2"))  # fmt: skip
     top = float(re.search(r"V([\d.]+)", first)[1])
-    assert top == pytest.approx(GROUND - (GROUND - TOP) * 3 / 4, abs=0.1)
-    assert re.match(r"M[\d.]+ ([\d.]+)V([\d.]+)", second).groups() == (f"{top:g}", str(TOP))
+    assert top == pytest.approx(GROUND - (GROUND - TOP_PX) * 3 / 4, abs=0.1)
+    assert re.match(r"M[\d.]+ ([\d.]+)V([\d.]+)", second).groups() == (f"{top:g}", str(TOP_PX))
 
 
 def test_one_among_thousands_can_be_seen() -> None:

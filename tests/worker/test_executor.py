@@ -11,7 +11,7 @@ import pytest
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
 from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing_handler, run_handler
-from django_pgqueue.worker.call.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
+from django_pgqueue.worker.call.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DELIVERY = Delivery(
@@ -74,8 +74,8 @@ def test_an_exception_that_causes_itself_is_described() -> None:
 def test_messages_are_cleaned_and_bounded() -> None:
     error = execute(raising(ValueError("nul \x00, half a pair \ud800, " + "x" * 100_000)), DELIVERY).error
     assert error["message"].startswith("nul \\x00, half a pair \\ud800, xxx")
-    assert len(error["message"]) < LONGEST_MESSAGE + 100
-    assert len(error["traceback"]) < LONGEST_TRACEBACK + 100
+    assert len(error["message"]) < MESSAGE_CHARACTERS + 100
+    assert len(error["traceback"]) < TRACEBACK_CHARACTERS + 100
 
 
 def test_an_exception_that_cannot_be_shown_is_still_a_failure() -> None:

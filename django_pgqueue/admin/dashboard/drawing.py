@@ -14,7 +14,7 @@ from django_pgqueue.admin.dashboard.figures import ChannelFigures
 from django_pgqueue.admin.dashboard.spans import SettledFigures, Spans, Timeline
 
 Link = Callable[..., str]
-FULL, NEARLY = 1.0, 0.8
+FULL_SHARE, NEARLY_FULL_SHARE = 1.0, 0.8
 
 
 def drawn(svg: str) -> SafeString:
@@ -81,7 +81,7 @@ def saturation(channel: ChannelFigures, spans: Spans) -> str:
 def limit_meter(what: str, value: float, limit: float, *, full: str = "bad") -> str:
     """Return a meter of ``value`` against ``limit``. ``full``: its kind at the limit."""
     share = value / limit
-    kind = full if share >= FULL else "late" if share >= NEARLY else "good"
+    kind = full if share >= FULL_SHARE else "late" if share >= NEARLY_FULL_SHARE else "good"
     text = f"{charts.value_text(value)}/{charts.value_text(limit)}"
     return format_html(
         '<span class="pgqueue-limit">{}<span>{}</span> <span class="quiet">{}</span></span>',

@@ -15,7 +15,7 @@ from django_pgqueue.sql.call import call
 
 MOST_NAMES = 1_000
 MOST_QUEUES, MOST_CHANNELS, MOST_WORKERS, MOST_SCHEDULES = 20, 20, 20, 10
-MOST_RUNNING = 3
+MOST_SHOWN_RUNNING = 3
 MEASURED = """
 SELECT clock_timestamp(),
     (SELECT m.measured_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1),

@@ -35,7 +35,7 @@ from django_pgqueue.models import Dashboard
 from django_pgqueue.sql.call import bounded_read
 
 # The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
-LONGEST = 10.0
+STATEMENT_SECONDS = 10.0
 MOST_PAGES = 500
 MOST_ALERTS = 12
 PART = "X-Pgqueue-Part"
@@ -114,7 +114,7 @@ class DashboardAdmin(ReadOnlyAdmin):
     def figures(self, request: HttpRequest, asked: Asked) -> dict[str, Any]:
         using = alias(None)
         link = self.link_for(request)
-        with bounded_read(using, seconds=LONGEST):
+        with bounded_read(using, seconds=STATEMENT_SECONDS):
             fresh = figures.read_freshness(using=using)
             names = figures.shown_queue_names(using=using)
             shown = [name for name in names if name == asked.queue] if asked.queue else names
@@ -264,7 +264,7 @@ class DashboardAdmin(ReadOnlyAdmin):
                 link(f"#{message}", "message_change", message),
                 rendering.seconds(since),
             )
-            for message, since in worker.running[: figures.MOST_RUNNING]
+            for message, since in worker.running[: figures.MOST_SHOWN_RUNNING]
         ]
         return {
             "name": link(worker.name, "worker_change", worker.name),
@@ -272,7 +272,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "heartbeat": drawing.ago(worker.silent),
             "queues": ", ".join(worker.queues),
             "running": running,
-            "more": max(0, len(worker.running) - figures.MOST_RUNNING),
+            "more": max(0, len(worker.running) - figures.MOST_SHOWN_RUNNING),
             "busy": f"{len(worker.running)} / {worker.concurrency}",
         }
 

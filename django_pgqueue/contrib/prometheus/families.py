@@ -12,7 +12,7 @@ from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.sql.call import bounded_read, call
 
 # The timeout of a statement, in seconds: Prometheus gives up a scrape that takes longer.
-LONGEST = 10.0
+STATEMENT_SECONDS = 10.0
 # The most workers that are reported, those with the newest heartbeats first.
 MOST_WORKERS = 1000
 WORKERS = """
@@ -55,7 +55,7 @@ class Family:
 def families(*, using: str | None = None) -> list[Family]:
     """Return all metrics as they are now, in four queries."""
     using = alias(using)
-    with bounded_read(using, seconds=LONGEST):
+    with bounded_read(using, seconds=STATEMENT_SECONDS):
         workers = worker_families(call(using, WORKERS, (MOST_WORKERS,)))
         return [*queue_families(health(using=using)), *workers, *server_families(using)]
 

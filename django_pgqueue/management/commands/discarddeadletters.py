@@ -12,7 +12,7 @@ from django_pgqueue.management.database import queue_database
 from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, id_parts
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 1_000
+BATCH_LETTERS = 1_000
 
 
 class Command(DeadLettersCommand):
@@ -36,7 +36,7 @@ class Command(DeadLettersCommand):
             # Messages that become dead letters from now on were not meant.
             found = found.filter(dead_at__lte=clock(using))
             named = given["ids"] and not is_filtered and limit is None
-            for ids in in_parts(given["ids"]) if named else id_parts(found, limit, BATCH):
+            for ids in in_parts(given["ids"]) if named else id_parts(found, limit, BATCH_LETTERS):
                 became += Counter(discard_dead(ids, using=using).values())
         left = {outcome: count for outcome, count in sorted(became.items()) if outcome != "discarded"}
         text = "".join(f", {count} {outcome}" for outcome, count in left.items())
@@ -49,4 +49,4 @@ class Command(DeadLettersCommand):
 def in_parts(ids: list[int]) -> Iterator[list[int]]:
     """Return the ids in parts, also those that do not exist or were redriven: the answer reports each named id."""
     unique = sorted(set(ids))
-    return (unique[start : start + BATCH] for start in range(0, len(unique), BATCH))
+    return (unique[start : start + BATCH_LETTERS] for start in range(0, len(unique), BATCH_LETTERS))

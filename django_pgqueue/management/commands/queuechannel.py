@@ -18,7 +18,7 @@ LIMITS = ("max_concurrency", "max_size", "full_policy", "release_interval", "rel
 RATE = ("release_interval", "release_burst")
 # The word that lifts a limit.
 LIFTED = dict.fromkeys(LIMITS, "none") | {"archive": "queue"}
-BATCH = 10_000
+BATCH_MESSAGES = 10_000
 
 
 def count_or_none(text: str) -> int | str:
@@ -109,7 +109,9 @@ def purge_channel(name: str, queue: str, using: str) -> int:
     many."""
     left, count = channel_waiting_count(name, queue, using), 0
     while True:
-        batch = purge(channel=name, queue=queue, limit=min(BATCH, left - count) if count < left else 0, using=using)
+        batch = purge(
+            channel=name, queue=queue, limit=min(BATCH_MESSAGES, left - count) if count < left else 0, using=using
+        )
         count += batch
         if batch == 0:
             return count

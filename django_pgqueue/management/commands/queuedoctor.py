@@ -15,9 +15,9 @@ from django_pgqueue.doctor.finding import Finding, Limits
 from django_pgqueue.lifecycle.mend import MendCounts, mend
 from django_pgqueue.management.database import database_error, known_database
 
-UNKNOWN = 3
+UNKNOWN_STATUS = 3
 """The exit status when the database does not answer; monitors read it as *unknown*."""
-WIDTH = 10
+WIDTH_CHARACTERS = 10
 
 
 class Command(BaseCommand):
@@ -47,12 +47,12 @@ class Command(BaseCommand):
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, form: str, fix: bool, only: list[str] | None, database: str | None, **given: Any) -> None:
-        using = known_database(database, status=UNKNOWN)
+        using = known_database(database, status=UNKNOWN_STATUS)
         try:
             mended = mend(using=using) if fix and find_schema_problem(using) is None else None
             report = doctor.examine(using=using, limits=limits(**given), only=only)
         except Error as error:
-            raise database_error(using, error, status=UNKNOWN) from error
+            raise database_error(using, error, status=UNKNOWN_STATUS) from error
         self.stdout.write(report_as_json(report, mended) if form == "json" else report_as_text(report, mended))
         if report.severity:
             sys.exit(report.severity)
@@ -95,6 +95,6 @@ def report_as_text(report: doctor.Report, mended: MendCounts | None) -> str:
 
 def finding_as_text(finding: Finding) -> str:
     """Return one finding as text."""
-    indent = " " * WIDTH
-    head = f"{finding.severity.word.upper():{WIDTH}}{finding.code}"
+    indent = " " * WIDTH_CHARACTERS
+    head = f"{finding.severity.word.upper():{WIDTH_CHARACTERS}}{finding.code}"
     return f"{head}\n{indent}{finding.problem}\n{indent}> {finding.action}\n"

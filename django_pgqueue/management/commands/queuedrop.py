@@ -6,7 +6,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.lifecycle.queue_drop import QueueDropped, queue_drop
 from django_pgqueue.management.acting import ActingCommand, errors_as_command_errors, has_queue
-from django_pgqueue.management.commands.queuepurge import BATCH, queue_waiting_count
+from django_pgqueue.management.commands.queuepurge import BATCH_MESSAGES, queue_waiting_count
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Message, Schedule
 
@@ -44,7 +44,7 @@ class Command(ActingCommand):
     def drop(self, queue: str, purge: bool, counts: dict[str, int], using: str) -> QueueDropped:
         """Drop in steps until the queue is gone, or a step changed nothing because other transactions hold the rest."""
         while True:
-            step = queue_drop(queue=queue, purge=purge, limit=BATCH, using=using)
+            step = queue_drop(queue=queue, purge=purge, limit=BATCH_MESSAGES, using=using)
             add(counts, step)
             if step.done or step.blocked:
                 return step

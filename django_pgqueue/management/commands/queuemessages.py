@@ -26,7 +26,7 @@ from django_pgqueue.models import Message
 from django_pgqueue.outcomes import KEEP
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 1_000
+BATCH_MESSAGES = 1_000
 STATUSES = {status.label: status for status in Message.Status}
 FILTERS = {"queue": "channel__queue", "channel": "channel__name", "handler": "handler", "worker": "worker"}
 # The states in which an action changes a message; other messages are not read.
@@ -136,8 +136,8 @@ def action_function(action: str, given: dict[str, Any], using: str) -> Action:
 def run_all(ids: list[int], act: Action) -> Counter[str]:
     """Do the action to the ids in batches. Returns the number of each outcome."""
     became: Counter[str] = Counter()
-    for start in range(0, len(ids), BATCH):
-        became += Counter(act(ids[start : start + BATCH]).values())
+    for start in range(0, len(ids), BATCH_MESSAGES):
+        became += Counter(act(ids[start : start + BATCH_MESSAGES]).values())
     return became
 
 
@@ -147,7 +147,7 @@ def run_matching(found: QuerySet[Message], limit: int | None, act: Action) -> Co
     newest = found.order_by("-id").values_list("id", flat=True).first() or 0
     last, left = 0, limit
     while left is None or left > 0:
-        size = BATCH if left is None else min(BATCH, left)
+        size = BATCH_MESSAGES if left is None else min(BATCH_MESSAGES, left)
         ids = list(found.filter(id__gt=last, id__lte=newest).order_by("id").values_list("id", flat=True)[:size])
         if not ids:
             break

@@ -10,7 +10,7 @@ from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Message
 
 # Each batch is a transaction: locks are short, and purged messages stay purged.
-BATCH = 10_000
+BATCH_MESSAGES = 10_000
 
 
 class Command(ActingCommand):
@@ -40,6 +40,6 @@ def purge_queue(queue: str, using: str) -> int:
     many."""
     left = queue_waiting_count(queue, using)
     count = 0
-    while batch := queue_purge(queue=queue, limit=min(BATCH, left - count), using=using):
+    while batch := queue_purge(queue=queue, limit=min(BATCH_MESSAGES, left - count), using=using):
         count += batch
     return count

@@ -15,7 +15,7 @@ from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import primary
 
-EVERY = 2.0
+EVERY_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"
 HEAD = ("queue", "ready", "leased", "scheduled", "dead", "oldest", "workers", "")
 
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             "--watch",
             nargs="?",
             type=interval,
-            const=EVERY,
+            const=EVERY_SECONDS,
             metavar="SECONDS",
             help="repeat after so many seconds (default: 2)",
         )

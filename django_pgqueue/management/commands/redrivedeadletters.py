@@ -14,7 +14,7 @@ from django_pgqueue.outcomes import KEEP
 from django_pgqueue.redaction import printable
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 500
+BATCH_LETTERS = 500
 
 
 class Command(DeadLettersCommand):
@@ -38,7 +38,7 @@ class Command(DeadLettersCommand):
         count = 0
         with errors_as_command_errors(using):
             begun_at = clock(using)
-            for ids in id_parts(found, limit, BATCH):
+            for ids in id_parts(found, limit, BATCH_LETTERS):
                 times = paced(begun_at, given["rate"], count, len(ids))
                 try:
                     count += len(redrive(ids, payload=given["payload"], times=times, using=using))

@@ -14,7 +14,7 @@ from pyspark.sql import types as spark
 from django_pgqueue.spark.errors import PipelineError
 
 # About this many bytes are encoded and sent at once.
-PIECE = 8 * 1024 * 1024
+PIECE_BYTES = 8 * 1024 * 1024
 NESTED = (spark.StructType, spark.MapType, spark.ArrayType)
 WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 NUMBER = (*WHOLE, spark.FloatType, spark.DoubleType, spark.DecimalType)
@@ -100,7 +100,7 @@ class RowEncoder:
 
     def pieces(self, batch: pa.RecordBatch) -> Iterator[bytes]:
         """Return the batch in COPY's text format, in pieces."""
-        rows = max(1, PIECE * batch.num_rows // max(batch.nbytes, 1))
+        rows = max(1, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
             yield self.lines(batch.slice(start, rows))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from django_pgqueue.spark.datasource.encoding import RowEncoder
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
-PAUSES = (0.5, 2.0, 8.0)
+PAUSES_SECONDS = (0.5, 2.0, 8.0)
 # JSON has line numbers of its own; they come first.
 PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
 
@@ -70,7 +70,7 @@ class BulkEnqueue:
 
     def ingest(self, stages: Sequence[int], messages: int, *, create_channels: bool) -> None:
         """Enqueue the rows of the stages, once. Raises PipelineError."""
-        for pause in (*PAUSES, None):
+        for pause in (*PAUSES_SECONDS, None):
             try:
                 self._ingest(stages, messages, create_channels)
                 break

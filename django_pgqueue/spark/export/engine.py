@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 # Up to this number of ranges, this process is done before Spark would have started.
-FEW = 6
+FEW_RANGES = 6
 
 
 def run_tasks(
@@ -25,7 +25,7 @@ def run_tasks(
     """Run all tasks and return their results. If a master is given, Spark runs even a single task."""
     if not tasks:
         return []
-    if options.master is None and sum(len(task.ranges) for task in tasks) <= FEW:
+    if options.master is None and sum(len(task.ranges) for task in tasks) <= FEW_RANGES:
         return [run_here(task, source, folder, progress) for task in tasks]
     with session("pgqueue export", options.master, options.memory, options.conf) as spark:
         return run_on_spark(tasks, source, folder, progress, spark.sparkContext)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
-BATCH = 5_000
+BATCH_LETTERS = 5_000
 
 
 def redrive(
@@ -73,7 +73,7 @@ class RedriveTask:
 
     def __call__(self, rows: Iterable[Any]) -> Tally:
         total = Tally()
-        size = BATCH if self.rate is None else max(1, min(BATCH, int(self.rate)))
+        size = BATCH_LETTERS if self.rate is None else max(1, min(BATCH_LETTERS, int(self.rate)))
         letters = (Letter(*row) for row in rows)
         started = time.monotonic()
         connection = None

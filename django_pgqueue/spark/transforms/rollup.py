@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GRAINS = ("minute", "hour", "day")
 # The number of messages that are computed at once; Spark sorts them on disk, and a killed run repeats them.
-BATCH = 5_000_000
+BATCH_MESSAGES = 5_000_000
 # Percentiles of up to half this number of messages are exact; others are off by at most one rank in this number.
 ACCURACY = 100_000
 FALLBACK = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
@@ -43,7 +43,7 @@ def rollup(
     sla: Mapping[str, timedelta] | None = None,
     *,
     everything: bool = False,
-    most: int = BATCH,
+    most: int = BATCH_MESSAGES,
     done: Callable[[int, int], None] = lambda days, of: None,
 ) -> Rolled:
     """Compute the metrics of the days that changed since the last rollup; ``everything``: compute all days.

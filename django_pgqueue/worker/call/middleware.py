@@ -1,4 +1,4 @@
-"""Middleware: context managers of the project that are entered around each call of a handler."""
+"""Enter the context managers of HANDLER_MIDDLEWARE around each call of a handler."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.handlers import Function, Handler
 from django_pgqueue.worker.call.thread_run import leave_if_forked
 
-# Those that are ``whole`` take all of a batch.
+# Takes a delivery and returns a context manager; one with the attribute ``whole`` takes all deliveries of a batch.
 Factory = Callable[[Any], Any]
 
 
 class Middleware:
-    """``find``: the handler of a name, its function inside of the middleware; None for an unknown one.
+    """Wrap handlers in the project's middleware, for the threads, the event loop and handler processes.
 
-    ``alike``: whether one call may take both messages. None if each may be with each: then nothing needs to be asked.
+    ``given``: dotted paths or factories, the outermost first. ``find``: returns the handler of a name with its function
+    inside of the middleware, or None for an unknown name. ``alike``: returns whether one call may take both deliveries,
+    because the middleware sees no difference between them; None if every two may go together.
     """
 
     def __init__(self, given: Sequence[str | Factory]) -> None:
@@ -41,7 +43,7 @@ class Middleware:
 
     @classmethod
     def configured(cls) -> Middleware:
-        """By the setting HANDLER_MIDDLEWARE. Raises ImportError."""
+        """Return the middleware of the setting HANDLER_MIDDLEWARE. Raises ImportError for a wrong path."""
         return cls(settings.HANDLER_MIDDLEWARE)
 
     def _find(self, name: str) -> Handler | None:
@@ -60,13 +62,17 @@ class Middleware:
         return self._seen(first) == self._seen(other)
 
     def _seen(self, delivery: Delivery) -> str:
-        """Return the parts of a delivery that the middleware can see, to compare."""
+        """Return the parts of a delivery that the middleware can see, as text that can be compared."""
         context = delivery.context
         seen = [delivery.channel, context] if self._reads is None else [context.get(key) for key in self._reads]
         return json.dumps(seen, cls=DjangoJSONEncoder, sort_keys=True)
 
 
 def manager_factory(item: str | Factory) -> Factory:
+    """Return the callable that a dotted path names, as a function that returns context managers.
+
+    A generator function is wrapped by contextmanager or asynccontextmanager. Raises ImportError.
+    """
     found = import_string(item) if isinstance(item, str) else item
     if isgeneratorfunction(found):
         return contextmanager(found)
@@ -74,17 +80,21 @@ def manager_factory(item: str | Factory) -> Factory:
 
 
 def context_keys_read(factories: Sequence[Factory]) -> tuple[str, ...] | None:
-    """The keys of the context that they say they read; None if one does not say: it may read them all."""
-    told = [getattr(factory, "reads", None) for factory in factories]
-    known = [keys for keys in told if keys is not None]
-    return None if len(known) < len(told) else tuple(sorted({key for keys in known for key in keys}))
+    """Return the keys of the context that the factories declare in their attribute ``reads``.
+
+    Returns None if one has no such attribute, because it may read all keys.
+    """
+    declared = [getattr(factory, "reads", None) for factory in factories]
+    known = [keys for keys in declared if keys is not None]
+    return None if len(known) < len(declared) else tuple(sorted({key for keys in known for key in keys}))
 
 
 def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -> Function:
-    """The function inside of the context managers.
+    """Return the function of a sync handler, wrapped in the context managers of the factories.
 
-    It runs in a copy of the context variables: whatever it or an interrupted middleware leaves in them (a language, a
-    time zone), the next message does not see. A middleware that swallows an exception does not make the message done.
+    ``batch``: the function takes a list of deliveries. Each call runs in a copy of the context variables, so the next
+    message does not see what this one or an interrupted middleware leaves in them (a language, a time zone). If a
+    middleware swallows an exception, the call raises it all the same.
     """
 
     def call(argument: Any) -> Any:
@@ -116,7 +126,10 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
 
 
 def surround_async(function: Function, factories: Sequence[Factory], *, batch: bool) -> Function:
-    """As :func:`surround`, for an async function; the event loop gives each message its own context variables."""
+    """Return the function of an async handler, wrapped as by :func:`surround`; sync context managers work, too.
+
+    The event loop gives each message context variables of its own.
+    """
 
     @wraps(function)
     async def surrounded(argument: Any) -> Any:
@@ -144,17 +157,20 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
 
 
 def swallowed_error(raised: BaseException | None) -> BaseException:
-    """Return the exception that a middleware kept from the caller of the handler."""
+    """Return the exception that a middleware swallowed; a RuntimeError if the middleware did not call the handler."""
     return raised or RuntimeError("the handler did not end")
 
 
 def argument_for(factory: Factory, argument: Any, *, batch: bool) -> Any:
-    """Return the middleware's argument: a delivery; the first of a batch, or all of it for one that is ``whole``."""
+    """Return the argument for a factory: the delivery, or of a batch the first one; all of it if it is ``whole``."""
     return argument[0] if batch and not getattr(factory, "whole", False) else argument
 
 
 def manager_of(factory: Factory, seen: Any, *ways: str) -> Any:
-    """Return the context manager of the factory. Raises HandlerError if it can be entered in none of these ways."""
+    """Return the context manager of the factory for ``seen``, the answer of :func:`argument_for`.
+
+    ``ways``: method names, such as ``__enter__``; HandlerError is raised if it has none of them.
+    """
     manager = factory(seen)
     if any(hasattr(manager, way) for way in ways):
         return manager

@@ -17,7 +17,11 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 
 def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, crashed: Crashed, timeout: float) -> None:
-    """Give the messages back. If the database is away longer than ``timeout`` seconds, their leases expire."""
+    """Give the messages back to the queue; their attempt does not count.
+
+    ``waiting``: leased messages that were not started. ``timeout``: seconds to wait for the database; if it is away for
+    longer, the leases expire. ``crashed``: called with an error that is not the database's.
+    """
 
     def write() -> None:
         give_back(waiting, using=using)
@@ -25,9 +29,9 @@ def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, cra
 
     def work() -> None:
         dedicate_connection(using)
-        outage.patiently("shutdown", write, sleep=sleep_and_go_on)
+        outage.retry_until_success("shutdown", write, sleep=sleep_and_go_on)
 
-    # On a thread of its own: the main thread answers signals, and must not wait for a database that is away.
+    # In a thread of its own, because the main thread handles signals and must not wait for the database.
     thread = Role("give-back", work, crashed=crashed)
     try:
         thread.start()
@@ -40,5 +44,6 @@ def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, cra
 
 
 def sleep_and_go_on(seconds: float) -> bool:
+    """Sleep for ``seconds``. Returns False: the caller shall retry."""
     time.sleep(seconds)
     return False
