@@ -79,7 +79,7 @@ def default_channels() -> list[tuple[str, str]]:
         return [("default", "default")]
     from django_pgqueue.tasks import discovery
 
-    return list(dict.fromkeys([("default", "default"), *discovery.default_channels()]))
+    return list(dict.fromkeys([("default", "default"), *discovery.backend_channels()]))
 
 
 def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> None:

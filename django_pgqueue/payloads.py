@@ -70,8 +70,8 @@ def converter(annotation: Any) -> Convert:
 
 
 def class_converter(kind: type) -> Convert:
-    # A TypedDict of typing, or of typing_extensions.
     """Return the converter of a class. Raises TypeError if its values cannot be made from JSON."""
+    # A TypedDict of typing, or of typing_extensions.
     if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
         hints = get_type_hints(kind, include_extras=True)
         converters = {name: converter(hint) for name, hint in hints.items()}
@@ -125,7 +125,7 @@ def text_converter(read: Callable[[str], Any], words: str) -> Convert:
 
 
 def choice_converter(values: Any, results: Any) -> Convert:
-    """Return a converter that takes one of ``values``, and gives the result at the same place."""
+    """Return a converter that takes one of ``values``, and returns the item of ``results`` at the same place."""
     pairs = list(zip(values, results, strict=True))
 
     def convert(value: Any, path: str) -> Any:
@@ -138,7 +138,7 @@ def choice_converter(values: Any, results: Any) -> Convert:
 
 
 def union_converter(converters: list[Convert]) -> Convert:
-    """Return a converter that takes what any of ``converters`` takes, the first first."""
+    """Return a converter that tries ``converters`` in their order, and returns the first value."""
 
     def convert(value: Any, path: str) -> Any:
         problems = []
@@ -153,7 +153,7 @@ def union_converter(converters: list[Convert]) -> Convert:
 
 
 def sequence_converter(kind: type, arguments: tuple[Any, ...]) -> Convert:
-    """Return the converter of a list or tuple."""
+    """Return the converter of a list or tuple. ``arguments``: of its annotation. Raises TypeError for a wrong one."""
     if kind is tuple and arguments[1:] != (...,):
         raise TypeError("a payload with a tuple needs tuple[T, ...]")
     each = converter(arguments[0]) if arguments else converter(Any)
@@ -167,7 +167,7 @@ def sequence_converter(kind: type, arguments: tuple[Any, ...]) -> Convert:
 
 
 def mapping_converter(arguments: tuple[Any, ...]) -> Convert:
-    """Return the converter of a dict."""
+    """Return the converter of a dict. ``arguments``: of its annotation. Raises TypeError if its keys are not texts."""
     if arguments and arguments[0] is not str:
         raise TypeError("the keys of a JSON object are texts: a payload takes dict[str, T]")
     each = converter(arguments[1]) if arguments else converter(Any)
@@ -183,8 +183,11 @@ def mapping_converter(arguments: tuple[Any, ...]) -> Convert:
 def record_converter(
     name: str, converters: dict[str, Convert], required: frozenset[str], make: Callable[..., Any]
 ) -> Convert:
-    """Return the converter of an object with named fields. Unknown keys are left out, because the enqueuer may be of a
-    later release."""
+    """Return the converter of an object with named fields.
+
+    ``name``: of the type, for errors. ``converters``: by field. ``required``: the fields that must be there. ``make``:
+    makes the value from the fields. Unknown keys are left out, because the enqueuer may be of a later release.
+    """
 
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
@@ -210,7 +213,7 @@ def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous
     """Return the function of a handler, wrapped so that it gets payloads of its type.
 
     A payload that does not fit raises DeadLetter with the reason ``invalid_payload``: it would not fit at the next
-    attempt either. Its details say where and why, and show no value.
+    attempt either. Its details name the place and the problem, and show no value.
     """
     if asynchronous:
 

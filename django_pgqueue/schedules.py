@@ -20,8 +20,11 @@ SCHEDULE_NAME_CHARACTERS = 150
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Hold a schedule as code declares it; see :func:`schedule`. ``function`` is None if the handler's name is
-    given."""
+    """Hold a schedule as code declares it; see :func:`schedule`.
+
+    ``name``: the schedule's own name, or None. ``handler``: the handler's name if it is given, or None. ``function``:
+    the decorated function. ``module``: where it is declared. ``values``: the other columns of the row.
+    """
 
     name: str | None
     handler: str | None
@@ -31,10 +34,10 @@ class Declared:
 
     @property
     def handler_name(self) -> str:
-        """Return the name under which the function is a handler. It is looked up late, because decorators come in any
-        order.
+        """Return the given name of the handler, or the name under which the function is registered.
 
-        Raises InvalidSchedule if the function is no handler, or has several names.
+        It is looked up late, because decorators come in any order. Raises InvalidSchedule if the function is not a
+        handler, or has several names.
         """
         if self.handler is not None:
             return self.handler
@@ -145,8 +148,11 @@ def timetable_of(when: str | timedelta, time_zone: str | None = None) -> Timetab
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Hold the declarations by name. ``problems``: declarations that are ignored, because their function is no handler
-    or their name is taken."""
+    """Hold the declarations by name.
+
+    ``problems``: errors of declarations that are ignored, because their function is not a handler or their name is
+    taken.
+    """
 
     found: Mapping[str, Declared]
     problems: tuple[InvalidSchedule, ...]

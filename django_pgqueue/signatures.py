@@ -66,10 +66,10 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def check_function(name: str, function: Any, batch: int | None) -> Convert | None:
-    """Check the function of the handler ``name``. Returns the converter of its payloads, or None if they stay as they
-    are.
+    """Check that a function can be the handler ``name``. Returns the converter of its payloads, or None.
 
-    Raises ValueError for a function that the worker could not call, or whose outcome would be lost.
+    ``batch``: the most deliveries of one call; None: the function takes one delivery. Without a converter, payloads are
+    passed on unchanged. Raises ValueError for a function that the worker cannot call, or whose outcome would be lost.
     """
     if not callable(function) or isinstance(function, type):
         raise ValueError(f"@handler({name!r}) is on {function!r}: it belongs on a function of one delivery.")
@@ -130,8 +130,8 @@ def refuse_lost_answers(what: str, function: Any, where: str) -> None:
     around = getattr(function, "__globals__", {}).get("__name__")
     if around == "contextlib" and not iscoroutinefunction(function) and iscoroutinefunction(inspect.unwrap(function)):
         raise ValueError(
-            f"The {what} is async inside of a decorator that is not, for example transaction.atomic: nothing "
-            f"would await {where}. Use the context manager inside of a plain function."
+            f"The {what} is async inside of a decorator that is not, for example transaction.atomic: {where} "
+            f"would never be awaited. Use the context manager inside of a plain function."
         )
 
 

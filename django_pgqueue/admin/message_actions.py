@@ -28,6 +28,8 @@ BUSY = ngettext_lazy(
     "%d message is unchanged: another transaction takes or settles it at this moment.",
     "%d messages are unchanged: other transactions take or settle them at this moment.",
 )
+# Outcomes that every action on a live message may have, with the messages that it left unchanged.
+UNCHANGED = {"busy": BUSY, "settled": SETTLED, "not_found": GONE}
 LEASED = ngettext_lazy("%d message is unchanged: a worker has it.", "%d messages are unchanged: workers have them.")
 
 
@@ -108,9 +110,7 @@ RETRY_NOW = Action(
     left={
         "ready": ngettext_lazy("%d message was ready already.", "%d messages were ready already."),
         "leased": LEASED,
-        "busy": BUSY,
-        "settled": SETTLED,
-        "not_found": GONE,
+        **UNCHANGED,
     },
     logged=with_reason("To be retried now"),
 )
@@ -138,7 +138,7 @@ DISCARD = Action(
     button=_("Discard"),
     run=lambda ids, cleaned, using: discard(ids, reason=cleaned["reason"], using=using),
     done={"discarded": ngettext_lazy("%d message is discarded.", "%d messages are discarded.")},
-    left={"busy": BUSY, "settled": SETTLED, "not_found": GONE},
+    left=UNCHANGED,
     logged=with_reason("Discarded"),
     form=DiscardForm,
 )
@@ -165,9 +165,7 @@ RELEASE = Action(
     },
     left={
         "waiting": ngettext_lazy("%d message has no lease.", "%d messages have no lease."),
-        "busy": BUSY,
-        "settled": SETTLED,
-        "not_found": GONE,
+        **UNCHANGED,
     },
     logged=with_reason("Lease released"),
     form=ReleaseForm,

@@ -105,7 +105,7 @@ def parsed(text: Any) -> datetime | None:
     return None if found is None or timezone.is_naive(found) else found
 
 
-def moment(text: Any) -> str:
+def moment_text(text: Any) -> str:
     """Return the time that a JSON value holds, or else the value unchanged."""
     found = parsed(text)
     return str(text) if found is None else at(found)
@@ -130,7 +130,7 @@ def duration(value: timedelta) -> str:
     return ("-" if seconds < 0 else "") + "\N{NO-BREAK SPACE}".join(part for part in parts[:2] if part)
 
 
-def seconds(value: float | None) -> str | None:
+def seconds_text(value: float | None) -> str | None:
     return None if value is None else duration(timedelta(seconds=value))
 
 

@@ -105,7 +105,7 @@ def failed_step(error: Mapping[str, Any], before: datetime | None) -> StoryStep:
     before."""
     at, leased_at = rendering.parsed(error.get("at")), rendering.parsed(error.get("leased_at"))
     notes = [
-        rendering.moment(error["at"]) if "at" in error else "",
+        rendering.moment_text(error["at"]) if "at" in error else "",
         str(error.get("worker") or ""),
         _("waited %s") % rendering.duration(leased_at - before) if leased_at and before else "",
         _("ran %s") % rendering.duration(at - leased_at) if at and leased_at else "",

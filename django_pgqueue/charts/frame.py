@@ -26,7 +26,7 @@ def text(value: object, longest: int | None = None) -> str:
     return escape(shortened)
 
 
-def number(value: float) -> str:
+def coordinate(value: float) -> str:
     """Return a coordinate with one decimal place."""
     return f"{value:.1f}".removesuffix(".0")
 
@@ -54,7 +54,7 @@ class Frame:
     def axes(self) -> str:
         drawn = []
         for tick in self.scale.ticks:
-            y = number(self.y(tick))
+            y = coordinate(self.y(tick))
             style = "pgq-base" if tick == self.scale.low else "pgq-grid"
             drawn.append(f'<path class="{style}" d="M{LEFT_PX} {y}H{WIDTH_PX - RIGHT_PX}"/>')
             label = value_text(tick, self.kind)
@@ -62,7 +62,7 @@ class Frame:
                 f'<text class="pgq-tick" x="{LEFT_PX - 8}" y="{y}" dy=".32em" text-anchor="end">{label}</text>'
             )
         for index, time, day in axis_of_time.labels(self.times):
-            x = number(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
+            x = coordinate(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
             drawn.append(f'<path class="pgq-base" d="M{x} {HEIGHT_PX - BOTTOM_PX}v4"/>')
             for line, label in enumerate(filter(None, (time, day))):
                 below = HEIGHT_PX - BOTTOM_PX + 16 + 13 * line
@@ -73,10 +73,10 @@ class Frame:
         """Return a column over each bucket, whose tooltip has its values."""
         columns = []
         for index, time in enumerate(self.times):
-            lines = [f"{axis_of_time.moment(time, self.width)} UTC"]
+            lines = [f"{axis_of_time.bucket_label(time, self.width)} UTC"]
             lines += [f"{text(name, 60)}: {value_text(values[index], self.kind)}" for name, values in series]
             columns.append(
-                f'<rect class="pgq-hit" x="{number(self.x(index))}" y="{TOP_PX}" width="{number(self.place)}"'
+                f'<rect class="pgq-hit" x="{coordinate(self.x(index))}" y="{TOP_PX}" width="{coordinate(self.place)}"'
                 f' height="{HEIGHT_PX - TOP_PX - BOTTOM_PX}"><title>{"&#10;".join(lines)}</title></rect>'
             )
         return "".join(columns)
@@ -85,7 +85,7 @@ class Frame:
 def svg(title: str, description: str, inside: str, *, height: float = HEIGHT_PX, width: float = WIDTH_PX) -> str:
     name = f"pgq{crc32((title + description + inside).encode('utf-8', 'replace')):08x}"
     return (
-        f'<svg role="img" viewBox="0 0 {number(width)} {number(height)}" aria-labelledby="{name}t {name}d">'
+        f'<svg role="img" viewBox="0 0 {coordinate(width)} {coordinate(height)}" aria-labelledby="{name}t {name}d">'
         f'<title id="{name}t">{text(title)}</title><desc id="{name}d">{text(description)}</desc>{inside}</svg>'
     )
 

@@ -1,7 +1,8 @@
 """Register the system checks. ``msg`` is the problem, ``hint`` the fix; docs/reference/checks.md lists them all.
 
-``configuration`` uses no database and runs with every command. The others query the queue's database, so they run when
-Django requests it: ``migrate`` and ``check --database <alias>``.
+Each module has ``check()``, the common interface of the modules: it returns the messages of its checks, and takes the
+alias of the queue's database if it needs one. ``configuration`` uses no database and runs with every command. The
+others query the queue's database, so they run when Django requests it: ``migrate`` and ``check --database <alias>``.
 """
 
 from __future__ import annotations

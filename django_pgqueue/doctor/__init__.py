@@ -1,5 +1,6 @@
-"""Examine a queue. Each module is an examination: a function from a database alias and limits to findings.
+"""Examine a queue. Each module has one examination, ``examine(using, limits)``: the common interface of the modules.
 
+``using`` is a database alias, ``limits`` the values above which something is reported; it returns findings, or none.
 An examination only reads. Its cost does not grow with the archive or the backlog: it reads the server's statistics, or
 a bounded number of rows.
 """

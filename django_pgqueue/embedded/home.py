@@ -18,7 +18,7 @@ from django_pgqueue.embedded.account import Account
 from django_pgqueue.embedded.errors import EmbeddedError
 
 PORT = 5432  # only a part of the socket's name: the server does not listen on TCP
-LONGEST_SOCKET_BYTES = 99  # bytes; the kernel's limit is 107, macOS has 103
+LONGEST_SOCKET_BYTES = 99  # the kernel's limit is 107, macOS has 103
 SHELL_SPECIAL = set('"$`\\\n')  # pg_ctl puts the paths into a shell command between double quotes
 
 
@@ -83,7 +83,7 @@ class Home:
         )
 
 
-def locate(asked: Path) -> Home | None:
+def find_home(asked: Path) -> Home | None:
     """Return the home of an existing cluster, or None: the folder itself, or the folder that its file `location` names.
 
     Raises EmbeddedError for data that the embedded server did not make.
@@ -122,7 +122,7 @@ def create_home(asked: Path, account: Account) -> Home:
 
 
 @contextmanager
-def locked(asked: Path, *, timeout_seconds: float = 150.0) -> Iterator[None]:
+def cluster_lock(asked: Path, *, timeout_seconds: float = 150.0) -> Iterator[None]:
     """Let one process at a time start, stop or destroy the cluster; the kernel frees the lock of a process that dies.
 
     ``timeout_seconds``: how long to wait for the lock. Raises EmbeddedError after that.

@@ -1,4 +1,4 @@
-"""explain: say why a message or a channel is not running, or what became of a message."""
+"""explain: return why a message or a channel is not running, or how a message ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reason:
 
 
 def explain_message(id: int, *, using: str | None = None) -> list[Reason]:  # noqa: A002  (as everywhere else)
-    """Return why a message is not running, or what became of it, the most decisive reason first.
+    """Return why a message is not running, or how it ended, the most decisive reason first.
 
     ``id``: the message. ``using``: database alias; default: the queue's. A message that does not exist has the code
     ``unknown``. A worker that was silent for longer than the setting LEASE counts as dead.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
 
     class ScheduleAnnotations(TypedDict):
+        """Name the columns that :func:`due_schedules` adds to a schedule."""
+
         now: datetime
         version: int
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.redaction import redact, secrets_of
+from django_pgqueue.spark.redaction import redact_secrets, secrets_of
 
 COMMANDS = {
     "export": "bring what is new in the archive to the lake",
@@ -91,7 +91,7 @@ def _said_by_task(error: BaseException) -> str | None:
 
 
 def _fail(text: str, arguments: Sequence[str]) -> int:
-    print(redact(text.rstrip("\n"), secrets_of(*arguments)), file=sys.stderr)
+    print(redact_secrets(text.rstrip("\n"), secrets_of(*arguments)), file=sys.stderr)
     return 1
 
 

@@ -16,7 +16,7 @@ URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]{0,256}:)([^\s/'\"]{1,1024})@")
 KEYWORD = re.compile(r"(\bpassword\s{0,4}=\s{0,4})('(?:[^'\\]|\\.)*+'|[^\s'\"&]+)", re.IGNORECASE)
 
 
-def redact(text: str, secrets: Iterable[str] = ()) -> str:
+def redact_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without passwords in URLs, ``password=…`` and these secrets."""
     text = URL_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text)
     text = KEYWORD.sub(rf"\g<1>{HIDDEN}", text)

@@ -42,7 +42,7 @@ LIMIT 3
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Describe a session that uses a table. ``seconds``: since its transaction began."""
+    """Hold a session that uses a table. ``seconds``: the time since its transaction began."""
 
     pid: int
     application: str
@@ -51,10 +51,9 @@ class Holder:
 
 
 def unlogged_by_table(using: str) -> dict[str, bool]:
-    """Return whether each table and sequence of the queue is UNLOGGED, except the stages of bulk enqueues, which always
-    are.
+    """Return for each table and sequence of the queue, by name, whether it is UNLOGGED. It waits for no lock.
 
-    It waits for no lock.
+    The stages of bulk enqueues are left out, because they always are.
     """
     return dict(call(using, FOUND))
 
@@ -65,7 +64,10 @@ def table_sizes(using: str, tables: list[str]) -> dict[str, int]:
 
 
 def pending_tables(found: dict[str, bool], *, unlogged: bool) -> list[str]:
-    """Return the tables that ``change`` has to rewrite, in its order. ``found``: the answer of ``find``."""
+    """Return the tables that have to be rewritten, in the order in which :func:`rewrite_table` may be called.
+
+    ``found``: the answer of :func:`unlogged_by_table`. ``unlogged``: what the tables are to become.
+    """
     wrong = {name for name in LIVE if found[name] != unlogged}
     if found[IDS]:
         wrong.add(MESSAGE)
@@ -89,7 +91,7 @@ def rewrite_table(using: str, table: str, *, unlogged: bool, lock_timeout: float
 
 
 def rewrite_statements(table: str, *, unlogged: bool) -> Iterator[str]:
-    """Yield the statements that rewrite a table."""
+    """Yield the statements that make a table UNLOGGED or logged; the table of messages has more of them."""
     yield f"ALTER TABLE {table} SET {'UNLOGGED' if unlogged else 'LOGGED'}"
     if table == MESSAGE:
         # The sequence follows its table. UNLOGGED, it would give ids again after a crash that the archive has.
@@ -99,5 +101,5 @@ def rewrite_statements(table: str, *, unlogged: bool) -> Iterator[str]:
 
 
 def table_holders(using: str, table: str) -> list[Holder]:
-    """Return the sessions whose transactions use the table, the oldest first."""
+    """Return up to three sessions whose transactions use the table, the oldest first."""
     return [Holder(*row) for row in call(using, HOLDERS, (table,))]

@@ -41,23 +41,27 @@ WRITES = ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlace:
-    """Name the schema of the queue's tables, and the partitions of the archive, which are also read by their own
-    names."""
+    """Hold the schema of the queue's tables, and the names of the archive's partitions.
+
+    Rights are granted on each partition, too, because clients may read it by its own name.
+    """
 
     schema: str
     partitions: tuple[str, ...]
 
     def tables(self, name: str) -> list[str]:
+        """Return the qualified names of the table ``name`` (without ``pgqueue_``); the archive has its partitions."""
         names = [f"pgqueue_{name}", *(self.partitions if name == "archived_message" else ())]
         return [self.qualified(table) for table in names]
 
     def qualified(self, name: str) -> str:
+        """Return the quoted name with its schema."""
         return f"{quoted_identifier(self.schema)}.{quoted_identifier(name)}"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRight:
-    """Name a right that a role lacks (``right``), and what it cannot do without it (``purpose``)."""
+    """Hold a right that a role lacks, in words. ``purpose``: what the role cannot do without it."""
 
     right: str
     purpose: str
@@ -77,14 +81,17 @@ def is_above_grants(using: str, role: str) -> bool | None:
 
 
 def grant_statements(kind: ClientKind, role: str, place: SchemaPlace) -> Iterator[str]:
-    """Yield the statements that grant the rights. They may be repeated."""
+    """Yield the statements that grant the rights of ``kind`` to the role. They may be run again."""
     yield f"GRANT USAGE ON SCHEMA {quoted_identifier(place.schema)} TO {quoted_identifier(role)}"
     for right, names in grantable_rights(kind, place):
         yield f"GRANT {right} {names} TO {quoted_identifier(role)}"
 
 
 def revoke_statements(kind: ClientKind, role: str, place: SchemaPlace) -> Iterator[str]:
-    """Yield the statements that revoke the rights. The schema stays usable, because it may hold more than the queue."""
+    """Yield the statements that revoke the rights of ``kind`` from the role.
+
+    The right to use the schema stays, because the schema may hold more than the queue.
+    """
     for right, names in grantable_rights(kind, place):
         yield f"REVOKE {right} {names} FROM {quoted_identifier(role)}"
 
@@ -104,7 +111,7 @@ def grantable_rights(kind: ClientKind, place: SchemaPlace) -> Iterator[tuple[str
 
 
 def missing_rights(kind: ClientKind, role: str, place: SchemaPlace, using: str) -> Iterator[MissingRight]:
-    """Yield the rights that the role lacks."""
+    """Yield the rights of ``kind`` that the role lacks. ``using``: database alias."""
     if call(using, UNUSABLE, (role, place.schema)):
         yield MissingRight(f"USAGE on the schema {place.schema}", "reach the queue at all")
     for (function,) in call(using, UNRUNNABLE, ([f"pgqueue_{verb}" for verb in kind.verbs], role)):
@@ -125,7 +132,10 @@ def missing_rights(kind: ClientKind, role: str, place: SchemaPlace, using: str) 
 
 
 def surplus_rights(kind: ClientKind, role: str, using: str) -> Iterator[str]:
-    """Yield rights to write whole tables that this kind does not need: a role that has them can forge leases."""
+    """Yield, in words, the rights of the role to write whole tables that ``kind`` does not need.
+
+    A role that has them can forge leases.
+    """
     needed = {(right.privilege, right.table) for right in kind.rights if not right.columns}
     there = roles.queue_tables(pipeline=has_pipeline(using))
     asked = [TableRight(word, table, "") for table in there for word in WRITES if (word, table) not in needed]
@@ -142,8 +152,10 @@ def held_rights(role: str, asked: Iterable[TableRight], using: str) -> list[bool
 
 
 def name_list(names: Iterable[str]) -> str:
+    """Return the names as a list in SQL, each in a line of its own."""
     return "\n    " + ",\n    ".join(names) + "\n   "
 
 
 def quoted_identifier(name: str) -> str:
+    """Return the name as a quoted identifier in SQL."""
     return '"' + name.replace('"', '""') + '"'

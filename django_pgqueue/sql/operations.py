@@ -55,7 +55,7 @@ END $$
 
 
 class LockTimeout(Operation):
-    """Limit how long the following operations of the migration wait for locks of other sessions, to ``seconds``.
+    """Limit the wait of the following operations for locks of other sessions to ``seconds``.
 
     A session that waits for a strong lock makes all others wait behind it. With a timeout the migration fails and
     changes nothing, and can be run again. The timeout lasts to the end of the transaction, so it is not for migrations

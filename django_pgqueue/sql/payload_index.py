@@ -39,13 +39,16 @@ ORDER BY p.relname
 
 
 def is_usable(table: str, using: str) -> bool:
-    """Return whether the payloads of this table can be searched: its index exists and is valid."""
+    """Return whether the payloads of this table can be searched, because its index exists and is valid."""
     return call(using, USABLE, (f"pgqueue_{table}", f"pgqueue_{table}_payload")) == [(True,)]
 
 
 def create_statements(table: str, using: str) -> Iterator[str]:
-    """Yield statements to be run one by one outside of a transaction. An index that an earlier try left invalid is
-    rebuilt."""
+    """Yield the statements that build the index of ``table``, which is one of TABLES.
+
+    Each has to be run before the next is taken, outside of a transaction. An index that an earlier try left invalid is
+    built again.
+    """
     if table != ARCHIVE:
         if not is_usable(table, using):
             yield from _build(f"pgqueue_{table}")
@@ -69,7 +72,7 @@ def _build(table: str) -> Iterator[str]:
 
 
 def drop_statements(table: str) -> Iterator[str]:
-    """Yield the statements that remove the index."""
+    """Yield the statements that remove the index of ``table``, to be run outside of a transaction."""
     if table == ARCHIVE:
         yield SHORT_LOCK_TIMEOUT
         yield f"DROP INDEX IF EXISTS pgqueue_{table}_payload"

@@ -36,7 +36,7 @@ PIPELINE_TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class TableRight:
-    """Name a ``privilege`` on a table, or on some of its columns. ``purpose``: what is impossible without it."""
+    """Hold a ``privilege`` on a table, or on ``columns`` of it. ``purpose``: what is impossible without it."""
 
     privilege: str
     table: str
@@ -46,7 +46,7 @@ class TableRight:
 
 @dataclass(frozen=True, slots=True)
 class ClientKind:
-    """Name the rights of one kind of client. ``verbs``: functions without ``pgqueue_``."""
+    """Hold the rights of one kind of client. ``verbs``: the functions that it may run, without ``pgqueue_``."""
 
     name: str
     verbs: tuple[str, ...]

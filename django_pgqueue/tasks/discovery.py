@@ -47,7 +47,7 @@ def load_tasks(name: str) -> None:
             registry.register(value)
 
 
-def default_channels() -> Iterator[tuple[str, str]]:
+def backend_channels() -> Iterator[tuple[str, str]]:
     """Yield the name and the default channel of each queue in QUEUES of this queue's backends."""
     for backend in aliases.own_backends().values():
         for queue in sorted(backend.queues):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.outcomes import Defer, Outcome, Retry
 from django_pgqueue.testing.drained import Drained, Handled
 from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
-from django_pgqueue.worker.call.executor import COMPLETED, Execution, HandlerMissing, failed_execution
+from django_pgqueue.testing.recorder import Leases, Recorder
+from django_pgqueue.worker.call.executor import Execution, HandlerMissing, failed_execution
 from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.hold.board import Board
@@ -32,7 +33,6 @@ from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.handler_process import HandlerProcesses
 from django_pgqueue.worker.run.perform import Performer
-from django_pgqueue.worker.settle.ledger import Ledger
 from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
 MOST_DELIVERIES = 1000
@@ -63,45 +63,6 @@ def drain(
 
 adrain = sync_to_async(drain)
 """``drain`` for async tests."""
-
-
-class Recorder(Ledger):
-    """Count, log and send signals as a worker does, and record the outcome of each message."""
-
-    def __init__(self, using: str) -> None:
-        super().__init__(using, "drain")
-        self.found: list[tuple[Execution, str]] = []
-
-    def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
-        found = [execution for execution in executions if execution.delivery.id in settled]
-        self.found += [(execution, settled[execution.delivery.id]) for execution in found]
-        super().record(executions, settled)
-
-    def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
-        lost = list(deliveries)
-        self.found += [(Execution(delivery, COMPLETED), "lost") for delivery in lost]
-        super().lost(lost, effects=effects)
-
-
-class Leases:
-    """Replace a lease keeper: a test holds its leases while the handler runs, and never loses them."""
-
-    def hold(self, deliveries: Iterable[Delivery], since: float) -> None: ...
-
-    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None: ...
-
-    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        return list(deliveries)
-
-    def holds(self, delivery: Delivery) -> bool:
-        return True
-
-    def __len__(self) -> int:
-        return 0
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class Drain:

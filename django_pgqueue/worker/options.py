@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Literal
 from uuid import uuid4
 
-# Stands in place of a queue's name for every queue, also those that are made later.
+# In place of a queue's name, this means every queue, also those that are made later.
 ALL = "*"
 
 

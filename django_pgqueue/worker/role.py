@@ -35,6 +35,7 @@ class Role(threading.Thread):
         self._crashed = crashed
 
     def run(self) -> None:
+        """Run ``work``; the thread calls this."""
         try:
             self._work()
         except BaseException as error:  # a worker cannot do its work without this role, whatever the error is

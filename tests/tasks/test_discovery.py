@@ -96,7 +96,7 @@ def test_a_broken_alias_breaks_only_itself(params: Any, problem: str, caplog: py
         discovery.set_up_tasks()
         result = defined.add.enqueue(1)
         assert task_backends["default"].get_result(result.id) == result
-        assert list(discovery.default_channels())
+        assert list(discovery.backend_channels())
     told = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
     assert len(told) == 1, "it is said once"
     assert problem in told[0]

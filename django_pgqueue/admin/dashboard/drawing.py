@@ -121,4 +121,4 @@ def waiting_chart(title: str, line: Timeline) -> SafeString:
 
 def ago(value: float | None) -> str:
     """Return seconds as ``5 s ago``."""
-    return "–" if value is None else _("%s ago") % rendering.seconds(max(0.0, value))
+    return "–" if value is None else _("%s ago") % rendering.seconds_text(max(0.0, value))

@@ -248,14 +248,14 @@ def limited_channels(queue: str | None, *, using: str) -> LimitedChannels | None
 def worker_figures(*, using: str) -> list[WorkerFigures]:
     """Return workers, the silent ones first."""
     return [
-        WorkerFigures(name, state, paused, names_in(queues), concurrency, running_messages(running), *rest)
+        WorkerFigures(name, state, paused, queue_names_in(queues), concurrency, running_messages(running), *rest)
         for name, state, paused, queues, concurrency, running, *rest in call(
             using, WORKERS, (settings.LEASE, settings.LEASE, MOST_WORKERS)
         )
     ]
 
 
-def names_in(queues: Any) -> list[str]:
+def queue_names_in(queues: Any) -> list[str]:
     found = from_json(queues)
     return [str(queue) for queue in found] if isinstance(found, list) else [str(found)]
 

@@ -262,7 +262,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             format_html(
                 '{}\N{NO-BREAK SPACE}<span class="quiet">{}</span>',
                 link(f"#{message}", "message_change", message),
-                rendering.seconds(since),
+                rendering.seconds_text(since),
             )
             for message, since in worker.running[: figures.MOST_SHOWN_RUNNING]
         ]
@@ -282,13 +282,13 @@ class DashboardAdmin(ReadOnlyAdmin):
         elif schedule.next < 0:
             coming = (
                 format_html(
-                    '<span class="pgqueue-is-bad">{}</span>', _("due for %s") % rendering.seconds(-schedule.next)
+                    '<span class="pgqueue-is-bad">{}</span>', _("due for %s") % rendering.seconds_text(-schedule.next)
                 )
                 if schedule.next < -60
                 else _("now")
             )
         else:
-            coming = _("in %s") % rendering.seconds(schedule.next)
+            coming = _("in %s") % rendering.seconds_text(schedule.next)
         return {
             "name": link(schedule.name, "schedule_change", schedule.id),
             "when": schedule.cron or _("every %s") % rendering.duration(schedule.every or timedelta(0)),

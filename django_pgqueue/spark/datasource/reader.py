@@ -69,10 +69,10 @@ class TableReader(DataSourceReader):
 
     # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return read(self.source, partition.statements, self.schema)
+        return read_batches(self.source, partition.statements, self.schema)
 
 
-def read(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_batches(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if statements:
         with source.reader() as reader:
             for statement in statements:

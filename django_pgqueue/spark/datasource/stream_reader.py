@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from django_pgqueue.spark.datasource.claims import Claims, Heart
 from django_pgqueue.spark.datasource.options import StreamOptions
-from django_pgqueue.spark.datasource.reader import Statements, read, types
+from django_pgqueue.spark.datasource.reader import Statements, read_batches, types
 from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return read(self.options.source, partition.statements, self.schema)
+        return read_batches(self.options.source, partition.statements, self.schema)
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: Spark does not call this for the last batch, so no settlement depends on it."""

@@ -74,7 +74,7 @@ TABLES = {
 JOINED = {"queue": "varchar", "channel": "varchar", "status_name": "text"}
 
 
-def spark_schema(table: Table) -> StructType:
+def source_schema(table: Table) -> StructType:
     return from_arrow_schema(pa.schema([(column.name, column.type) for column in table.columns]))
 
 

@@ -88,7 +88,7 @@ class Writing:
             at=datetime.now(UTC).isoformat(),
             files=tuple(self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)),
             removed=tuple(removed),
-            state=head.state | {"rows": count(head.state.get("rows", {}), files, replace)} | state,
+            state=head.state | {"rows": count_rows(head.state.get("rows", {}), files, replace)} | state,
         )
         temporary = self.lake.control / f".commit-{self.run}"
         try:
@@ -113,7 +113,7 @@ def check(staged: StagedFile) -> None:
         raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
 
 
-def count(
+def count_rows(
     rows: dict[str, dict[str, int]], files: Iterable[StagedFile], replaced: Iterable[tuple[str, str]]
 ) -> dict[str, dict[str, int]]:
     """Return the rows by table and day, with those of new files, without those of replaced partitions."""
@@ -151,7 +151,7 @@ def unfinished(lake: LakeFolder, commit: Commit) -> bool:
 
 
 @contextmanager
-def locked(lake: LakeFolder) -> Iterator[None]:
+def lake_lock(lake: LakeFolder) -> Iterator[None]:
     """Hold the lock of the lake. Raises PipelineError when another process of this machine holds it."""
     with open(lake.control / "lock", "a+") as file:
         try:
@@ -170,7 +170,7 @@ def locked(lake: LakeFolder) -> Iterator[None]:
 
 @contextmanager
 def writing(lake: LakeFolder) -> Iterator[Writing]:
-    with locked(lake):
+    with lake_lock(lake):
         right = Writing(lake)
         with errors_in_one_line():
             finish(lake, lake.head)
@@ -197,7 +197,7 @@ def settle(lake: LakeFolder) -> None:
     deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
     while unfinished(lake, lake.head):
         try:
-            with locked(lake):
+            with lake_lock(lake):
                 finish(lake, lake.head)
         except PipelineError:
             # Another run holds the lock, and is moving the files.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.queries import query
-from django_pgqueue.spark.transforms.readable import readable
+from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
 from django_pgqueue.spark.transforms.touched import MESSAGES, Touched, find_touched
 
 if TYPE_CHECKING:
@@ -56,7 +56,11 @@ def rollup(
         touched = find_touched(lake, everything=everything)
         days, rows = sorted(touched.days, reverse=True), 0
         for batch in batches(days, _messages(lake), most):
-            with readable(), one_by_one(spark), metrics(spark, lake, batch, touched, sla or {}) as frame:
+            with (
+                unreadable_as_pipeline_errors(),
+                one_by_one(spark),
+                metric_rows(spark, lake, batch, touched, sla or {}) as frame,
+            ):
                 files = _write(frame, writing)
             touched.days -= {*batch}
             replaced = [("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch]
@@ -81,7 +85,7 @@ def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterat
 
 
 @contextmanager
-def metrics(
+def metric_rows(
     spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
 ) -> Iterator[DataFrame]:
     """Yield the rows of these days, with `day`: all grains, and all levels from the queue to the handler."""

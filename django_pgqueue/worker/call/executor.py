@@ -57,7 +57,7 @@ class Execution:
     seconds: float = 0.0
 
 
-def run_handler(
+def run_function(
     function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool, backoff: BackoffFunction | None = None
 ) -> list[Execution]:
     """Run the function of a handler for the deliveries, and return an execution for each.

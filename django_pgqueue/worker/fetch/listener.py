@@ -31,7 +31,7 @@ class Listener:
     """Run LISTEN in a thread of its own, on a session outside of any pool, which would go on listening there.
 
     ``alias``: database alias for LISTEN. ``serves``: returns whether the worker serves a queue. ``worker``: its name.
-    ``wake``: called on a notification for such a queue, and after each connect, because earlier ones were not heard.
+    ``wake``: called on a notification for such a queue, and after each connect, because earlier ones did not arrive.
     ``crashed``: called with the error if the thread ends by one.
     """
 
@@ -56,9 +56,11 @@ class Listener:
         self._thread = Role("listener", self._run, crashed=crashed)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread, and wait for it for up to 5 s."""
         self._stopped = True
         os.write(self._stop_writer, b"x")
         self._thread.join(5)

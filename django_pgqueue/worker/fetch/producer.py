@@ -89,9 +89,11 @@ class Producer:
             self._wake.set()
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float = 10) -> None:
+        """Stop dequeuing, and wait up to ``timeout`` seconds for the present dequeue to end."""
         self._stopped = True
         self._wake.set()
         self._thread.join(timeout)

@@ -162,9 +162,11 @@ class LeaseKeeper(Generic[L]):
         return len(held)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread, and wait for it for up to 5 s. Leases that are still held expire."""
         self._stopped.set()
         self._thread.join(5)
 

@@ -38,6 +38,7 @@ class SupervisorInbox:
         self._thread = Role("inbox", self._run, crashed=crashed)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -72,10 +73,12 @@ class Reports:
         self._thread = Role("reports", self._run, crashed=crashed)
 
     def start(self) -> None:
+        """Report that the child is ready, and start the thread."""
         self._link.send("ready")
         self._thread.start()
 
     def stop(self) -> None:
+        """Send a last report and end the thread; wait for that for up to 5 s."""
         self._stopped.set()
         self._thread.join(5)
 

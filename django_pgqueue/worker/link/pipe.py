@@ -111,4 +111,5 @@ class Link:
             peer.close()
 
     def close(self) -> None:
+        """Close this end."""
         self._connection.close()

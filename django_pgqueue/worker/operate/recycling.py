@@ -54,10 +54,12 @@ class Recycling:
         return ""
 
     def start(self) -> None:
+        """Start the thread if there is a limit to watch."""
         if any((self._options.max_messages, self._options.max_age, self._options.max_memory)):
             self._thread.start()
 
     def stop(self) -> None:
+        """End the thread at its next look."""
         self._stopped.set()
 
     def _run(self) -> None:

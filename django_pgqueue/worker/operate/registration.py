@@ -124,9 +124,11 @@ class Registration:
         self._wake.set()
 
     def start(self) -> None:
+        """Start the thread, which writes the rows at once."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Delete the rows and end the thread; wait for that for up to 5 s."""
         self._stopped = True
         self._wake.set()
         self._thread.join(5)

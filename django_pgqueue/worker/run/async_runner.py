@@ -121,6 +121,7 @@ class AsyncRunner:
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def start(self) -> None:
+        """Start the thread of the loop."""
         self._thread.start()
 
     def stop(self, timeout: float = 5) -> None:

@@ -70,9 +70,11 @@ class Deadlines:
         return following
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread, and wait for it for up to 5 s."""
         self._stopped = True
         self._wake.set()
         self._thread.join(5)

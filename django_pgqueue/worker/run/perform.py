@@ -7,7 +7,7 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import Execution, missing_handler, run_handler
+from django_pgqueue.worker.call.executor import Execution, missing_handler, run_function
 from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.handler_process import HandlerProcesses
 
@@ -45,7 +45,7 @@ class Performer:
         function, batch = limited(handler), handler.batch is not None
 
         def work(deliveries: list[Delivery]) -> list[Execution]:
-            return run_handler(function, deliveries, batch=batch, backoff=handler.backoff_function)
+            return run_function(function, deliveries, batch=batch, backoff=handler.backoff_function)
 
         if handler.atomic:
             return self._atomic.run(work, deliveries)

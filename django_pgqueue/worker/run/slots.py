@@ -42,6 +42,7 @@ class Slots:
         self._slots = [self._slot(number) for number in range(1, buffer.concurrency + 1)]
 
     def start(self) -> None:
+        """Start the threads."""
         for slot in self._slots:
             slot.thread.start()
 

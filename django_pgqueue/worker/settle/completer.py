@@ -67,6 +67,7 @@ class Completer:
             self._outcomes.put(executions)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:

@@ -44,6 +44,6 @@ def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, cra
 
 
 def sleep_and_go_on(seconds: float) -> bool:
-    """Sleep for ``seconds``. Returns False: the caller shall retry."""
+    """Sleep for ``seconds``. Returns False, so that the caller retries."""
     time.sleep(seconds)
     return False

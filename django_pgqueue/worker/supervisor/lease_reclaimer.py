@@ -128,6 +128,7 @@ class LeaseReclaimer:
         self._inbox.put(abandoned)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:

@@ -26,9 +26,11 @@ class FileWatch:
         self._thread = threading.Thread(target=self._run, name="pgqueue-files", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop watching."""
         self._reloader.stop()
 
     def _run(self) -> None:

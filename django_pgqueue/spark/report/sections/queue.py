@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from django_pgqueue.charts import Series, line_plot, stack, value_text
-from django_pgqueue.charts.times import moment
+from django_pgqueue.charts.times import bucket_label
 from django_pgqueue.spark.report.html import Section, folded, html_table
 from django_pgqueue.spark.report.read import Data, QueueHistory, sums
 
@@ -99,5 +99,5 @@ def _numbers(data: Data, history: QueueHistory) -> str:
             for what in ("wait", "run", "total")
             for which in ("p50", "p95", "p99")
         ]
-        rows.append([moment(time, data.width), *row])
+        rows.append([bucket_label(time, data.width), *row])
     return html_table(f"Figures by {data.grain}, UTC", headings, rows)

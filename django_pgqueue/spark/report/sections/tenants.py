@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from django_pgqueue.charts import bars, text, value_text
-from django_pgqueue.charts.times import moment
+from django_pgqueue.charts.times import bucket_label
 from django_pgqueue.spark.report.html import Safe, Section, folded, html_paragraph, html_table
 from django_pgqueue.spark.report.read import WIDTHS, Data, channels, sums, whole_queues
 from django_pgqueue.spark.report.sections.summary import part
@@ -104,7 +104,7 @@ def _neighbours(data: Data) -> str:
     headings = [grain.capitalize(), "Queue", "Channel", "Share", "Slowed", "Worst off", "Its wait p95", "Usually"]
     rows = [
         [
-            moment(row["bucket_at"], WIDTHS[grain]),
+            bucket_label(row["bucket_at"], WIDTHS[grain]),
             row["queue"],
             row["channel"],
             value_text(row["capacity_share"], "share"),
