@@ -78,12 +78,12 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         if after.isdecimal():
             queryset = queryset.filter(pk__gt=int(after))
         chosen = choose(request, queryset, "id")
-        ids, became, done, until = chosen.rows, Counter[str](), 0, time.monotonic() + REQUEST_SECONDS
+        ids, counts, done, until = chosen.rows, Counter[str](), 0, time.monotonic() + REQUEST_SECONDS
         while done < len(ids) and (not done or time.monotonic() < until):
             batch = ids[done : done + BATCH_ROWS]
-            became += self.run_batch(request, act, batch, form, each=len(ids) <= LOGGED_ROWS, using=queryset.db)
+            counts += self.run_batch(request, act, batch, form, each=len(ids) <= LOGGED_ROWS, using=queryset.db)
             done += len(batch)
-        self.tell_what_became(request, act, became)
+        self.show_outcomes(request, act, counts)
         self.tell_of_others(request, chosen)
         if done < len(ids):
             rest = queryset.filter(pk__gt=ids[done - 1])
@@ -134,13 +134,13 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         found = self.model.objects.using(using).only(*self.named_by).in_bulk(ids)
         try:
             with transaction.atomic(using=using):
-                became = act.run(ids, cleaned, using)
-                changed = [found[pk] for pk in ids if became.get(pk) in act.done and pk in found]
+                outcomes = act.run(ids, cleaned, using)
+                changed = [found[pk] for pk in ids if outcomes.get(pk) in act.done and pk in found]
                 self.log_batch(request, changed, act.logged(cleaned), each=each, flag=act.flag)
         except PgQueueError as error:
             self.message_user(request, str(error), messages.ERROR)
             return Counter()
-        return Counter(became.values())
+        return Counter(outcomes.values())
 
     def log_batch(
         self, request: HttpRequest, objects: list[Model], text: StrOrPromise, *, each: bool, flag: int = CHANGE
@@ -159,15 +159,15 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
             change_message=str(text),
         )
 
-    def tell_what_became(self, request: HttpRequest, act: Action, became: Counter[str]) -> None:
+    def show_outcomes(self, request: HttpRequest, act: Action, counts: Counter[str]) -> None:
         """Show how many messages had each outcome."""
         usual = next(iter(act.done))
         for outcome, text in act.done.items():
-            if became[outcome] or (outcome == usual and not any(became[word] for word in act.done)):
-                self.tell(request, text, became[outcome])
+            if counts[outcome] or (outcome == usual and not any(counts[word] for word in act.done)):
+                self.show_count(request, text, counts[outcome])
         for outcome, text in act.left.items():
-            if became[outcome]:
-                self.message_user(request, text % became[outcome], messages.WARNING)
+            if counts[outcome]:
+                self.message_user(request, text % counts[outcome], messages.WARNING)
 
     def tell_of_others(self, request: HttpRequest, chosen: Chosen) -> None:
         """Show how many rows of the page are gone, and whether more rows match."""

@@ -224,7 +224,7 @@ class ChannelAdmin(PausableAdmin):
 
         done = self.apply(request, queryset, act, using=queryset.db)
         total = sum(removed[channel.pk] for channel in done)
-        self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
+        self.show_count(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
         if more:
             self.message_user(request, _("More messages wait: purge again."), messages.WARNING)
         return None
@@ -260,5 +260,5 @@ class ChannelAdmin(PausableAdmin):
             return str(_("Released."))
 
         done = self.apply(request, queryset.filter(released_at=None), act, using=queryset.db)
-        self.tell(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))
+        self.show_count(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))
         return None

@@ -98,17 +98,17 @@ class ContentAdmin(ReadOnlyAdmin):
         others = redrive_history(item.redriven_from, getattr(item, "redriven_to", None), using=item._state.db)
         if not others:
             return self.get_empty_value_display()
-        before = [self.life(other) for other in others if other.step < 0]
-        since = [self.life(other) for other in others if other.step > 0]
+        before = [self.redrive_link(other) for other in others if other.step < 0]
+        since = [self.redrive_link(other) for other in others if other.step > 0]
         this = format_html("<strong>{}</strong>", _("%d, this one") % item.pk)
         return format_html_join(" → ", "{}", ((text,) for text in (*before, this, *since)))
 
-    def life(self, life: RedriveEntry) -> str:
+    def redrive_link(self, entry: RedriveEntry) -> str:
         """Return one message of the chain as a link."""
-        if not life.model:
-            return _("%d, gone") % life.id
-        name = apps.get_model("pgqueue", life.model)._meta.verbose_name
-        return self.link(f"{life.id}, {name}", f"{life.model}_change", life.id)
+        if not entry.model:
+            return _("%d, gone") % entry.id
+        name = apps.get_model("pgqueue", entry.model)._meta.verbose_name
+        return self.link(f"{entry.id}, {name}", f"{entry.model}_change", entry.id)
 
     @admin.display(description=_("attempts"))
     def attempts_of(self, item: Any) -> str:

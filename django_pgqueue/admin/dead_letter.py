@@ -155,7 +155,9 @@ class DeadLetterAdmin(BulkActionsAdmin):
             times = pace.times(done, len(rows))
             redriven += self.redrive_batch(request, rows, times, each=each, using=waiting.db)
             done += len(rows)
-        self.tell(request, ngettext("%d dead letter is redriven.", "%d dead letters are redriven.", redriven), redriven)
+        self.show_count(
+            request, ngettext("%d dead letter is redriven.", "%d dead letters are redriven.", redriven), redriven
+        )
         if redriven and (last := pace.times(done - 1, 1)):
             at = date_format(timezone.localtime(last[0]), "j M Y, H:i:s")
             self.message_user(request, _("They are scheduled; the last is due at %s.") % at)

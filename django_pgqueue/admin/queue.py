@@ -133,7 +133,7 @@ class QueueAdmin(PausableAdmin):
             else:
                 self.message_user(request, _("More messages wait: purge again."), messages.WARNING)
         total = sum(removed)
-        self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
+        self.show_count(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
         return None
 
     @admin.action(description=_("Drop selected queues"), permissions=["drop"])
@@ -169,7 +169,7 @@ class QueueAdmin(PausableAdmin):
             else:
                 self.message_user(request, _("%s is not dropped yet: drop it again.") % queue, messages.WARNING)
         done = sum(step.done for step in steps)
-        self.tell(request, ngettext("%d queue is dropped.", "%d queues are dropped.", done), done)
+        self.show_count(request, ngettext("%d queue is dropped.", "%d queues are dropped.", done), done)
         return None
 
     def waiting(self, queues: QuerySet[Queue]) -> list[tuple[str, str]]:

@@ -40,7 +40,7 @@ EXTRA = ("pyspark", "pyarrow", "adbc_driver_manager", "adbc_driver_postgresql")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # Spark hands timestamps to Python in local time, without saying so.
+    # Spark passes timestamps to Python in local time, without a time zone.
     os.environ["TZ"] = "UTC"
     time.tzset()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

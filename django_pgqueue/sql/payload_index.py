@@ -22,7 +22,7 @@ USABLE = """
 SELECT i.indisvalid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
 WHERE i.indrelid = to_regclass(%s) AND c.relname = %s
 """
-# Each partition: whether its index of our name is valid, and whether any index of it is attached.
+# Each partition: whether its index with the name that is built here is valid, and whether any index of it is attached.
 PARTITIONS = """
 SELECT p.relname::text,
     EXISTS (

@@ -166,12 +166,12 @@ def test_a_process_that_does_not_start_or_stop_is_killed() -> None:
 
 def test_pauses_between_starts_grow_as_the_deaths_need_it() -> None:
     loads_nothing, is_killed = Restarts(), Restarts()
-    starts = [loads_nothing.delay(lived=1, was_ready=False) for _ in range(8)]
+    starts = [loads_nothing.delay(ran_seconds=1, was_ready=False) for _ in range(8)]
     # The last two are both the longest, but for the jitter.
     assert starts[:-1] == sorted(starts[:-1])
     assert 0.4 <= starts[0] <= 0.5
     assert 24 <= starts[-1] <= 30
-    works = [is_killed.delay(lived=1, was_ready=True) for _ in range(8)]
+    works = [is_killed.delay(ran_seconds=1, was_ready=True) for _ in range(8)]
     assert works[0] == 0
     assert 0.8 <= works[-1] <= 1
-    assert is_killed.delay(lived=61, was_ready=True) == 0
+    assert is_killed.delay(ran_seconds=61, was_ready=True) == 0

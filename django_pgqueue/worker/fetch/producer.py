@@ -112,7 +112,7 @@ class Producer:
         self._rest()
         # Cleared before the look, so that a message that arrives after it wakes the producer.
         self._wake.clear()
-        if self._stopped:  # stop() may have set the flag, and woken us, between the caller's look at it and this line
+        if self._stopped:  # stop() may have set the flag, and the event, since the caller looked at it
             return 0
         self._notifications.answer()
         quiet = self._held() == 0

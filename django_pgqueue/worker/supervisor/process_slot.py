@@ -71,7 +71,7 @@ class ProcessSlot:
             self.holder = None
         else:
             self.successor = None
-        return self._delay(lived=time.monotonic() - child.started_at, was_ready=child.ready)
+        return self._delay(ran_seconds=time.monotonic() - child.started_at, was_ready=child.ready)
 
     def replace(self, reason: str) -> None:
         """Have the holder replaced after a change, and forget failed starts, which may succeed now."""
@@ -88,10 +88,10 @@ class ProcessSlot:
     def _start(self) -> Child | None:
         child = self._spawn()
         if child is None:
-            self._delay(lived=0.0, was_ready=False)
+            self._delay(ran_seconds=0.0, was_ready=False)
         return child
 
-    def _delay(self, *, lived: float, was_ready: bool) -> float:
-        delay = self._restarts.delay(lived=lived, was_ready=was_ready)
+    def _delay(self, *, ran_seconds: float, was_ready: bool) -> float:
+        delay = self._restarts.delay(ran_seconds=ran_seconds, was_ready=was_ready)
         self._start_at = time.monotonic() + delay
         return delay

@@ -23,13 +23,13 @@ class Restarts:
         """Forget the failures, because the code has changed."""
         self.failures = 0
 
-    def delay(self, *, lived: float, was_ready: bool) -> float:
+    def delay(self, *, ran_seconds: float, was_ready: bool) -> float:
         """Record that a child has ended, and return the seconds until the next start.
 
-        ``lived``: how many seconds it ran. ``was_ready``: whether it became ready. The first death of a child that was
+        ``ran_seconds``: how long it ran. ``was_ready``: whether it became ready. The first death of a child that was
         ready has no delay; then the delay doubles, with jitter.
         """
-        if was_ready and lived > WELL_SECONDS:
+        if was_ready and ran_seconds > WELL_SECONDS:
             self.failures = 0
         self.failures += 1
         if was_ready and self.failures == 1:
