@@ -159,7 +159,7 @@ class Collected:
 
 
 def collect_declared() -> Collected:
-    """Return all declarations, by name."""
+    """Return the declarations by name, and the errors of those that are ignored."""
     found: dict[str, Declared] = {}
     problems: list[InvalidSchedule] = []
     for item in _declared:

@@ -63,7 +63,7 @@ class Moved:
 
 
 def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: str) -> Moved | None:
-    """Move up to BATCH jobs; None if there was none. Raises what ``enqueue`` raises; the batch then stays."""
+    """Move up to BATCH_JOBS jobs; None if there was none. Raises what ``enqueue`` raises; the batch then stays."""
     with transaction.atomic(using=using):
         jobs = source.lock(list(names), BATCH_JOBS, using, stuck=plan.stuck)
         if not jobs:

@@ -13,7 +13,10 @@ FOLDERS = {QUEUE: PACKAGE / "sql", PIPELINE: PACKAGE / "pipeline" / "sql"}
 
 
 def find_file(kind: str, name: str, version: int) -> Path:
-    """Return the path of ``<name>_vNN.sql``, in the app that has it. ``kind``: functions or tables."""
+    """Return the path of ``<name>_vNN.sql`` in the app that has it, or in the queue's app if none has.
+
+    ``kind``: functions or tables.
+    """
     places = [folder / kind / f"{name}_v{version:02}.sql" for folder in FOLDERS.values()]
     return next((path for path in places if path.exists()), places[0])
 
