@@ -41,7 +41,7 @@ KEEP: Final = Keep()
 
 
 class Outcome(Exception):
-    """The base of the outcomes. It is an exception, so that code deep inside a handler can end the handler.
+    """Define the base of the outcomes. It is an exception, so that code deep inside a handler can end the handler.
 
     Two outcomes are equal if their classes and their fields are.
     """

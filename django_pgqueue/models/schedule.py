@@ -22,7 +22,9 @@ def project_time_zone() -> str:
 
 
 class Schedule(models.Model):
-    """Enqueues a message at each tick, once per tick. It is made in the admin, or declared in code with @schedule.
+    """Define a schedule, which enqueues a message at each tick, once per tick.
+
+    It is made in the admin, or declared in code with @schedule.
 
     Edit and save: after a change of its times, or when it is enabled again, the next tick is planned from now on.
     """

@@ -18,7 +18,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "action",
             choices=["start", "stop", "status", "psql", "destroy"],
-            help="start it unless it runs; stop it, ending its connections; say where its data is and how to connect; "
+            help="start it unless it runs; stop it, ending its connections; show where its data is and how to connect; "
             "open a psql on the project's database; stop it and remove its data",
         )
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="alias in DATABASES (default: %(default)s)")

@@ -20,7 +20,7 @@ class Command(ActingCommand):
             "--archive",
             choices=get_args(Archive),
             required=True,
-            help="what the archive keeps of its messages, unless their channel or the call says otherwise",
+            help="what the archive keeps of its messages, unless their channel or the call has its own setting",
         )
 
     def handle(self, *, name: str, archive: Any, database: str | None, form: str, dry_run: bool, **_: Any) -> None:
