@@ -120,6 +120,8 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class BacklogCounts:
+    """Hold the numbers of messages by state. ``dead``: not redriven. ``oldest_at``: since when the oldest is ready."""
+
     ready: int
     leased: int
     scheduled: int
@@ -133,6 +135,8 @@ class BacklogCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
+    """Hold the present figures of one queue. ``workers``: those with a recent heartbeat that are not stopping."""
+
     name: str
     backlog: BacklogCounts
     paused: bool
@@ -142,6 +146,8 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class ChannelFigures:
+    """Hold the present figures and the limits of one channel."""
+
     id: int
     queue: str
     name: str
