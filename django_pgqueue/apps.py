@@ -36,7 +36,7 @@ class PgQueueConfig(AppConfig):
         if keeps_tasks():
             from django_pgqueue.tasks import discovery
 
-            discovery.set_up()
+            discovery.set_up_tasks()
         # The order matters: a flush is recognised by the default channel that does not exist yet.
         post_migrate.connect(empty_rest_of_flush, sender=self)
         post_migrate.connect(create_default_channel, sender=self)
@@ -79,7 +79,7 @@ def default_channels() -> list[tuple[str, str]]:
         return [("default", "default")]
     from django_pgqueue.tasks import discovery
 
-    return list(dict.fromkeys([("default", "default"), *discovery.channels()]))
+    return list(dict.fromkeys([("default", "default"), *discovery.backend_channels()]))
 
 
 def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> None:
@@ -105,4 +105,4 @@ def keep_ready(sender: AppConfig, using: str, **kwargs: object) -> None:
 
     if is_ours(sender, using) and using == alias(None) and is_migrated(using):
         make_partitions(using=using)
-        declared.sync(using)
+        declared.sync_schedules(using)

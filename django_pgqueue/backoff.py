@@ -57,7 +57,7 @@ class Exponential:
 Policy = timedelta | Constant | Exponential
 
 
-def columns(policy: Policy | None) -> tuple[timedelta | None, float | None, timedelta | None]:
+def policy_columns(policy: Policy | None) -> tuple[timedelta | None, float | None, timedelta | None]:
     """Return the policy as a message stores it: backoff, backoff_factor, backoff_longest."""
     match policy:
         case Constant(delay):
@@ -68,8 +68,9 @@ def columns(policy: Policy | None) -> tuple[timedelta | None, float | None, time
 
 
 def pause(failures: int, *, base: float = 0.1, longest: float = 5.0) -> float:
-    """Return the seconds to wait after so many failures in a row: exponential, with jitter, so that workers spread out.
+    """Return the seconds to wait before a retry: exponential, with jitter, so that workers do not retry together.
 
-    ``base``, ``longest``: the first and the longest limit, in seconds.
+    ``failures``: the number of failures in a row. ``base``: the limit without any, in seconds; it doubles with each.
+    ``longest``: the highest limit, in seconds.
     """
     return min(longest, base * 2.0 ** min(failures, 16)) * random.uniform(0.5, 1.0)

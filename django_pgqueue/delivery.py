@@ -70,7 +70,7 @@ class EnqueueOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """Report what became of an enqueue.
+    """Hold the answer of an enqueue.
 
     ``id``: the new message's; for a ``duplicate`` that of the existing message; None for a message that was ``dropped``
     or, with ``on_refused="return"``, refused: ``not_found`` (the channel), ``released``, ``full``, ``busy`` or
@@ -92,14 +92,14 @@ class Enqueued:
 
 
 class LeaseToken(Protocol):
-    """The type of a lease's token: a UUID, or another object with the attribute ``hex``."""
+    """Describe the token of a lease: a UUID, or another object with the attribute ``hex``."""
 
     @property
     def hex(self) -> str: ...
 
 
 class Leased(Protocol):
-    """Describe what settling and heartbeats need of a message; a delivery has it."""
+    """Describe what settlements and heartbeats need of a message: its id and its token. A delivery has both."""
 
     @property
     def id(self) -> int: ...
@@ -126,7 +126,7 @@ class Delivery(Generic[P_co]):
     see :mod:`django_pgqueue.payloads`.
 
     ``attempt``: the number of deliveries, counted from 1. ``token``: proves the lease; the settling functions check it.
-    ``state``: what the last deferral saved. ``last_leased_at``: when the lease before this one began, or None.
+    ``state``: what the last Defer or Retry saved. ``last_leased_at``: when the lease before this one began, or None.
     ``channel_context``: the channel's context. ``worker``: the name under which the message was leased, or None.
     ``cancellation``: the worker changes it while the handler runs, if the message is to be cancelled.
     """

@@ -1,7 +1,8 @@
 """Listen to events of messages that PostgreSQL sends. The module needs no Django, so a dashboard may use it alone.
 
-A queue sends events if its row says so: ``UPDATE pgqueue_queue SET events = true WHERE name = 'default'``. A
-notification that no session listens for is lost: use events for displays, and for programs that may miss one.
+A queue sends events if they are switched on in its row: ``UPDATE pgqueue_queue SET events = true WHERE name =
+'default'``. A notification that no session listens for is lost: use events for displays, and for programs that may miss
+one.
 """
 
 from __future__ import annotations

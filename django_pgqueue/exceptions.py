@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PgQueueError(Exception):
-    """The base of all errors of the queue. ``hint`` says what to do.
+    """The base of all errors of the queue. ``hint``: what to do.
 
     ``outcome``: the word that the SQL functions return for it; empty for an error that they raise.
     """

@@ -21,7 +21,7 @@ from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
 from django_pgqueue.outcomes import Archive, archive_choice
 from django_pgqueue.payloads import converting
-from django_pgqueue.signatures import check_name, check_options, check_switches, examine, is_async, locate
+from django_pgqueue.signatures import check_function, check_name, check_options, check_switches, is_async, locate
 
 # A function of one delivery, or with the option `batch` of a list of deliveries.
 Function = Callable[[Any], Any]
@@ -164,7 +164,7 @@ def handler(
         )
 
     def register(function: F) -> F:
-        convert = examine(name, function, batch)
+        convert = check_function(name, function, batch)
         known = _registry.get(name)
         if known is not None and known.registered is not function:
             raise ValueError(

@@ -22,6 +22,7 @@ class Encoder(DjangoJSONEncoder):
     it."""
 
     def default(self, value: Any) -> Any:
+        """Return the value as one that JSON has. Raises TypeError for other types."""
         if is_dataclass(value) and not isinstance(value, type):
             return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         if isinstance(value, Enum):
@@ -33,7 +34,7 @@ def to_json(value: Any, what: str) -> str | None:
     """Return JSON text that PostgreSQL takes; None stays None.
 
     ``what``: the name of the value in errors. Raises InvalidMessage for a value that is not JSON, for NaN and
-    infinities, for \\u0000, which jsonb cannot hold, and for more than MAX_PAYLOAD bytes.
+    infinities, for \\u0000 and half surrogate pairs, which jsonb cannot hold, and for more than MAX_PAYLOAD bytes.
     """
     if value is None:
         return None
@@ -60,7 +61,7 @@ def to_json(value: Any, what: str) -> str | None:
 
 
 def limit_size(size: int, what: str) -> None:
-    """Raise InvalidMessage for more than MAX_PAYLOAD bytes, before they are sent and without quoting any of them."""
+    """Raise InvalidMessage if ``size``, in bytes, is more than MAX_PAYLOAD. ``what``: the value's name in errors."""
     if size > settings.MAX_PAYLOAD:
         raise InvalidMessage(
             f"the {what} takes {size:,} bytes, more than the setting MAX_PAYLOAD allows ({settings.MAX_PAYLOAD:,})",

@@ -17,8 +17,10 @@ def archive_choice(archive: Archive | None) -> Archive | None:
 
 
 def delay_of(value: timedelta | None, what: str) -> timedelta | None:
-    """Return the delay unchanged. Raises ValueError for a value that is no timedelta: a number does not say its
-    unit."""
+    """Return the delay unchanged. Raises ValueError for a value that is not a timedelta, because a number has no unit.
+
+    ``what``: the name of the value in the error.
+    """
     if value is not None and not isinstance(value, timedelta):
         raise ValueError(f"{what} is not a timedelta but {type(value).__name__}: use datetime.timedelta(seconds=…).")
     return value
@@ -39,7 +41,7 @@ KEEP: Final = Keep()
 
 
 class Outcome(Exception):
-    """The base of the outcomes. It is an exception, so that code deep inside a handler can end the handler.
+    """Define the base of the outcomes. It is an exception, so that code deep inside a handler can end the handler.
 
     Two outcomes are equal if their classes and their fields are.
     """
@@ -68,8 +70,8 @@ class Outcome(Exception):
 class Complete(Outcome):
     """Complete the message. ``result`` (JSON) is kept in the archive.
 
-    ``archive``: what the archive keeps of the message, whatever its handler, channel or queue says: ``full``,
-    ``outcome`` (no payload, no result) or ``none``.
+    ``archive``: what the archive keeps of the message: ``full``, ``outcome`` (no payload, no result) or ``none``; it
+    overrides the setting of the handler, channel and queue.
     """
 
     __match_args__ = ("result", "archive")

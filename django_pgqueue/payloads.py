@@ -57,57 +57,59 @@ def converter(annotation: Any) -> Convert:
     if origin in (Required, NotRequired):
         return converter(arguments[0])
     if origin in (Union, types.UnionType):
-        return union([converter(argument) for argument in arguments])
+        return union_converter([converter(argument) for argument in arguments])
     if origin is Literal:
-        return one_of(arguments, arguments)
+        return choice_converter(arguments, arguments)
     if origin in (list, tuple) or annotation is list:
-        return sequence(origin or list, arguments)
+        return sequence_converter(origin or list, arguments)
     if origin is dict or annotation is dict:
-        return mapping(arguments)
+        return mapping_converter(arguments)
     if isinstance(annotation, type):
-        return of_class(annotation)
+        return class_converter(annotation)
     raise TypeError(f"a payload of the type {annotation!r} cannot be made from JSON")
 
 
-def of_class(kind: type) -> Convert:
-    # A TypedDict of typing, or of typing_extensions.
+def class_converter(kind: type) -> Convert:
     """Return the converter of a class. Raises TypeError if its values cannot be made from JSON."""
+    # A TypedDict of typing, or of typing_extensions.
     if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
         hints = get_type_hints(kind, include_extras=True)
         converters = {name: converter(hint) for name, hint in hints.items()}
         # With annotations that are text, __required_keys__ has those that are NotRequired, too.
         optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
         explicit = {name for name, hint in hints.items() if get_origin(hint) is Required}
-        return record(kind.__name__, converters, kind.__required_keys__ - optional | explicit, dict)
+        return record_converter(kind.__name__, converters, kind.__required_keys__ - optional | explicit, dict)
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         known = [field for field in fields(kind) if field.init]
         needed = frozenset(
             field.name for field in known if field.default is MISSING and field.default_factory is MISSING
         )
-        return record(kind.__name__, {field.name: converter(hints[field.name]) for field in known}, needed, kind)
+        return record_converter(
+            kind.__name__, {field.name: converter(hints[field.name]) for field in known}, needed, kind
+        )
     if issubclass(kind, Enum):
-        return one_of([member.value for member in kind], list(kind))
+        return choice_converter([member.value for member in kind], list(kind))
     if kind in FROM_TEXT:
-        return from_text(*FROM_TEXT[kind])
+        return text_converter(*FROM_TEXT[kind])
     if kind in JSON_KINDS:
-        return plain(kind)
+        return plain_converter(kind)
     raise TypeError(f"a payload of the type {kind.__qualname__} cannot be made from JSON")
 
 
-def plain(kind: type) -> Convert:
+def plain_converter(kind: type) -> Convert:
     """Return a converter that takes JSON of one simple type only."""
     taken = (int, float) if kind is float else kind
 
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, taken) or (isinstance(value, bool) and kind is not bool):
-            raise Mismatch(f"{path} is {shown(value)}, not {JSON_KINDS[kind]}")
+            raise Mismatch(f"{path} is {json_kind(value)}, not {JSON_KINDS[kind]}")
         return value
 
     return convert
 
 
-def from_text(read: Callable[[str], Any], words: str) -> Convert:
+def text_converter(read: Callable[[str], Any], words: str) -> Convert:
     """Return a converter that reads a text; ``words`` names the form in errors."""
 
     def convert(value: Any, path: str) -> Any:
@@ -122,8 +124,8 @@ def from_text(read: Callable[[str], Any], words: str) -> Convert:
     return convert
 
 
-def one_of(values: Any, results: Any) -> Convert:
-    """Return a converter that takes one of ``values``, and gives the result at the same place."""
+def choice_converter(values: Any, results: Any) -> Convert:
+    """Return a converter that takes one of ``values``, and returns the item of ``results`` at the same place."""
     pairs = list(zip(values, results, strict=True))
 
     def convert(value: Any, path: str) -> Any:
@@ -135,8 +137,8 @@ def one_of(values: Any, results: Any) -> Convert:
     return convert
 
 
-def union(converters: list[Convert]) -> Convert:
-    """Return a converter that takes what any of ``converters`` takes, the first first."""
+def union_converter(converters: list[Convert]) -> Convert:
+    """Return a converter that tries ``converters`` in their order, and returns the first value."""
 
     def convert(value: Any, path: str) -> Any:
         problems = []
@@ -150,41 +152,46 @@ def union(converters: list[Convert]) -> Convert:
     return convert
 
 
-def sequence(kind: type, arguments: tuple[Any, ...]) -> Convert:
-    """Return the converter of a list or tuple."""
+def sequence_converter(kind: type, arguments: tuple[Any, ...]) -> Convert:
+    """Return the converter of a list or tuple. ``arguments``: of its annotation. Raises TypeError for a wrong one."""
     if kind is tuple and arguments[1:] != (...,):
         raise TypeError("a payload with a tuple needs tuple[T, ...]")
     each = converter(arguments[0]) if arguments else converter(Any)
 
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, list):
-            raise Mismatch(f"{path} is {shown(value)}, not a list")
+            raise Mismatch(f"{path} is {json_kind(value)}, not a list")
         return kind(each(item, f"{path}[{place}]") for place, item in enumerate(value))
 
     return convert
 
 
-def mapping(arguments: tuple[Any, ...]) -> Convert:
-    """Return the converter of a dict."""
+def mapping_converter(arguments: tuple[Any, ...]) -> Convert:
+    """Return the converter of a dict. ``arguments``: of its annotation. Raises TypeError if its keys are not texts."""
     if arguments and arguments[0] is not str:
         raise TypeError("the keys of a JSON object are texts: a payload takes dict[str, T]")
     each = converter(arguments[1]) if arguments else converter(Any)
 
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            raise Mismatch(f"{path} is {shown(value)}, not an object")
+            raise Mismatch(f"{path} is {json_kind(value)}, not an object")
         return {key: each(item, f"{path}[…]") for key, item in value.items()}
 
     return convert
 
 
-def record(name: str, converters: dict[str, Convert], required: frozenset[str], make: Callable[..., Any]) -> Convert:
-    """Return the converter of an object with named fields. Unknown keys are left out, because the enqueuer may be of a
-    later release."""
+def record_converter(
+    name: str, converters: dict[str, Convert], required: frozenset[str], make: Callable[..., Any]
+) -> Convert:
+    """Return the converter of an object with named fields.
+
+    ``name``: of the type, for errors. ``converters``: by field. ``required``: the fields that must be there. ``make``:
+    makes the value from the fields. Unknown keys are left out, because the enqueuer may be of a later release.
+    """
 
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            raise Mismatch(f"{path} is {shown(value)}, not an object for {name}")
+            raise Mismatch(f"{path} is {json_kind(value)}, not an object for {name}")
         if missing := sorted(required - value.keys()):
             raise Mismatch(f"{path} lacks {', '.join(missing)} of {name}")
         given = {key: each(value[key], f"{path}.{key}") for key, each in converters.items() if key in value}
@@ -197,7 +204,7 @@ def record(name: str, converters: dict[str, Convert], required: frozenset[str], 
     return convert
 
 
-def shown(value: Any) -> str:
+def json_kind(value: Any) -> str:
     """Return the kind of a value in the words of errors."""
     return JSON_KINDS.get(type(value), type(value).__name__)
 
@@ -206,7 +213,7 @@ def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous
     """Return the function of a handler, wrapped so that it gets payloads of its type.
 
     A payload that does not fit raises DeadLetter with the reason ``invalid_payload``: it would not fit at the next
-    attempt either. Its details say where and why, and show no value.
+    attempt either. Its details name the place and the problem, and show no value.
     """
     if asynchronous:
 

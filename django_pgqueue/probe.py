@@ -1,6 +1,6 @@
-"""``python -m django_pgqueue.probe FILE|PORT``: is the worker alive? For exec probes and cron.
+"""Check whether a worker is alive: ``python -m django_pgqueue.probe FILE|PORT``, for exec probes and cron.
 
-Imports nothing but the standard library: it runs every few seconds.
+The module imports only the standard library, because it runs every few seconds.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import os
 import sys
 import time
 
-TIMEOUT = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Probe the worker, print one line that says why, and return the exit status: 0 for healthy, 1 for not."""
+    """Probe the worker and print its answer in one line. Returns the exit status: 0 if it is healthy, else 1."""
     parser = argparse.ArgumentParser(prog="python -m django_pgqueue.probe", description=__doc__.splitlines()[0])
     parser.add_argument("target", help="the file of --heartbeat-file, or the port of --probe-port")
     parser.add_argument("--ready", action="store_true", help="ask whether it can work, not only whether it is alive")
@@ -31,8 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def ask_port(port: str, *, ready: bool, max_age: float) -> tuple[bool, str]:
-    """Return whether the worker on this port answers that it is well, and its answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=TIMEOUT)
+    """Ask the worker on this port of the local machine. Returns whether it is healthy, and its answer.
+
+    ``ready``: ask whether it can work, not only whether it is alive. ``max_age`` is not used.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/readyz" if ready else "/livez")
         response = connection.getresponse()
@@ -44,7 +47,10 @@ def ask_port(port: str, *, ready: bool, max_age: float) -> tuple[bool, str]:
 
 
 def ask_file(path: str, *, ready: bool, max_age: float) -> tuple[bool, str]:
-    """Return whether the heartbeat file is younger than ``max_age`` seconds, and its text."""
+    """Read the heartbeat file. Returns whether it is at most ``max_age`` seconds old, and its text.
+
+    ``ready``: the file must also report that the worker is ready.
+    """
     try:
         age = time.time() - os.stat(path).st_mtime
         with open(path) as file:

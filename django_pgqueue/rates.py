@@ -26,7 +26,7 @@ class Rate(NamedTuple):
     burst: int
 
 
-def parse(text: str) -> Rate:
+def parse_rate(text: str) -> Rate:
     """Read a rate: ``10/m`` is one delivery in 6 seconds, ``5/s burst 20`` one in 200 ms and up to 20 at once.
 
     Without ``burst`` it is 1: the deliveries are spread evenly. Raises InvalidMessage.

@@ -16,10 +16,10 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 HIDDEN = "********"
-SHORTEST_SECRET = 5
+SHORTEST_SECRET_CHARACTERS = 5
 # A secret of this length or more is hidden inside of longer words, too.
-UNMISTAKABLE = 12
-DEEPEST = 6
+UNMISTAKABLE_CHARACTERS = 12
+DEEPEST_LEVELS = 6
 # Django's own settings that hold secrets. Its other settings with such names hold names of classes and cookies.
 DJANGO_SECRETS = {"SECRET_KEY", "SECRET_KEY_FALLBACKS", "EMAIL_HOST_PASSWORD"}
 
@@ -84,7 +84,7 @@ def known_secrets() -> re.Pattern[str] | None:
     any."""
     words: set[str] = set()
     for secret in {*secrets_of_settings(), *secrets_of_environment()}:
-        if len(secret) >= SHORTEST_SECRET and not is_plain(secret):
+        if len(secret) >= SHORTEST_SECRET_CHARACTERS and not is_plain(secret):
             words |= {secret, repr(secret)[1:-1], quote(secret, safe=""), quote_plus(secret)}
     if not words:
         return None
@@ -102,7 +102,7 @@ setting_changed.connect(forget_secrets)
 
 def bounded(word: str) -> str:
     """Return a pattern for the word; a short word is found only as a whole word."""
-    return re.escape(word) if len(word) >= UNMISTAKABLE else rf"(?<!\w){re.escape(word)}(?!\w)"
+    return re.escape(word) if len(word) >= UNMISTAKABLE_CHARACTERS else rf"(?<!\w){re.escape(word)}(?!\w)"
 
 
 def is_plain(text: str) -> bool:
@@ -143,7 +143,7 @@ def secrets_of_environment() -> Iterator[str]:
     yield from secrets_in(found, SECRET_VARIABLE)
 
 
-def secrets_in(value: Any, names: re.Pattern[str], depth: int = DEEPEST) -> Iterator[str]:
+def secrets_in(value: Any, names: re.Pattern[str], depth: int = DEEPEST_LEVELS) -> Iterator[str]:
     """Yield the texts under secret names, and the passwords of URLs, in nested dicts and lists."""
     if isinstance(value, str):
         for match in URL_PASSWORD.finditer(value):
@@ -160,7 +160,7 @@ def secrets_in(value: Any, names: re.Pattern[str], depth: int = DEEPEST) -> Iter
             yield from secrets_in(inner, names, depth - 1)
 
 
-def texts_in(value: Any, depth: int = DEEPEST) -> Iterator[str]:
+def texts_in(value: Any, depth: int = DEEPEST_LEVELS) -> Iterator[str]:
     """Yield all texts in nested dicts and lists."""
     if isinstance(value, str):
         yield value

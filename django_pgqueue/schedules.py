@@ -15,13 +15,16 @@ from django_pgqueue.signatures import check_scheduled, locate
 from django_pgqueue.timetable import Timetable
 
 Missed = Literal["skip", "once", "all"]
-LONGEST_NAME = 150
+SCHEDULE_NAME_CHARACTERS = 150
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Hold a schedule as code declares it; see :func:`schedule`. ``function`` is None if the handler's name is
-    given."""
+    """Hold a schedule as code declares it; see :func:`schedule`.
+
+    ``name``: the schedule's own name, or None. ``handler``: the handler's name if it is given, or None. ``function``:
+    the decorated function. ``module``: where it is declared. ``values``: the other columns of the row.
+    """
 
     name: str | None
     handler: str | None
@@ -31,10 +34,10 @@ class Declared:
 
     @property
     def handler_name(self) -> str:
-        """Return the name under which the function is a handler. It is looked up late, because decorators come in any
-        order.
+        """Return the given name of the handler, or the name under which the function is registered.
 
-        Raises InvalidSchedule if the function is no handler, or has several names.
+        It is looked up late, because decorators come in any order. Raises InvalidSchedule if the function is not a
+        handler, or has several names.
         """
         if self.handler is not None:
             return self.handler
@@ -90,7 +93,7 @@ def schedule(
         raise InvalidSchedule(
             f"@schedule on {locate(when)} does not say when", hint='Write @schedule("0 3 * * *").', field="cron"
         )
-    timetable = table(when, time_zone)
+    timetable = timetable_of(when, time_zone)
     timetable.check()
     if missed not in ("skip", "once", "all"):
         raise InvalidSchedule(f"missed is {missed!r}: it is skip, once or all", field="missed")
@@ -110,8 +113,8 @@ def schedule(
         )
     if grace < timedelta(0):
         raise InvalidSchedule("grace is negative", field="grace")
-    if name is not None and not 1 <= len(name) <= LONGEST_NAME:
-        raise InvalidSchedule(f"the name takes 1 to {LONGEST_NAME} characters", field="name")
+    if name is not None and not 1 <= len(name) <= SCHEDULE_NAME_CHARACTERS:
+        raise InvalidSchedule(f"the name takes 1 to {SCHEDULE_NAME_CHARACTERS} characters", field="name")
     values = {
         "cron": timetable.cron, "every": timetable.every, "time_zone": timetable.time_zone, "payload": payload,
         "headers": None if headers is None else dict(headers), "channel": channel, "queue": queue,
@@ -131,7 +134,7 @@ def schedule(
     return declare
 
 
-def table(when: str | timedelta, time_zone: str | None = None) -> Timetable:
+def timetable_of(when: str | timedelta, time_zone: str | None = None) -> Timetable:
     """Return the timetable of a cron expression or an interval. Raises InvalidSchedule."""
     zone = time_zone or django_settings.TIME_ZONE or "UTC"
     match when:
@@ -145,15 +148,18 @@ def table(when: str | timedelta, time_zone: str | None = None) -> Timetable:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Hold the declarations by name. ``problems``: declarations that are ignored, because their function is no handler
-    or their name is taken."""
+    """Hold the declarations by name.
+
+    ``problems``: errors of declarations that are ignored, because their function is not a handler or their name is
+    taken.
+    """
 
     found: Mapping[str, Declared]
     problems: tuple[InvalidSchedule, ...]
 
 
-def collect() -> Collected:
-    """Return all declarations, by name."""
+def collect_declared() -> Collected:
+    """Return the declarations by name, and the errors of those that are ignored."""
     found: dict[str, Declared] = {}
     problems: list[InvalidSchedule] = []
     for item in _declared:

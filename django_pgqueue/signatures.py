@@ -14,8 +14,8 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.payloads import Convert, converter
 
 LISTS = (list, Sequence, Iterable)
-LONGEST_NAME = 200
-LONGEST_QUEUE = 100
+HANDLER_NAME_CHARACTERS = 200
+QUEUE_NAME_CHARACTERS = 100
 UNKNOWN = inspect.Parameter.empty
 
 
@@ -26,8 +26,8 @@ def check_name(name: Any) -> None:
             f"@handler on {locate(name)} has no name: write @handler("
             f'"{getattr(name, "__module__", "app").partition(".")[0]}.{getattr(name, "__name__", "name")}").'
         )
-    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
-        raise ValueError(f"The name of a handler is a text of 1 to {LONGEST_NAME} characters, not {name!r}.")
+    if not isinstance(name, str) or not 1 <= len(name) <= HANDLER_NAME_CHARACTERS:
+        raise ValueError(f"The name of a handler is a text of 1 to {HANDLER_NAME_CHARACTERS} characters, not {name!r}.")
     if "\0" in name:
         raise ValueError(f"The name of a handler contains the character \\0, which PostgreSQL cannot store: {name!r}.")
 
@@ -43,9 +43,9 @@ def check_options(name: str, counts: Mapping[str, Any], *, queue: Any, timeout: 
             raise ValueError(f"{option} of the handler {name!r} is {value}: it must be at least 1.")
     if not isinstance(queue, str) or not queue or "\0" in queue:
         raise ValueError(f"queue of the handler {name!r} is {queue!r}: it takes the name of a queue.")
-    if len(queue) > LONGEST_QUEUE:
+    if len(queue) > QUEUE_NAME_CHARACTERS:
         raise ValueError(
-            f"queue of the handler {name!r} has {len(queue)} characters: a name has {LONGEST_QUEUE} at most."
+            f"queue of the handler {name!r} has {len(queue)} characters: a name has {QUEUE_NAME_CHARACTERS} at most."
         )
     if timeout is not None and not isinstance(timeout, timedelta):
         raise ValueError(f"timeout of the handler {name!r} is {timeout!r}: it takes a timedelta.")
@@ -65,11 +65,11 @@ def is_async(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
-def examine(name: str, function: Any, batch: int | None) -> Convert | None:
-    """Check the function of the handler ``name``. Returns the converter of its payloads, or None if they stay as they
-    are.
+def check_function(name: str, function: Any, batch: int | None) -> Convert | None:
+    """Check that a function can be the handler ``name``. Returns the converter of its payloads, or None.
 
-    Raises ValueError for a function that the worker could not call, or whose outcome would be lost.
+    ``batch``: the most deliveries of one call; None: the function takes one delivery. Without a converter, payloads are
+    passed on unchanged. Raises ValueError for a function that the worker cannot call, or whose outcome would be lost.
     """
     if not callable(function) or isinstance(function, type):
         raise ValueError(f"@handler({name!r}) is on {function!r}: it belongs on a function of one delivery.")
@@ -130,8 +130,8 @@ def refuse_lost_answers(what: str, function: Any, where: str) -> None:
     around = getattr(function, "__globals__", {}).get("__name__")
     if around == "contextlib" and not iscoroutinefunction(function) and iscoroutinefunction(inspect.unwrap(function)):
         raise ValueError(
-            f"The {what} is async inside of a decorator that is not, for example transaction.atomic: nothing "
-            f"would await {where}. Use the context manager inside of a plain function."
+            f"The {what} is async inside of a decorator that is not, for example transaction.atomic: {where} "
+            f"would never be awaited. Use the context manager inside of a plain function."
         )
 
 

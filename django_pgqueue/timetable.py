@@ -42,17 +42,20 @@ class Timetable:
     time_zone: str = "UTC"
 
     def check(self) -> None:
-        """Raise InvalidSchedule, with ``field`` and a sentence about what is wrong."""
+        """Raise InvalidSchedule if the definition is wrong; ``field`` of the error names the part."""
         if (self.cron is None) == (self.every is None):
             raise InvalidSchedule("give a cron expression or an interval, one of them", field="cron")
-        zone(self.time_zone)
+        time_zone_of(self.time_zone)
         if self.cron is not None:
             self.after(SOME_DAY)
         elif self.every is not None and not SHORTEST <= self.every <= LONGEST:
             raise InvalidSchedule("the interval is not between a second and ten years", field="every")
 
     def after(self, moment: datetime, *, tick: datetime | None = None) -> datetime:
-        """Return the first tick after ``moment``. ``tick``: a known one, from which intervals are counted."""
+        """Return the first tick after ``moment``. ``tick``: a known one, from which intervals are counted.
+
+        Raises InvalidSchedule for a cron expression that is wrong or never matches.
+        """
         if self.every is not None:
             start = tick or moment.replace(microsecond=0)
             return (start + self.every * max(1, (moment - start) // self.every + 1)).astimezone(UTC)
@@ -79,7 +82,7 @@ class Timetable:
         if self.every is not None:
             first = tick or self.after(moment)
             times = ((first + self.every * n).astimezone(UTC) for n in range(count))
-            return list(while_there_is_time(times))
+            return list(representable_times(times))
         start = [tick.astimezone(UTC)] if tick else []
         return [*start, *islice(self._matches(tick or moment), count - len(start))]
 
@@ -93,11 +96,11 @@ class Timetable:
         cron = self.cron or ""
         expression = MACROS.get(cron.strip().lower(), cron)
         try:
-            matches = CronSim(expression, moment.astimezone(zone(self.time_zone)))
+            matches = CronSim(expression, moment.astimezone(time_zone_of(self.time_zone)))
         except (CronSimError, ValueError) as error:
             raise InvalidSchedule(f"the cron expression {self.cron!r} is wrong: {error}", field="cron") from error
         last = moment
-        for found in while_there_is_time(matches):
+        for found in representable_times(matches):
             # In an hour that happens twice, cronsim may begin before the moment. In UTC: two datetimes of one zone
             # would be compared by the wall clock.
             if (utc := found.astimezone(UTC)) > last:
@@ -105,13 +108,13 @@ class Timetable:
                 yield utc
 
 
-def while_there_is_time(times: Iterator[datetime]) -> Iterator[datetime]:
+def representable_times(times: Iterator[datetime]) -> Iterator[datetime]:
     """Yield the times up to the end of the year 9999, where Python has no more."""
     with suppress(OverflowError):
         yield from times
 
 
-def zone(name: str) -> ZoneInfo:
+def time_zone_of(name: str) -> ZoneInfo:
     """Return the time zone of this name. Raises InvalidSchedule if there is none."""
     try:
         return ZoneInfo(name)

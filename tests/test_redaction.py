@@ -15,7 +15,7 @@ from django.test import override_settings
 
 import django_pgqueue
 from django_pgqueue.redaction import HIDDEN, RedactingFilter, forget_secrets, redact
-from django_pgqueue.worker.call.failure import LONGEST_MESSAGE, describe
+from django_pgqueue.worker.call.failure import MESSAGE_CHARACTERS, describe_error
 
 CANARY = "canary-7f3a"
 
@@ -149,7 +149,7 @@ def failure(error: BaseException) -> str:
     try:
         raise error
     except BaseException as caught:
-        return repr(describe(caught))
+        return repr(describe_error(caught))
 
 
 class TestFailures:
@@ -168,11 +168,11 @@ class TestFailures:
             assert told in text
 
     def test_a_secret_where_the_text_is_cut_is_not_left_in_halves(self) -> None:
-        half = LONGEST_MESSAGE // 2
+        half = MESSAGE_CHARACTERS // 2
         for shift in range(12):
-            text = describe(ValueError("x" * 5000 + f" password={CANARY} yy" + "y" * (half - shift)))["message"]
+            text = describe_error(ValueError("x" * 5000 + f" password={CANARY} yy" + "y" * (half - shift)))["message"]
             assert "a y" not in text
-            text = describe(ValueError("x" * (half - shift) + f" password={CANARY} " + "y" * 5000))["message"]
+            text = describe_error(ValueError("x" * (half - shift) + f" password={CANARY} " + "y" * 5000))["message"]
             assert "canary" not in text
 
     def test_the_row_in_a_database_error_is_hidden_in_any_language(self) -> None:

@@ -13,10 +13,10 @@ from django_pgqueue.admin.filters import AgeFilter, ChannelNameFilter, HandlerFi
 from django_pgqueue.models import ArchivedMessage
 
 KINDS: dict[Any, str] = {
-    ArchivedMessage.Outcome.COMPLETED: "good",
-    ArchivedMessage.Outcome.POPPED: "busy",
-    ArchivedMessage.Outcome.PURGED: "late",
-    ArchivedMessage.Outcome.DROPPED: "late",
+    ArchivedMessage.ArchiveOutcome.COMPLETED: "good",
+    ArchivedMessage.ArchiveOutcome.POPPED: "busy",
+    ArchivedMessage.ArchiveOutcome.PURGED: "late",
+    ArchivedMessage.ArchiveOutcome.DROPPED: "late",
 }
 
 

@@ -105,7 +105,7 @@ class BaseAdmin(AnyAdmin):
         """Write the text into the history of each object."""
         LogEntry.objects.log_actions(user_of(request).pk, list(objects), flag, str(text))
 
-    def tell(self, request: HttpRequest, text: str, count: int) -> None:
+    def show_count(self, request: HttpRequest, text: str, count: int) -> None:
         """Show a message with a count: a success, or a warning if the count is 0."""
         self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)
 

@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin.base import user_of
-from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed, shown_count
+from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed, shown_count
 from django_pgqueue.admin.content import ContentAdmin
 from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.exceptions import PgQueueError
@@ -30,13 +30,13 @@ from django_pgqueue.exceptions import PgQueueError
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-BATCH = 1_000
-MOST = 100_000
+BATCH_ROWS = 1_000
+MOST_ROWS = 100_000
 """The most rows that one page confirms."""
-SECONDS = 15.0
+REQUEST_SECONDS = 15.0
 """After this time a request finishes its batch, and the page asks whether to go on. A web server often ends a request
 after 30 s."""
-EACH = 1_000
+LOGGED_ROWS = 1_000
 """Up to this many objects, each gets its own history entry; above it, each batch gets one."""
 
 Run = Callable[[list[int], Mapping[str, Any], str], Mapping[int, str]]
@@ -78,12 +78,12 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         if after.isdecimal():
             queryset = queryset.filter(pk__gt=int(after))
         chosen = choose(request, queryset, "id")
-        ids, became, done, until = chosen.rows, Counter[str](), 0, time.monotonic() + SECONDS
+        ids, counts, done, until = chosen.rows, Counter[str](), 0, time.monotonic() + REQUEST_SECONDS
         while done < len(ids) and (not done or time.monotonic() < until):
-            batch = ids[done : done + BATCH]
-            became += self.run_batch(request, act, batch, form, each=len(ids) <= EACH, using=queryset.db)
+            batch = ids[done : done + BATCH_ROWS]
+            counts += self.run_batch(request, act, batch, form, each=len(ids) <= LOGGED_ROWS, using=queryset.db)
             done += len(batch)
-        self.tell_what_became(request, act, became)
+        self.show_outcomes(request, act, counts)
         self.tell_of_others(request, chosen)
         if done < len(ids):
             rest = queryset.filter(pk__gt=ids[done - 1])
@@ -97,7 +97,7 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         act: Action,
         form: forms.Form | None,
         *,
-        most: int = MOST,
+        most: int = MOST_ROWS,
         after: int | None = None,
     ) -> HttpResponse:
         """Return the page that asks for a confirmation."""
@@ -124,7 +124,7 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
     def named(self, queryset: QuerySet[Any]) -> list[Any]:
         """Return the first rows with the columns of their text, loaded at once, because they could be gone a moment
         later."""
-        return list(queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN])
+        return list(queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN_ROWS])
 
     def run_batch(
         self, request: HttpRequest, act: Action, ids: list[int], form: forms.Form | None, *, each: bool, using: str
@@ -134,13 +134,13 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         found = self.model.objects.using(using).only(*self.named_by).in_bulk(ids)
         try:
             with transaction.atomic(using=using):
-                became = act.run(ids, cleaned, using)
-                changed = [found[pk] for pk in ids if became.get(pk) in act.done and pk in found]
+                outcomes = act.run(ids, cleaned, using)
+                changed = [found[pk] for pk in ids if outcomes.get(pk) in act.done and pk in found]
                 self.log_batch(request, changed, act.logged(cleaned), each=each, flag=act.flag)
         except PgQueueError as error:
             self.message_user(request, str(error), messages.ERROR)
             return Counter()
-        return Counter(became.values())
+        return Counter(outcomes.values())
 
     def log_batch(
         self, request: HttpRequest, objects: list[Model], text: StrOrPromise, *, each: bool, flag: int = CHANGE
@@ -159,15 +159,15 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
             change_message=str(text),
         )
 
-    def tell_what_became(self, request: HttpRequest, act: Action, became: Counter[str]) -> None:
+    def show_outcomes(self, request: HttpRequest, act: Action, counts: Counter[str]) -> None:
         """Show how many messages had each outcome."""
         usual = next(iter(act.done))
         for outcome, text in act.done.items():
-            if became[outcome] or (outcome == usual and not any(became[word] for word in act.done)):
-                self.tell(request, text, became[outcome])
+            if counts[outcome] or (outcome == usual and not any(counts[word] for word in act.done)):
+                self.show_count(request, text, counts[outcome])
         for outcome, text in act.left.items():
-            if became[outcome]:
-                self.message_user(request, text % became[outcome], messages.WARNING)
+            if counts[outcome]:
+                self.message_user(request, text % counts[outcome], messages.WARNING)
 
     def tell_of_others(self, request: HttpRequest, chosen: Chosen) -> None:
         """Show how many rows of the page are gone, and whether more rows match."""
@@ -200,6 +200,6 @@ def choose(request: HttpRequest, queryset: QuerySet[Any], *columns: str) -> Chos
     The rows are fixed now: rows that arrive later were not confirmed, and would keep this request running.
     """
     shown = shown_count(request)
-    most = MOST if shown is None else min(shown, MOST)
+    most = MOST_ROWS if shown is None else min(shown, MOST_ROWS)
     found = list(queryset.order_by(*columns).values_list(*columns, flat=len(columns) == 1)[: most + 1])
     return Chosen(found[:most], len(found) > most, 0 if shown is None else max(0, most - len(found)))

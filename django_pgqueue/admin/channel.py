@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
@@ -16,12 +15,11 @@ from django.utils.translation import ngettext
 
 from django_pgqueue.admin import explanation, rendering
 from django_pgqueue.admin.base import LeanChangeList
-from django_pgqueue.admin.confirmation import SHOWN, confirm, is_confirmed
+from django_pgqueue.admin.channel_form import ChannelForm
+from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
 from django_pgqueue.admin.pausable import PausableAdmin
-from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
@@ -33,46 +31,9 @@ from django_pgqueue.models import Channel, Message
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-PURGE_BATCH = 10_000
+PURGE_BATCH_MESSAGES = 10_000
 MOST_PURGE_BATCHES = 20
 """The limit per channel and request: producers may be faster than a purge, and a request must end."""
-
-
-class ChannelForm(forms.ModelForm):
-    """Check limits with errors in the form's words, before the table's constraints refuse them."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for name in ("max_concurrency", "max_size", "release_burst", "weight"):
-            if field := self.fields.get(name):
-                # Replaces the model field's validator, which allows 0.
-                field.validators = [v for v in field.validators if not isinstance(v, MinValueValidator)]
-                field.validators.append(MinValueValidator(1))
-                field.widget.attrs["min"] = 1
-        if context := self.fields.get("context"):
-            # Changes are found by comparing with the channel, not with a hidden field of the page.
-            context.show_hidden_initial = False
-        if weight := self.fields.get("weight"):
-            weight.validators.append(MaxValueValidator(1000))
-            weight.widget.attrs["max"] = 1000
-
-    def clean_release_interval(self) -> Any:
-        interval = self.cleaned_data["release_interval"]
-        if interval is not None and interval.total_seconds() <= 0:
-            raise forms.ValidationError(_("Give a time longer than zero, or leave it empty for no limit."))
-        return interval
-
-    def clean_context(self) -> dict[str, Any]:
-        context = self.cleaned_data["context"]
-        if context is None:
-            return {}
-        if not isinstance(context, dict):
-            raise forms.ValidationError(_('Give a JSON object, such as {"tenant": "acme"}.'))
-        try:
-            to_json(context, "context")
-        except InvalidMessage as error:
-            raise forms.ValidationError(str(error)) from error
-        return context
 
 
 class ChannelChangeList(LeanChangeList):
@@ -217,7 +178,7 @@ class ChannelAdmin(PausableAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, channel: Channel) -> str:
-        return explanation.shown(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)))
+        return explanation.reasons_html(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)))
 
     def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
         channel_pause(channel=item.name, queue=item.queue, reason=reason, until=until, using=using)
@@ -252,9 +213,9 @@ class ChannelAdmin(PausableAdmin):
             nonlocal more
             count = 0
             for _batch in range(MOST_PURGE_BATCHES):
-                batch = purge(channel=channel.name, queue=channel.queue, limit=PURGE_BATCH, using=queryset.db)
+                batch = purge(channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db)
                 count += batch
-                if batch < PURGE_BATCH:
+                if batch < PURGE_BATCH_MESSAGES:
                     break
             else:
                 more = True
@@ -263,14 +224,14 @@ class ChannelAdmin(PausableAdmin):
 
         done = self.apply(request, queryset, act, using=queryset.db)
         total = sum(removed[channel.pk] for channel in done)
-        self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
+        self.show_count(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
         if more:
             self.message_user(request, _("More messages wait: purge again."), messages.WARNING)
         return None
 
     def waiting(self, channels: QuerySet[Channel]) -> list[tuple[str, str]]:
         """Return the first channels with the messages that would be purged."""
-        shown = list(channels[:SHOWN])
+        shown = list(channels[:SHOWN_ROWS])
         counts = live_counts([channel.pk for channel in shown], using=channels.db)
         text = _("%(ready)s ready, %(scheduled)s scheduled")
         return [
@@ -299,5 +260,5 @@ class ChannelAdmin(PausableAdmin):
             return str(_("Released."))
 
         done = self.apply(request, queryset.filter(released_at=None), act, using=queryset.db)
-        self.tell(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))
+        self.show_count(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))
         return None

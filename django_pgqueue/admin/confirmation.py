@@ -19,7 +19,7 @@ from django_pgqueue.admin.paginator import CappedCount, capped_count
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-SHOWN = 10
+SHOWN_ROWS = 10
 COUNTED = 100_000
 """The most rows that the page counts, and that the action changes."""
 
@@ -90,7 +90,7 @@ def confirm(
     of all of them by kind. ``most``: the most rows that are counted and changed.
     """
     if rows is None:
-        rows = [(str(item), "") for item in queryset[:SHOWN]]
+        rows = [(str(item), "") for item in queryset[:SHOWN_ROWS]]
     count = capped_count(queryset, COUNTED)
     beyond = isinstance(count, CappedCount) and most == COUNTED
     count = min(count, most)

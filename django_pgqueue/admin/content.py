@@ -19,7 +19,7 @@ from django_pgqueue.sql import payload_index
 
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
-LONGEST = 100_000
+LONGEST_CHARACTERS = 100_000
 
 
 class ContentAdmin(ReadOnlyAdmin):
@@ -42,7 +42,7 @@ class ContentAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        wanted = payload_search.parse(search_term.strip())
+        wanted = payload_search.payload_terms(search_term.strip())
         if wanted is None:
             return super().get_search_results(request, queryset, search_term)
         table, using = self.opts.db_table.removeprefix("pgqueue_"), queryset.db
@@ -50,11 +50,11 @@ class ContentAdmin(ReadOnlyAdmin):
             text = _("The search of payloads needs an index: create it with manage.py queuepayloadindex %s.")
             self.message_user(request, text % table, messages.ERROR)
             return queryset.none(), False
-        found = payload_search.find(table, wanted, using=using)
-        if len(found) > payload_search.MOST:
+        found = payload_search.find_by_payload(table, wanted, using=using)
+        if len(found) > payload_search.MOST_FOUND_ROWS:
             text = _("More than %d payloads match, and not all are shown. Search for a rarer value.")
-            self.message_user(request, text % payload_search.MOST, messages.WARNING)
-        return queryset.filter(pk__in=found[: payload_search.MOST]), False
+            self.message_user(request, text % payload_search.MOST_FOUND_ROWS, messages.WARNING)
+        return queryset.filter(pk__in=found[: payload_search.MOST_FOUND_ROWS]), False
 
     def or_dash(self, text: str | None) -> str:
         """Return the text, or the admin's sign for an empty value in place of None."""
@@ -98,17 +98,17 @@ class ContentAdmin(ReadOnlyAdmin):
         others = redrive_history(item.redriven_from, getattr(item, "redriven_to", None), using=item._state.db)
         if not others:
             return self.get_empty_value_display()
-        before = [self.life(other) for other in others if other.step < 0]
-        since = [self.life(other) for other in others if other.step > 0]
+        before = [self.redrive_link(other) for other in others if other.step < 0]
+        since = [self.redrive_link(other) for other in others if other.step > 0]
         this = format_html("<strong>{}</strong>", _("%d, this one") % item.pk)
         return format_html_join(" → ", "{}", ((text,) for text in (*before, this, *since)))
 
-    def life(self, life: RedriveEntry) -> str:
+    def redrive_link(self, entry: RedriveEntry) -> str:
         """Return one message of the chain as a link."""
-        if not life.model:
-            return _("%d, gone") % life.id
-        name = apps.get_model("pgqueue", life.model)._meta.verbose_name
-        return self.link(f"{life.id}, {name}", f"{life.model}_change", life.id)
+        if not entry.model:
+            return _("%d, gone") % entry.id
+        name = apps.get_model("pgqueue", entry.model)._meta.verbose_name
+        return self.link(f"{entry.id}, {name}", f"{entry.model}_change", entry.id)
 
     @admin.display(description=_("attempts"))
     def attempts_of(self, item: Any) -> str:
@@ -123,5 +123,5 @@ def json_shown(item: Any, column: str) -> str | None:
         return None if value is None and column != "payload" else rendering.pretty_json(value)
     except (ValueError, RecursionError):
         row = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
-        text = Left(Cast(column, TextField()), LONGEST)
+        text = Left(Cast(column, TextField()), LONGEST_CHARACTERS)
         return rendering.pre(row.annotate(text=text).values_list("text", flat=True).get())

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import DELETION
 from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.db.models.fields.json import KT
@@ -17,12 +16,13 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext, ngettext_lazy
+from django.utils.translation import ngettext
 
 from django_pgqueue.admin import bulk_actions, rendering
-from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, choose
-from django_pgqueue.admin.confirmation import COUNTED, SHOWN, OptionalReasonForm, confirm, is_confirmed
-from django_pgqueue.admin.edit_payload import PayloadAction, edit_payload
+from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, choose
+from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
+from django_pgqueue.admin.dead_letter_actions import DISCARD, EDIT
+from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
     ChannelNameFilter,
@@ -31,17 +31,15 @@ from django_pgqueue.admin.filters import (
     QueueFilter,
     RedrivenFilter,
 )
-from django_pgqueue.admin.message_actions import with_reason
 from django_pgqueue.admin.pace import Pace, RateForm
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.discard_dead import discard_dead
 from django_pgqueue.lifecycle.redrive import redrive
 from django_pgqueue.models import DeadLetter
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-CLIPPED = 160
+CLIPPED_CHARACTERS = 160
 SHOWN_GROUPS = 50
 Row = tuple[int, str, str]
 """Id, queue and channel of a dead letter."""
@@ -84,7 +82,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         # Loads type and message of the error only, without the traceback.
         words = {
-            f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED + 1)
+            f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED_CHARACTERS + 1)
             for place, column in {"given": "details", "last": "errors__-1"}.items()
             for key in ("type", "message")
         }
@@ -114,7 +112,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
         text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
         if not text:
             return None
-        clipped = text if len(text) <= CLIPPED else f"{text[:CLIPPED]}…"
+        clipped = text if len(text) <= CLIPPED_CHARACTERS else f"{text[:CLIPPED_CHARACTERS]}…"
         return format_html('<span class="pgqueue-clip">{}</span>', clipped)
 
     @admin.display(description=_("redriven"))
@@ -150,14 +148,16 @@ class DeadLetterAdmin(BulkActionsAdmin):
             return self.ask_redrive(request, waiting, form)
         chosen = choose(request, waiting, "id", "queue", "channel")
         pace = Pace.asked(request, form.cleaned_data["rate"], using=waiting.db)
-        done, redriven, until = 0, 0, time.monotonic() + bulk_actions.SECONDS
-        each = len(chosen.rows) <= bulk_actions.EACH
+        done, redriven, until = 0, 0, time.monotonic() + bulk_actions.REQUEST_SECONDS
+        each = len(chosen.rows) <= bulk_actions.LOGGED_ROWS
         while done < len(chosen.rows) and (not done or time.monotonic() < until):
-            rows = chosen.rows[done : done + bulk_actions.BATCH]
+            rows = chosen.rows[done : done + bulk_actions.BATCH_ROWS]
             times = pace.times(done, len(rows))
             redriven += self.redrive_batch(request, rows, times, each=each, using=waiting.db)
             done += len(rows)
-        self.tell(request, ngettext("%d dead letter is redriven.", "%d dead letters are redriven.", redriven), redriven)
+        self.show_count(
+            request, ngettext("%d dead letter is redriven.", "%d dead letters are redriven.", redriven), redriven
+        )
         if redriven and (last := pace.times(done - 1, 1)):
             at = date_format(timezone.localtime(last[0]), "j M Y, H:i:s")
             self.message_user(request, _("They are scheduled; the last is due at %s.") % at)
@@ -171,7 +171,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def ask_redrive(
         self, request: HttpRequest, waiting: QuerySet[DeadLetter], form: RateForm, **more: Any
     ) -> HttpResponse:
-        shown = waiting.order_by("id").only("id", "handler", "reason", "queue", "channel")[:SHOWN]
+        shown = waiting.order_by("id").only("id", "handler", "reason", "queue", "channel")[:SHOWN_ROWS]
         return confirm(
             self,
             request,
@@ -226,54 +226,3 @@ class DeadLetterAdmin(BulkActionsAdmin):
     @admin.action(description=_("Discard selected dead letters"), permissions=["discard"])
     def discard(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
         return self.perform(request, queryset.filter(redriven_at=None), DISCARD)
-
-
-class DiscardDeadForm(OptionalReasonForm):
-    kept = _("Kept in the history.")
-
-
-def redriven_with(pk: int, payload: Any, using: str) -> tuple[bool, StrOrPromise]:
-    """Redrive one dead letter with another payload. Returns whether it was done, and the text for the user."""
-    new_ids = redrive([pk], payload=payload, using=using)
-    if not new_ids:
-        return False, _("The dead letter is redriven already, or another transaction redrives it at this moment.")
-    return True, _("Redriven with another payload, as message %d.") % new_ids[pk]
-
-
-EDIT = PayloadAction(
-    name="edit",
-    title=_("Redrive with another payload"),
-    consequence=_(
-        "A new message with this payload goes to the end of its channel, with all its attempts. The dead letter keeps "
-        "the old payload, and names the new message."
-    ),
-    button=_("Redrive"),
-    run=redriven_with,
-)
-DISCARD = Action(
-    name="discard",
-    title=_("Discard dead letters"),
-    consequence=_(
-        "They are deleted for good: no redrive brings them back. A lake keeps what was exported before. Dead letters "
-        "that were redriven are left out."
-    ),
-    button=_("Discard for good"),
-    run=lambda ids, cleaned, using: discard_dead(ids, using=using),
-    done={"discarded": ngettext_lazy("%d dead letter is discarded.", "%d dead letters are discarded.")},
-    left={
-        "redriven": ngettext_lazy(
-            "%d dead letter was redriven, and stays.", "%d dead letters were redriven, and stay."
-        ),
-        "unexported": ngettext_lazy(
-            "%d dead letter stays until a lake has it.", "%d dead letters stay until a lake has them."
-        ),
-        "busy": ngettext_lazy(
-            "%d dead letter is unchanged: another transaction has locked it. Repeat the action.",
-            "%d dead letters are unchanged: other transactions have locked them. Repeat the action.",
-        ),
-        "not_found": ngettext_lazy("%d dead letter no longer exists.", "%d dead letters no longer exist."),
-    },
-    logged=with_reason("Discarded"),
-    form=DiscardDeadForm,
-    flag=DELETION,
-)

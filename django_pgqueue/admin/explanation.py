@@ -15,13 +15,15 @@ GOOD = {"completed", "empty", "in_line"}
 INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
 
 
-def shown(reasons: Iterable[Reason]) -> str:
+def reasons_html(reasons: Iterable[Reason]) -> str:
     """Return the reasons as a list in HTML."""
-    items = ((rendering.badge(reason.code.replace("_", " "), kind(reason.code)), reason.sentence) for reason in reasons)
+    items = (
+        (rendering.badge(reason.code.replace("_", " "), badge_kind(reason.code)), reason.sentence) for reason in reasons
+    )
     return format_html('<ul class="pgqueue-reasons">{}</ul>', format_html_join("", "<li>{} <p>{}</p></li>", items))
 
 
-def kind(code: str) -> str:
+def badge_kind(code: str) -> str:
     """Return the kind of badge of a code."""
     for name, codes in {"bad": BAD, "good": GOOD, "busy": INFORMATION}.items():
         if code in codes:

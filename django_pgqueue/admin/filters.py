@@ -20,8 +20,8 @@ from django_pgqueue.sql.call import call
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-MOST = 20
-RECENT = 10_000
+MOST_CHOICES = 20
+RECENT_ROWS = 10_000
 HOURS = {"hour": 1, "day": 24, "week": 168}
 
 # Steps from one queue to the next by the index on (queue, name), however many channels each has.
@@ -104,7 +104,7 @@ class QueueFilter(ValueFilter):
     lookup = "queue"
 
     def offered(self) -> Iterable[str]:
-        return [queue for (queue,) in call(alias(None), QUEUES, (MOST,))]
+        return [queue for (queue,) in call(alias(None), QUEUES, (MOST_CHOICES,))]
 
 
 class ChannelQueueFilter(QueueFilter):
@@ -120,7 +120,7 @@ class RecentValueFilter(ValueFilter):
 
     def offered(self) -> Iterable[str]:
         sql = RECENT_VALUES.format(column=self.parameter_name, table=self.table)
-        return [value for (value,) in call(alias(None), sql, (RECENT, MOST))]
+        return [value for (value,) in call(alias(None), sql, (RECENT_ROWS, MOST_CHOICES))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         self.lookup = str(self.parameter_name)
@@ -152,7 +152,9 @@ class ActiveChannelFilter(admin.SimpleListFilter):
         database, queue = alias(None), request.GET.get("queue") or None
         if queue and "\0" in queue:
             return []
-        rows = [(str(pk), name) for pk, name in call(database, ACTIVE_CHANNELS, (RECENT, queue, queue, MOST))]
+        rows = [
+            (str(pk), name) for pk, name in call(database, ACTIVE_CHANNELS, (RECENT_ROWS, queue, queue, MOST_CHOICES))
+        ]
         chosen = self.channel_id()
         if chosen and str(chosen) not in dict(rows):
             rows += [(str(channel.pk), str(channel)) for channel in Channel.objects.using(database).filter(pk=chosen)]

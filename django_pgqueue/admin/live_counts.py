@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django_pgqueue.admin.paginator import CappedCount
 from django_pgqueue.sql.call import call
 
-MOST = 1_000
+MOST_COUNTED = 1_000
 """The most ready and the most leased messages that are counted per channel."""
 MOST_SCHEDULED = 10_000
 """The most scheduled messages that are read, over all channels, since no index has the channel. If there are more, all
@@ -42,11 +42,11 @@ class LiveCounts:
 
 def live_counts(channel_ids: Sequence[int], *, using: str) -> dict[int, LiveCounts]:
     """Return the live messages by channel id."""
-    rows = call(using, SQL, (MOST_SCHEDULED + 1, MOST + 1, MOST + 1, list(channel_ids)))
+    rows = call(using, SQL, (MOST_SCHEDULED + 1, MOST_COUNTED + 1, MOST_COUNTED + 1, list(channel_ids)))
     return {
         pk: LiveCounts(
-            ready=CappedCount(MOST) if ready > MOST else ready,
-            leased=CappedCount(MOST) if leased > MOST else leased,
+            ready=CappedCount(MOST_COUNTED) if ready > MOST_COUNTED else ready,
+            leased=CappedCount(MOST_COUNTED) if leased > MOST_COUNTED else leased,
             scheduled=CappedCount(scheduled) if coming > MOST_SCHEDULED else scheduled,
         )
         for pk, ready, leased, scheduled, coming in rows

@@ -88,7 +88,7 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
-        return explanation.shown(explain_message(message.pk, using=alias(None)))
+        return explanation.reasons_html(explain_message(message.pk, using=alias(None)))
 
     @admin.display(description=_("status"), ordering="status")
     def state_now(self, message: Message) -> str:

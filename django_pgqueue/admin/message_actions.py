@@ -28,6 +28,8 @@ BUSY = ngettext_lazy(
     "%d message is unchanged: another transaction takes or settles it at this moment.",
     "%d messages are unchanged: other transactions take or settle them at this moment.",
 )
+# Outcomes that every action on a live message may have, with the messages that it left unchanged.
+UNCHANGED = {"busy": BUSY, "settled": SETTLED, "not_found": GONE}
 LEASED = ngettext_lazy("%d message is unchanged: a worker has it.", "%d messages are unchanged: workers have them.")
 
 
@@ -65,12 +67,12 @@ class WhenForm(forms.Form):
         field.input_formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 
 
-def due(cleaned: Mapping[str, Any]) -> str:
+def rescheduled_text(cleaned: Mapping[str, Any]) -> str:
     """Return the text of the history for a new time."""
     return now("Rescheduled to %s.") % date_format(timezone.localtime(cleaned["at"]), "j M Y, H:i e")
 
 
-def cancelled(ids: list[int], reason: str, using: str) -> dict[int, str]:
+def cancel_messages(ids: list[int], reason: str, using: str) -> dict[int, str]:
     """Cancel the messages. A second id keeps cancel from raising for a single id that no longer exists."""
     return {pk: outcome for pk, outcome in cancel([*ids, 0], reason=reason, using=using).items() if pk}
 
@@ -83,7 +85,7 @@ CANCEL = Action(
         "they may still complete them, but the messages are not delivered again."
     ),
     button=_("Cancel these messages"),
-    run=lambda ids, cleaned, using: cancelled(ids, cleaned["reason"], using),
+    run=lambda ids, cleaned, using: cancel_messages(ids, cleaned["reason"], using),
     done={
         "cancelled": ngettext_lazy("%d message is cancelled.", "%d messages are cancelled."),
         "requested": ngettext_lazy(
@@ -108,9 +110,7 @@ RETRY_NOW = Action(
     left={
         "ready": ngettext_lazy("%d message was ready already.", "%d messages were ready already."),
         "leased": LEASED,
-        "busy": BUSY,
-        "settled": SETTLED,
-        "not_found": GONE,
+        **UNCHANGED,
     },
     logged=with_reason("To be retried now"),
 )
@@ -124,7 +124,7 @@ RESCHEDULE = Action(
     run=lambda ids, cleaned, using: reschedule(ids, at=cleaned["at"], using=using),
     done={"rescheduled": ngettext_lazy("%d message is rescheduled.", "%d messages are rescheduled.")},
     left=RETRY_NOW.left,
-    logged=due,
+    logged=rescheduled_text,
     form=WhenForm,
 )
 DISCARD = Action(
@@ -138,7 +138,7 @@ DISCARD = Action(
     button=_("Discard"),
     run=lambda ids, cleaned, using: discard(ids, reason=cleaned["reason"], using=using),
     done={"discarded": ngettext_lazy("%d message is discarded.", "%d messages are discarded.")},
-    left={"busy": BUSY, "settled": SETTLED, "not_found": GONE},
+    left=UNCHANGED,
     logged=with_reason("Discarded"),
     form=DiscardForm,
 )
@@ -165,16 +165,14 @@ RELEASE = Action(
     },
     left={
         "waiting": ngettext_lazy("%d message has no lease.", "%d messages have no lease."),
-        "busy": BUSY,
-        "settled": SETTLED,
-        "not_found": GONE,
+        **UNCHANGED,
     },
     logged=with_reason("Lease released"),
     form=ReleaseForm,
 )
 
 
-def edited(pk: int, payload: Any, using: str) -> tuple[bool, str]:
+def edit_message(pk: int, payload: Any, using: str) -> tuple[bool, str]:
     """Replace the payload. Returns whether it was done, and the text for the user."""
     outcome = edit(pk, payload, using=using)
     if outcome == "edited":
@@ -187,5 +185,5 @@ EDIT = PayloadAction(
     title=_("Edit a payload"),
     consequence=_("The message keeps its place, its attempts and its errors. A leased message cannot be edited."),
     button=_("Replace the payload"),
-    run=edited,
+    run=edit_message,
 )

@@ -68,7 +68,7 @@ class PausableAdmin(ObjectActionsAdmin):
 
         count = len(self.apply(request, queryset, act, using=queryset.db))
         text = ngettext("%(count)d %(name)s is paused.", "%(count)d %(name)s are paused.", count)
-        self.tell_named(request, text, count)
+        self.show_named_count(request, text, count)
         return None
 
     @admin.action(description=_("Resume selected %(verbose_name_plural)s"), permissions=["pause"])
@@ -79,8 +79,8 @@ class PausableAdmin(ObjectActionsAdmin):
 
         count = len(self.apply(request, queryset.exclude(paused_at=None), act, using=queryset.db))
         text = ngettext("%(count)d %(name)s is resumed.", "%(count)d %(name)s are resumed.", count)
-        self.tell_named(request, text, count)
+        self.show_named_count(request, text, count)
 
-    def tell_named(self, request: HttpRequest, text: str, count: int) -> None:
+    def show_named_count(self, request: HttpRequest, text: str, count: int) -> None:
         named = text % {"count": count, "name": model_ngettext(self.opts, count)}
         self.message_user(request, named, messages.SUCCESS if count else messages.WARNING)

@@ -11,10 +11,10 @@ from django_pgqueue.jsonb import to_json
 from django_pgqueue.sql.call import call
 
 TERM = re.compile(r"payload\.(?P<path>[^=]+?)\s*=\s*(?P<value>.*)", re.DOTALL)
-MOST = 1_000
+MOST_FOUND_ROWS = 1_000
 
 
-def parse(term: str) -> list[str] | None:
+def payload_terms(term: str) -> list[str] | None:
     """Return the JSON texts, one of which a payload must contain; None if the term is not about payloads.
 
     A value that reads as JSON may be meant as JSON or as text: 42 finds the number and the text. In quotes it is text.
@@ -41,10 +41,11 @@ def _readings(text: str) -> list[Any]:
     return [value] if isinstance(value, str) else [value, text]
 
 
-def find(table: str, wanted: list[str], *, using: str) -> list[int]:
-    """Return ids of messages whose payload contains one of these, in no order; at most MOST + 1."""
+def find_by_payload(table: str, wanted: list[str], *, using: str) -> list[int]:
+    """Return ids of messages whose payload contains one of these, in no order; at most MOST_FOUND_ROWS + 1."""
     if not wanted:
         return []
     matches = " OR ".join(["t.payload @> %s::jsonb"] * len(wanted))
-    rows = call(using, f"SELECT t.id FROM pgqueue_{table} AS t WHERE {matches} LIMIT %s", (*wanted, MOST + 1))  # noqa: S608
+    sql = f"SELECT t.id FROM pgqueue_{table} AS t WHERE {matches} LIMIT %s"  # noqa: S608
+    rows = call(using, sql, (*wanted, MOST_FOUND_ROWS + 1))
     return [pk for (pk,) in rows]

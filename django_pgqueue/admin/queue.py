@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.confirmation import COUNTED, SHOWN, confirm, is_confirmed
+from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import QUEUES
 from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.lifecycle.database import alias
@@ -27,8 +27,8 @@ from django_pgqueue.sql.call import call
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-MOST = 1_000
-BATCH = 10_000
+MOST_QUEUES = 1_000
+BATCH_MESSAGES = 10_000
 """The most messages of one transaction."""
 MOST_BATCHES = 20
 """The limit per queue and request: producers may be faster than a purge, and a request must end."""
@@ -63,7 +63,7 @@ class QueueAdmin(PausableAdmin):
         without settings."""
         queues = Queue.objects.using(alias(None))
         known = set(queues.values_list("name", flat=True))
-        found = [name for (name,) in call(alias(None), QUEUES, (MOST,))]
+        found = [name for (name,) in call(alias(None), QUEUES, (MOST_QUEUES,))]
         channels = Channel.objects.using(alias(None)).filter(released_at=None)
         missing = [name for name in found if name not in known and channels.filter(queue=name).exists()]
         queues.bulk_create([Queue(name=name) for name in missing], ignore_conflicts=True)
@@ -123,17 +123,17 @@ class QueueAdmin(PausableAdmin):
         removed: list[int] = []
 
         def act(queue: Queue) -> str:
-            removed.append(queue_purge(queue=queue.name, limit=BATCH, using=queryset.db))
+            removed.append(queue_purge(queue=queue.name, limit=BATCH_MESSAGES, using=queryset.db))
             return _("Purged %d messages.") % removed[-1]
 
         for queue in list(queryset):
             for _batch in range(MOST_BATCHES):
-                if not self.apply(request, [queue], act, using=queryset.db) or removed[-1] < BATCH:
+                if not self.apply(request, [queue], act, using=queryset.db) or removed[-1] < BATCH_MESSAGES:
                     break
             else:
                 self.message_user(request, _("More messages wait: purge again."), messages.WARNING)
         total = sum(removed)
-        self.tell(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
+        self.show_count(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
         return None
 
     @admin.action(description=_("Drop selected queues"), permissions=["drop"])
@@ -157,7 +157,7 @@ class QueueAdmin(PausableAdmin):
         steps: list[QueueDropped] = []
 
         def act(queue: Queue) -> str:
-            step = queue_drop(queue=queue.name, purge=purge, limit=BATCH, using=queryset.db)
+            step = queue_drop(queue=queue.name, purge=purge, limit=BATCH_MESSAGES, using=queryset.db)
             steps.append(step)
             text = _("%(messages)d messages purged, %(channels)d channels released, %(schedules)d schedules deleted.")
             return text % {"messages": step.messages, "channels": step.channels, "schedules": step.schedules}
@@ -169,12 +169,14 @@ class QueueAdmin(PausableAdmin):
             else:
                 self.message_user(request, _("%s is not dropped yet: drop it again.") % queue, messages.WARNING)
         done = sum(step.done for step in steps)
-        self.tell(request, ngettext("%d queue is dropped.", "%d queues are dropped.", done), done)
+        self.show_count(request, ngettext("%d queue is dropped.", "%d queues are dropped.", done), done)
         return None
 
     def waiting(self, queues: QuerySet[Queue]) -> list[tuple[str, str]]:
         live = Message.objects.using(queues.db).exclude(status=Message.Status.LEASED)
-        counts = {queue.name: live.filter(channel__queue=queue.name)[: COUNTED + 1].count() for queue in queues[:SHOWN]}
+        counts = {
+            queue.name: live.filter(channel__queue=queue.name)[: COUNTED + 1].count() for queue in queues[:SHOWN_ROWS]
+        }
         return [
             (name, _("%s wait") % (f"{count:,}" if count <= COUNTED else f"{COUNTED:,}+"))
             for name, count in counts.items()

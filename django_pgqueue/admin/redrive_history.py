@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django_pgqueue.sql.call import call
 
-MOST = 50
+MOST_REDRIVES = 50
 
 # Backwards by redriven_from, forwards by redriven_to, and where each of them is now; by the keys of the tables.
 SQL = """
@@ -53,4 +53,4 @@ def redrive_history(redriven_from: int | None, redriven_to: int | None, *, using
     """Return the other messages of the history, the earliest first; at most 50 in each direction."""
     if redriven_from is None and redriven_to is None:
         return []
-    return [RedriveEntry(*row) for row in call(using, SQL, (redriven_from, MOST, redriven_to, MOST))]
+    return [RedriveEntry(*row) for row in call(using, SQL, (redriven_from, MOST_REDRIVES, redriven_to, MOST_REDRIVES))]

@@ -19,17 +19,17 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-LONGEST_TEXT = 100_000
+TEXT_CHARACTERS = 100_000
 PREVIEW_BYTES = 512
 PRINTABLE = set(string.printable) - set("\x0b\x0c")
 
 
 def pre(text: str) -> str:
     """Return preformatted text; the end of a very long one is left out, with a note that says so."""
-    if len(text) <= LONGEST_TEXT:
+    if len(text) <= TEXT_CHARACTERS:
         return format_html('<pre class="pgqueue-text">{}</pre>', text)
     left_out = _("… the rest of %(length)s characters is left out.") % {"length": f"{len(text):,}"}
-    return format_html('<pre class="pgqueue-text">{}</pre><p class="help">{}</p>', text[:LONGEST_TEXT], left_out)
+    return format_html('<pre class="pgqueue-text">{}</pre><p class="help">{}</p>', text[:TEXT_CHARACTERS], left_out)
 
 
 def pretty_json(value: Any) -> str:
@@ -105,7 +105,7 @@ def parsed(text: Any) -> datetime | None:
     return None if found is None or timezone.is_naive(found) else found
 
 
-def moment(text: Any) -> str:
+def moment_text(text: Any) -> str:
     """Return the time that a JSON value holds, or else the value unchanged."""
     found = parsed(text)
     return str(text) if found is None else at(found)
@@ -130,7 +130,7 @@ def duration(value: timedelta) -> str:
     return ("-" if seconds < 0 else "") + "\N{NO-BREAK SPACE}".join(part for part in parts[:2] if part)
 
 
-def seconds(value: float | None) -> str | None:
+def seconds_text(value: float | None) -> str | None:
     return None if value is None else duration(timedelta(seconds=value))
 
 

@@ -30,13 +30,13 @@ from django_pgqueue.models.expressions import ClockTimestamp
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-UPCOMING = 5
-TICKS = 10
+UPCOMING_TICKS = 5
+PAST_TICKS = 10
 KINDS: dict[Any, str] = {
-    ScheduleTick.Outcome.CREATED: "good",
-    ScheduleTick.Outcome.DUPLICATE: "late",
-    ScheduleTick.Outcome.DROPPED: "late",
-    ScheduleTick.Outcome.REFUSED: "bad",
+    ScheduleTick.TickOutcome.CREATED: "good",
+    ScheduleTick.TickOutcome.DUPLICATE: "late",
+    ScheduleTick.TickOutcome.DROPPED: "late",
+    ScheduleTick.TickOutcome.REFUSED: "bad",
 }
 
 
@@ -194,7 +194,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
     def upcoming(self, schedule: Any) -> str:
         """Return the next planned times, also for a disabled schedule."""
         try:
-            moments = schedule.timetable.upcoming(schedule.now, UPCOMING, tick=schedule.next_fire_at)
+            moments = schedule.timetable.upcoming(schedule.now, UPCOMING_TICKS, tick=schedule.next_fire_at)
         except InvalidSchedule as error:
             return rendering.badge(str(error), "bad")
         zone = ZoneInfo(schedule.time_zone)
@@ -210,7 +210,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("last ticks"))
     def ticks(self, schedule: Schedule) -> str:
-        ticks = ScheduleTick.objects.using(alias(None)).filter(schedule=schedule.name).order_by("-tick_at")[:TICKS]
+        ticks = ScheduleTick.objects.using(alias(None)).filter(schedule=schedule.name).order_by("-tick_at")[:PAST_TICKS]
         rows = [
             (
                 date_format(timezone.localtime(tick.tick_at), "DATETIME_FORMAT"),
@@ -261,7 +261,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
             return _("Run: message %d.") % answer.id
 
         done = self.apply(request, queryset, act, using=queryset.db)
-        self.tell(request, ngettext("%d message is enqueued.", "%d messages are enqueued.", len(made)), len(made))
+        self.show_count(request, ngettext("%d message is enqueued.", "%d messages are enqueued.", len(made)), len(made))
         if len(made) < len(done):
             text = _("%d enqueued nothing: an earlier message is still live, or the channel is full.")
             self.message_user(request, text % (len(done) - len(made)), messages.WARNING)
@@ -270,12 +270,12 @@ class ScheduleAdmin(ObjectActionsAdmin):
     @admin.action(description=_("Enable selected schedules"), permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         done = self.switch(request, queryset.filter(enabled=False), True, _("Enabled."))
-        self.tell(request, ngettext("%d schedule is enabled.", "%d schedules are enabled.", done), done)
+        self.show_count(request, ngettext("%d schedule is enabled.", "%d schedules are enabled.", done), done)
 
     @admin.action(description=_("Disable selected schedules"), permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         done = self.switch(request, queryset.filter(enabled=True), False, _("Disabled."))
-        self.tell(request, ngettext("%d schedule is disabled.", "%d schedules are disabled.", done), done)
+        self.show_count(request, ngettext("%d schedule is disabled.", "%d schedules are disabled.", done), done)
 
     def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: StrOrPromise) -> int:
         def act(schedule: Schedule) -> str:
@@ -283,6 +283,3 @@ class ScheduleAdmin(ObjectActionsAdmin):
             return str(text)
 
         return len(self.apply(request, queryset, act, using=queryset.db))
-
-    def tell(self, request: HttpRequest, text: str, count: int) -> None:
-        self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)

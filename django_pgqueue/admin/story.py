@@ -16,10 +16,10 @@ from django_pgqueue.conf import settings
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 
 KINDS: dict[Any, str] = {
-    ArchivedMessage.Outcome.COMPLETED: "good",
-    ArchivedMessage.Outcome.POPPED: "busy",
-    ArchivedMessage.Outcome.PURGED: "late",
-    ArchivedMessage.Outcome.DROPPED: "late",
+    ArchivedMessage.ArchiveOutcome.COMPLETED: "good",
+    ArchivedMessage.ArchiveOutcome.POPPED: "busy",
+    ArchivedMessage.ArchiveOutcome.PURGED: "late",
+    ArchivedMessage.ArchiveOutcome.DROPPED: "late",
     Message.Status.READY: "good",
     Message.Status.LEASED: "busy",
     Message.Status.SCHEDULED: "late",
@@ -32,7 +32,7 @@ AnyMessage = Message | ArchivedMessage | DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StoryStep:
     """Hold one step. ``kind``: the badge's. ``notes``: texts beside it, in one line. ``body``: HTML below it."""
 
     title: str
@@ -43,38 +43,40 @@ class Step:
 
 def story(item: AnyMessage) -> str:
     """Return the story as a list in HTML."""
-    return format_html('<ol class="pgqueue-story">{}</ol>', format_html_join("", "<li>{}</li>", _shown(steps(item))))
+    return format_html(
+        '<ol class="pgqueue-story">{}</ol>', format_html_join("", "<li>{}</li>", _shown(story_steps(item)))
+    )
 
 
-def _shown(steps: Iterable[Step]) -> Iterator[tuple[str]]:
+def _shown(steps: Iterable[StoryStep]) -> Iterator[tuple[str]]:
     for step in steps:
         notes = format_html_join(" · ", "{}", ((note,) for note in step.notes if note))
         yield (format_html("{} <span>{}</span>{}", rendering.badge(step.title, step.kind), notes, step.body),)
 
 
-def steps(item: AnyMessage) -> Iterator[Step]:
+def story_steps(item: AnyMessage) -> Iterator[StoryStep]:
     """Yield the steps, the newest first."""
     errors = item.errors if isinstance(item.errors, list) else []
     if not all(isinstance(error, Mapping) for error in errors):
         errors = []
-    yield now(item, errors)
+    yield present_step(item, errors)
     before = [item.created_at, *(rendering.parsed(error.get("at")) for error in errors)]
     for error, start in reversed(list(zip(errors, before, strict=False))):
-        yield failed(error, start)
+        yield failed_step(error, start)
     if item.errors and not errors:
-        yield Step(_("Errors"), "bad", body=rendering.pretty_json(item.errors))
-    yield came(item)
+        yield StoryStep(_("Errors"), "bad", body=rendering.pretty_json(item.errors))
+    yield enqueue_step(item)
 
 
-def now(item: AnyMessage, errors: list[Mapping[str, Any]]) -> Step:
+def present_step(item: AnyMessage, errors: list[Mapping[str, Any]]) -> StoryStep:
     """Return the step of the present state, with the last attempt unless that is among the failed ones."""
     last = [] if errors and errors[-1].get("attempt") == item.attempts else last_attempt(item)
     match item:
         case ArchivedMessage():
             title, kind = item.get_outcome_display(), KINDS.get(item.outcome, "bad")
-            return Step(title, kind, [rendering.at(item.archived_at), *last])
+            return StoryStep(title, kind, [rendering.at(item.archived_at), *last])
         case DeadLetter():
-            return Step(_("dead letter: %s") % item.reason, "bad", [rendering.at(item.dead_at), *last])
+            return StoryStep(_("dead letter: %s") % item.reason, "bad", [rendering.at(item.dead_at), *last])
         case Message(status=Message.Status.LEASED):
             notes = [
                 *last_attempt(item),
@@ -82,7 +84,7 @@ def now(item: AnyMessage, errors: list[Mapping[str, Any]]) -> Step:
             ]
         case _:
             notes = [_("due %s") % rendering.at(item.dequeue_at)]
-    return Step(item.get_status_display(), KINDS.get(item.status, "bad"), notes)
+    return StoryStep(item.get_status_display(), KINDS.get(item.status, "bad"), notes)
 
 
 def last_attempt(item: AnyMessage) -> list[str]:
@@ -98,27 +100,27 @@ def last_attempt(item: AnyMessage) -> list[str]:
     ]
 
 
-def failed(error: Mapping[str, Any], before: datetime | None) -> Step:
+def failed_step(error: Mapping[str, Any], before: datetime | None) -> StoryStep:
     """Return the step of an attempt that pgqueue_retry recorded. It waited since the enqueue, or since the failure
     before."""
     at, leased_at = rendering.parsed(error.get("at")), rendering.parsed(error.get("leased_at"))
     notes = [
-        rendering.moment(error["at"]) if "at" in error else "",
+        rendering.moment_text(error["at"]) if "at" in error else "",
         str(error.get("worker") or ""),
         _("waited %s") % rendering.duration(leased_at - before) if leased_at and before else "",
         _("ran %s") % rendering.duration(at - leased_at) if at and leased_at else "",
     ]
     rest = {key: value for key, value in error.items() if key not in SHOWN_KEYS}
     body = format_html("{}{}", rendering.problem(error), rendering.pretty_json(rest) if rest else "")
-    return Step(_("Attempt %s failed") % error.get("attempt", "?"), "bad", notes, body)
+    return StoryStep(_("Attempt %s failed") % error.get("attempt", "?"), "bad", notes, body)
 
 
-def came(item: AnyMessage) -> Step:
+def enqueue_step(item: AnyMessage) -> StoryStep:
     """Return the step of the enqueue."""
     notes = [rendering.at(item.created_at)]
     if item.redriven_from is not None:
         notes.append(_("redriven from %d") % item.redriven_from)
-    return Step(_("enqueued"), "busy", [*notes, trace_link(item)])
+    return StoryStep(_("enqueued"), "busy", [*notes, trace_link(item)])
 
 
 def trace_link(item: AnyMessage) -> str:

@@ -38,7 +38,7 @@ TOTALS = {
 
 def lasting(value: object) -> str:
     """Return seconds of a JSON value as a duration; a dash if there are none."""
-    return str(rendering.seconds(value)) if isinstance(value, int | float) else "-"
+    return str(rendering.seconds_text(value)) if isinstance(value, int | float) else "-"
 
 
 class AliveFilter(admin.SimpleListFilter):

@@ -6,8 +6,8 @@ names may come from outside.
 """
 
 from django_pgqueue.charts.frame import text
-from django_pgqueue.charts.plots import Series, bars, lines, meter, sparkline, stack
-from django_pgqueue.charts.scale import shown
+from django_pgqueue.charts.plots import Series, bars, line_plot, meter, sparkline, stack
+from django_pgqueue.charts.scale import value_text
 from django_pgqueue.charts.stylesheet import stylesheet
 
-__all__ = ["Series", "bars", "lines", "meter", "shown", "sparkline", "stack", "stylesheet", "text"]
+__all__ = ["Series", "bars", "line_plot", "meter", "sparkline", "stack", "stylesheet", "text", "value_text"]

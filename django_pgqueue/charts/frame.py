@@ -10,10 +10,10 @@ from html import escape
 from zlib import crc32
 
 from django_pgqueue.charts import times as axis_of_time
-from django_pgqueue.charts.scale import Scale, shown
+from django_pgqueue.charts.scale import Scale, value_text
 
-WIDTH, HEIGHT = 760, 240
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 10, 36
+WIDTH_PX, HEIGHT_PX = 760, 240
+LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 10, 36
 # Control characters, and those that turn the direction of the text around them.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -26,7 +26,7 @@ def text(value: object, longest: int | None = None) -> str:
     return escape(shortened)
 
 
-def number(value: float) -> str:
+def coordinate(value: float) -> str:
     """Return a coordinate with one decimal place."""
     return f"{value:.1f}".removesuffix(".0")
 
@@ -42,28 +42,30 @@ class Frame:
 
     @property
     def place(self) -> float:
-        return (WIDTH - LEFT - RIGHT) / max(1, len(self.times))
+        return (WIDTH_PX - LEFT_PX - RIGHT_PX) / max(1, len(self.times))
 
     def x(self, index: float) -> float:
         """Return the left end of a bucket; with index + 0.5 its middle."""
-        return LEFT + index * self.place
+        return LEFT_PX + index * self.place
 
     def y(self, value: float) -> float:
-        return TOP + (1 - min(1.0, max(0.0, self.scale.part(value)))) * (HEIGHT - TOP - BOTTOM)
+        return TOP_PX + (1 - min(1.0, max(0.0, self.scale.part(value)))) * (HEIGHT_PX - TOP_PX - BOTTOM_PX)
 
     def axes(self) -> str:
         drawn = []
         for tick in self.scale.ticks:
-            y = number(self.y(tick))
+            y = coordinate(self.y(tick))
             style = "pgq-base" if tick == self.scale.low else "pgq-grid"
-            drawn.append(f'<path class="{style}" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
-            label = shown(tick, self.kind)
-            drawn.append(f'<text class="pgq-tick" x="{LEFT - 8}" y="{y}" dy=".32em" text-anchor="end">{label}</text>')
+            drawn.append(f'<path class="{style}" d="M{LEFT_PX} {y}H{WIDTH_PX - RIGHT_PX}"/>')
+            label = value_text(tick, self.kind)
+            drawn.append(
+                f'<text class="pgq-tick" x="{LEFT_PX - 8}" y="{y}" dy=".32em" text-anchor="end">{label}</text>'
+            )
         for index, time, day in axis_of_time.labels(self.times):
-            x = number(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
-            drawn.append(f'<path class="pgq-base" d="M{x} {HEIGHT - BOTTOM}v4"/>')
+            x = coordinate(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
+            drawn.append(f'<path class="pgq-base" d="M{x} {HEIGHT_PX - BOTTOM_PX}v4"/>')
             for line, label in enumerate(filter(None, (time, day))):
-                below = HEIGHT - BOTTOM + 16 + 13 * line
+                below = HEIGHT_PX - BOTTOM_PX + 16 + 13 * line
                 drawn.append(f'<text class="pgq-tick" x="{x}" y="{below}" text-anchor="middle">{label}</text>')
         return "".join(drawn)
 
@@ -71,19 +73,19 @@ class Frame:
         """Return a column over each bucket, whose tooltip has its values."""
         columns = []
         for index, time in enumerate(self.times):
-            lines = [f"{axis_of_time.moment(time, self.width)} UTC"]
-            lines += [f"{text(name, 60)}: {shown(values[index], self.kind)}" for name, values in series]
+            lines = [f"{axis_of_time.bucket_label(time, self.width)} UTC"]
+            lines += [f"{text(name, 60)}: {value_text(values[index], self.kind)}" for name, values in series]
             columns.append(
-                f'<rect class="pgq-hit" x="{number(self.x(index))}" y="{TOP}" width="{number(self.place)}"'
-                f' height="{HEIGHT - TOP - BOTTOM}"><title>{"&#10;".join(lines)}</title></rect>'
+                f'<rect class="pgq-hit" x="{coordinate(self.x(index))}" y="{TOP_PX}" width="{coordinate(self.place)}"'
+                f' height="{HEIGHT_PX - TOP_PX - BOTTOM_PX}"><title>{"&#10;".join(lines)}</title></rect>'
             )
         return "".join(columns)
 
 
-def svg(title: str, description: str, inside: str, *, height: float = HEIGHT, width: float = WIDTH) -> str:
+def svg(title: str, description: str, inside: str, *, height: float = HEIGHT_PX, width: float = WIDTH_PX) -> str:
     name = f"pgq{crc32((title + description + inside).encode('utf-8', 'replace')):08x}"
     return (
-        f'<svg role="img" viewBox="0 0 {number(width)} {number(height)}" aria-labelledby="{name}t {name}d">'
+        f'<svg role="img" viewBox="0 0 {coordinate(width)} {coordinate(height)}" aria-labelledby="{name}t {name}d">'
         f'<title id="{name}t">{text(title)}</title><desc id="{name}d">{text(description)}</desc>{inside}</svg>'
     )
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from django_pgqueue.charts.frame import TOP, WIDTH, Frame, empty, figure, number, svg, text
-from django_pgqueue.charts.scale import scale_for, shown
+from django_pgqueue.charts.frame import TOP_PX, WIDTH_PX, Frame, coordinate, empty, figure, svg, text
+from django_pgqueue.charts.scale import scale_for, value_text
 
 COLOURS = 8
-ROW, LABEL, VALUE = 24, 220, 96
+ROW_PX, LABEL_PX, VALUE_PX = 24, 220, 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ def _known(series: Sequence[Series]) -> bool:
 def _largest(series: Sequence[Series], kind: str) -> str:
     """Return the description for readers who do not see the chart."""
     tops = ((one.name, max((value for value in one.values if value is not None), default=None)) for one in series)
-    return "Largest: " + ", ".join(f"{name} {shown(top, kind)}" for name, top in tops) + "."
+    return "Largest: " + ", ".join(f"{name} {value_text(top, kind)}" for name, top in tops) + "."
 
 
 def _width(times: Sequence[datetime]) -> timedelta:
     return times[1] - times[0] if len(times) > 1 else timedelta(0)
 
 
-def lines(
+def line_plot(
     title: str,
     times: Sequence[datetime],
     series: Sequence[Series],
@@ -87,13 +87,13 @@ def _runs(*columns: Sequence[float | None]) -> Iterator[list[tuple[int, tuple[fl
 
 
 def _points(frame: Frame, run: list[tuple[int, tuple[float, ...]]], column: int = 0) -> list[str]:
-    return [f"{number(frame.x(index + 0.5))} {number(frame.y(values[column]))}" for index, values in run]
+    return [f"{coordinate(frame.x(index + 0.5))} {coordinate(frame.y(values[column]))}" for index, values in run]
 
 
 def _line(frame: Frame, run: list[tuple[int, tuple[float, ...]]], style: str) -> str:
     if len(run) == 1:
         [(index, (value,))] = run
-        x, y = number(frame.x(index + 0.5)), number(frame.y(value))
+        x, y = coordinate(frame.x(index + 0.5)), coordinate(frame.y(value))
         return f'<circle class="pgq-dot {style}" cx="{x}" cy="{y}" r="3"/>'
     return f'<path class="pgq-line {style}" d="M{"L".join(_points(frame, run))}"/>'
 
@@ -140,7 +140,9 @@ def _bars(frame: Frame, series: Series, base: Sequence[float]) -> str:
             bottom, top = frame.y(low), frame.y(low + value)
             # A single event among thousands stays visible.
             top = min(top, bottom - 0.7)
-            path.append(f"M{number(left)} {number(bottom)}V{number(top)}h{number(width)}V{number(bottom)}z")
+            path.append(
+                f"M{coordinate(left)} {coordinate(bottom)}V{coordinate(top)}h{coordinate(width)}V{coordinate(bottom)}z"
+            )
     return f'<path class="pgq-area {series.style}" d="{"".join(path)}"/>' if path else ""
 
 
@@ -149,19 +151,21 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", 
     if not any(value > 0 for _, value in rows):
         return empty(title, note)
     longest = max(value for _, value in rows)
-    space = WIDTH - LABEL - VALUE
+    space = WIDTH_PX - LABEL_PX - VALUE_PX
     drawn = []
     for place, (name, value) in enumerate(rows):
-        y, label, cut = TOP + place * ROW, shown(value, kind), text(name, 28)
+        y, label, cut = TOP_PX + place * ROW_PX, value_text(value, kind), text(name, 28)
         length = max(1.0, space * max(value, 0.0) / longest)
         drawn.append(
             f"<g><title>{text(name)}: {label}</title>"
-            f'<text class="pgq-name" x="{LABEL - 10}" y="{y + ROW / 2}" dy=".32em" text-anchor="end">{cut}</text>'
-            f'<rect class="pgq-area pgq-1" x="{LABEL}" y="{y + 4}" width="{number(length)}" height="{ROW - 8}" rx="2"/>'
-            f'<text class="pgq-value" x="{number(LABEL + length + 8)}" y="{y + ROW / 2}" dy=".32em">{label}</text></g>'
+            f'<text class="pgq-name" x="{LABEL_PX - 10}" y="{y + ROW_PX / 2}" dy=".32em" text-anchor="end">{cut}</text>'
+            f'<rect class="pgq-area pgq-1" x="{LABEL_PX}" y="{y + 4}" width="{coordinate(length)}" '
+            f'height="{ROW_PX - 8}" rx="2"/>'
+            f'<text class="pgq-value" x="{coordinate(LABEL_PX + length + 8)}" y="{y + ROW_PX / 2}" '
+            f'dy=".32em">{label}</text></g>'
         )
-    description = "; ".join(f"{name} {shown(value, kind)}" for name, value in rows)
-    return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP + len(rows) * ROW + 6))
+    description = "; ".join(f"{name} {value_text(value, kind)}" for name, value in rows)
+    return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP_PX + len(rows) * ROW_PX + 6))
 
 
 def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count") -> str:
@@ -173,11 +177,11 @@ def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count"
     top = max(value for _, value in known) or 1.0
     step = (width - 2 * edge) / max(1, len(values) - 1)
     points = [(edge + index * step, height - edge - (height - 2 * edge) * value / top) for index, value in known]
-    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    path = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
     x, y = points[-1]
-    dot = f'<circle class="pgq-dot pgq-1" cx="{number(x)}" cy="{number(y)}" r="2.5"/>'
+    dot = f'<circle class="pgq-dot pgq-1" cx="{coordinate(x)}" cy="{coordinate(y)}" r="2.5"/>'
     inside = f'<path class="pgq-line pgq-1" d="M{path}"/>{dot}'
-    description = f"Last {shown(known[-1][1], kind)}, largest {shown(top, kind)}."
+    description = f"Last {value_text(known[-1][1], kind)}, largest {value_text(top, kind)}."
     drawn = svg(title, description, inside, height=height, width=width)
     return drawn.replace("<svg ", '<svg class="pgq-sparkline" ', 1)
 
@@ -186,10 +190,9 @@ def meter(title: str, share: float, *, style: str = "pgq-1") -> str:
     """Draw a small bar that is filled up to a share of its length, and never beyond."""
     width, height = 56.0, 8.0
     filled = width * min(1.0, max(0.0, share))
-    inside = f'<rect class="pgq-track" width="{number(width)}" height="{number(height)}" rx="2"/>'
+    inside = f'<rect class="pgq-track" width="{coordinate(width)}" height="{coordinate(height)}" rx="2"/>'
     if filled:
-        inside += (
-            f'<rect class="pgq-area {style}" width="{number(max(2.0, filled))}" height="{number(height)}" rx="2"/>'
-        )
-    drawn = svg(title, f"{shown(share, 'share')} used.", inside, height=height, width=width)
+        length = coordinate(max(2.0, filled))
+        inside += f'<rect class="pgq-area {style}" width="{length}" height="{coordinate(height)}" rx="2"/>'
+    drawn = svg(title, f"{value_text(share, 'share')} used.", inside, height=height, width=width)
     return drawn.replace("<svg ", '<svg class="pgq-meter" ', 1)

@@ -15,7 +15,7 @@ UNITS = [
     (86400.0, "d", math.inf),
 ]
 MAGNITUDES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
-TICKS = 4
+SCALE_TICKS = 4
 # Round times for a logarithmic axis, in seconds, from a microsecond to decades.
 ROUND_TIMES = (
     1e-6,
@@ -33,10 +33,10 @@ ROUND_TIMES = (
     *(3456 * 10.0**n for n in range(2, 10)),
 )
 # If the largest value is more than this many times the median, a linear scale would hide the usual ones.
-LOG_FROM = 50.0
+LOG_FROM_FACTOR = 50.0
 
 
-def shown(value: float | None, kind: str = "count") -> str:
+def value_text(value: float | None, kind: str = "count") -> str:
     """Return a value for a reader: 1,234 or 12.3k; 250 ms or 3.5 min; 4.2 %. None is a dash."""
     if value is None or not math.isfinite(value):
         return "–"
@@ -82,7 +82,7 @@ def scale_for(values: Iterable[float | None], kind: str) -> Scale:
     known = sorted(value for value in values if value is not None and math.isfinite(value))
     top = known[-1] if known and known[-1] > 0 else 0.0
     positive = [value for value in known if value > 0]
-    if kind == "seconds" and positive and top > LOG_FROM * positive[len(positive) // 2]:
+    if kind == "seconds" and positive and top > LOG_FROM_FACTOR * positive[len(positive) // 2]:
         return _logarithmic(max(positive[len(positive) // 20], top / 1e5), top)
     if kind == "share":
         top = min(top, 1.0) or 1.0
@@ -95,7 +95,7 @@ def scale_for(values: Iterable[float | None], kind: str) -> Scale:
 def _round_step(top: float, *, whole: bool) -> float:
     if top <= 0:
         return 1.0
-    raw = top / TICKS
+    raw = top / SCALE_TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * (1 - 1e-9))
     return max(1.0, math.ceil(step)) if whole and step < 10 else step
@@ -105,5 +105,5 @@ def _logarithmic(low: float, top: float) -> Scale:
     first = max(place for place, value in enumerate(ROUND_TIMES) if place == 0 or value <= low)
     last = next((place for place, value in enumerate(ROUND_TIMES) if value >= top), len(ROUND_TIMES) - 1)
     last = max(last, first + 1)
-    every = max(1, math.ceil((last - first) / (TICKS + 2)))
+    every = max(1, math.ceil((last - first) / (SCALE_TICKS + 2)))
     return Scale(ROUND_TIMES[first], ROUND_TIMES[last], ROUND_TIMES[first : last + 1 : every], log=True)

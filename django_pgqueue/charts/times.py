@@ -15,7 +15,7 @@ STEPS = [
 MOST_TICKS = 9
 
 
-def moment(time: datetime, width: timedelta) -> str:
+def bucket_label(time: datetime, width: timedelta) -> str:
     """Return a bucket's name: its day, with the time of day if it is shorter than a day."""
     return f"{time:%d %b %Y}" if width >= timedelta(days=1) else f"{time:%d %b %Y %H:%M}"
 

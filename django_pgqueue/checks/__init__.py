@@ -1,7 +1,8 @@
 """Register the system checks. ``msg`` is the problem, ``hint`` the fix; docs/reference/checks.md lists them all.
 
-``configuration`` uses no database and runs with every command. The others query the queue's database, so they run when
-Django requests it: ``migrate`` and ``check --database <alias>``.
+Each module has ``check()``, the common interface of the modules: it returns the messages of its checks, and takes the
+alias of the queue's database if it needs one. ``configuration`` uses no database and runs with every command. The
+others query the queue's database, so they run when Django requests it: ``migrate`` and ``check --database <alias>``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def check_server(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the server of the queue's database."""
-    return ask(app_configs, databases, [server.check])
+    return run_database_checks(app_configs, databases, [server.check])
 
 
 @register(Tags.database)
@@ -50,10 +51,12 @@ def check_objects(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the functions, triggers and tables of a migrated database."""
-    return ask(app_configs, databases, [functions.check, triggers.check, tables.check], only_migrated=True)
+    return run_database_checks(
+        app_configs, databases, [functions.check, triggers.check, tables.check], only_migrated=True
+    )
 
 
-def ask(
+def run_database_checks(
     app_configs: Sequence[Any] | None,
     databases: Sequence[str] | None,
     checks: list[DatabaseCheck],

@@ -148,7 +148,7 @@ def check_settings() -> list[CheckMessage]:
                 )
             )
     if not messages:
-        messages += check_imports(given)
+        messages += check_dotted_paths(given)
     for name in ("DATABASE", "LISTEN_DATABASE"):
         if isinstance(given.get(name), str) and given[name] not in connections:
             messages.append(
@@ -161,7 +161,7 @@ def check_settings() -> list[CheckMessage]:
     return messages
 
 
-def check_imports(given: dict[str, Any]) -> list[CheckMessage]:
+def check_dotted_paths(given: dict[str, Any]) -> list[CheckMessage]:
     """Return an error for each dotted path that does not name a callable."""
     messages: list[CheckMessage] = []
     for name in ("ENQUEUE_CONTEXT", "HANDLER_MIDDLEWARE"):
@@ -272,5 +272,5 @@ def check_schedules() -> list[CheckMessage]:
             hint=problem.hint or "Correct the arguments of @schedule.",
             id="pgqueue.E008",
         )
-        for problem in schedules.collect().problems
+        for problem in schedules.collect_declared().problems
     ]

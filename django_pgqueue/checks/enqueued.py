@@ -21,7 +21,7 @@ KEYWORD_ONLY = {"NewMessage", "schedule"}
 # Folders of installed packages, which the project cannot change, and folders whose code invents names.
 INSTALLED = {"site-packages", "dist-packages"}
 SKIPPED = {"migrations", "tests"}
-SHOWN = 3
+SHOWN_PLACES = 3
 
 
 def check() -> list[CheckMessage]:
@@ -40,7 +40,8 @@ def check() -> list[CheckMessage]:
     return [
         Caution(
             f"{name!r} is enqueued, and no handler of the installed apps has this name: "
-            f"{', '.join(found[:SHOWN])}{f' and {len(found) - SHOWN} more' if len(found) > SHOWN else ''}.",
+            f"{', '.join(found[:SHOWN_PLACES])}"
+            f"{f' and {len(found) - SHOWN_PLACES} more' if len(found) > SHOWN_PLACES else ''}.",
             hint="Correct the name, or enqueue by the function. If workers of another project have the handler, "
             "silence this check.",
             id="pgqueue.W021",

@@ -41,7 +41,7 @@ def check(database: str) -> list[CheckMessage]:
     installed = {name: (bodies, Rights(*rights)) for name, bodies, *rights in call(database, SQL, (list(versions),))}
     messages: list[CheckMessage] = []
     for name, version in versions.items():
-        path = files.find("functions", name, version)
+        path = files.find_file("functions", name, version)
         bodies, rights = installed.get(name, (None, None))
         match bodies:
             case None:
@@ -52,7 +52,7 @@ def check(database: str) -> list[CheckMessage]:
                         id="pgqueue.E011",
                     )
                 )
-            case [body] if body != files.body(name, version):
+            case [body] if body != files.function_body(name, version):
                 messages.append(
                     Error(
                         f"Function {name} in database {database!r} is not version {version} of this release.",

@@ -7,7 +7,7 @@ from django.core.checks import Warning as Caution
 
 from django_pgqueue.sql.call import call
 
-OLDEST = 15
+OLDEST_MAJOR = 15
 
 SQL = """
 SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
@@ -21,10 +21,11 @@ def check(database: str) -> list[CheckMessage]:
     """Return the problems of the server."""
     number, version, fsync, full_page_writes, synchronous_commit, autovacuum = call(database, SQL)[0]
     messages: list[CheckMessage] = []
-    if number < OLDEST * 10_000:
+    if number < OLDEST_MAJOR * 10_000:
         messages.append(
             Error(
-                f"The server of database {database!r} is PostgreSQL {version}; the queue needs {OLDEST} or newer.",
+                f"The server of database {database!r} is PostgreSQL {version}; the queue needs {OLDEST_MAJOR} "
+                "or newer.",
                 hint="Upgrade the server.",
                 id="pgqueue.E010",
             )

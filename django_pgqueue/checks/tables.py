@@ -57,7 +57,7 @@ def check_partitions(database: str) -> list[CheckMessage]:
 
 def check_durability(database: str) -> list[CheckMessage]:
     """Return a warning for tables that are UNLOGGED: those of the live messages, and others that must never be."""
-    found = durability.find(database)
+    found = durability.unlogged_by_table(database)
     unlogged = [name for name, is_unlogged in found.items() if is_unlogged]
     messages: list[CheckMessage] = []
     # If a crash spares the messages, it must spare their lanes and arrivals, too.

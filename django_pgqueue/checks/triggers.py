@@ -17,7 +17,7 @@ WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid) AND t.tgname = ANY (%s::
 RUNNING = {"O", "A"}  # 'R': on replicas only, 'D': disabled
 
 
-def expected() -> dict[tuple[str, str], tuple[str, str, str]]:
+def expected_triggers() -> dict[tuple[str, str], tuple[str, str, str]]:
     """Return the URI for pgtrigger's commands, the function and pgtrigger's hash of each trigger, by trigger and
     table."""
     found = {}
@@ -34,7 +34,7 @@ def expected() -> dict[tuple[str, str], tuple[str, str, str]]:
 
 def check(database: str) -> list[CheckMessage]:
     """Return an error for each trigger that is missing, changed or disabled."""
-    wanted = expected()
+    wanted = expected_triggers()
     rows = call(database, SQL, ([name for name, _ in wanted],))
     installed = {(name, table): rest for name, table, *rest in rows}
     messages: list[CheckMessage] = []

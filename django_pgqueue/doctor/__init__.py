@@ -1,5 +1,6 @@
-"""Examine a queue. Each module is an examination: a function from a database alias and limits to findings.
+"""Examine a queue. Each module has one examination, ``examine(using, limits)``: the common interface of the modules.
 
+``using`` is a database alias, ``limits`` the values above which something is reported; it returns findings, or none.
 An examination only reads. Its cost does not grow with the archive or the backlog: it reads the server's statistics, or
 a bounded number of rows.
 """
@@ -44,7 +45,7 @@ EXAMINATIONS: dict[str, Examination] = {
 }  # fmt: skip
 SERVER = frozenset({"horizon", "vacuum"})
 """The examinations of the server, which need none of the queue's tables."""
-LONGEST = 30.0
+EXAMINATION_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +72,14 @@ def examine(*, using: str | None = None, limits: Limits | None = None, only: Ite
     problem = find_schema_problem(database)
     if problem is not None and not SERVER.issuperset(names):
         return Report([Finding("not_migrated", Severity.CRITICAL, problem.problem, problem.action)])
-    found = [finding for name in names for finding in run(name, database, limits or Limits())]
+    found = [finding for name in names for finding in run_examination(name, database, limits or Limits())]
     return Report(sorted(found, key=lambda finding: -finding.severity))
 
 
-def run(name: str, using: str, limits: Limits) -> list[Finding]:
+def run_examination(name: str, using: str, limits: Limits) -> list[Finding]:
     """Run one examination in a bounded read. Returns its findings, or the finding that it failed."""
     try:
-        with bounded_read(using, seconds=LONGEST):
+        with bounded_read(using, seconds=EXAMINATION_SECONDS):
             return list(EXAMINATIONS[name](using, limits))
     except DatabaseError as error:
         return [

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 
-from django_pgqueue.doctor.finding import Finding, Limits, Severity, words
+from django_pgqueue.doctor.finding import Finding, Limits, Severity, age_text
 from django_pgqueue.sql.call import call
 
 NOW = "SELECT extract(epoch FROM clock_timestamp())::float"
@@ -29,7 +29,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             "clock_differs",
             Severity.WARNING,
-            f"The clock of this host is {words(difference)} {'ahead of' if is_ahead else 'behind'} the database's.",
+            f"The clock of this host is {age_text(difference)} {'ahead of' if is_ahead else 'behind'} the database's.",
             "Synchronise both with NTP. The queue goes by the database's clock.",
             {"seconds": difference.total_seconds() * (1 if is_ahead else -1)},
         )
@@ -38,7 +38,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             "clock_went_back",
             Severity.WARNING,
-            f"The clock of the database has gone back by at least {words(ahead)}: leases last longer by that time.",
+            f"The clock of the database has gone back by at least {age_text(ahead)}: leases last longer by that time.",
             "Synchronise it with NTP, so that it is slewed and does not jump.",
             {"seconds": ahead.total_seconds()},
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, list_text, safe_name
 from django_pgqueue.sql.call import call
 
 # Each channel with a count is counted by the indexes of the states, up to the limit for all of them together.
@@ -91,14 +91,14 @@ def wrong_counts(rows: list[tuple[Any, ...]]) -> Finding:
     return Finding(
         "count_wrong",
         Severity.WARNING,
-        f"The count of live messages is wrong on {listed(places(rows))} (max_size): {name(channel)} is counted as "
-        f"{counted} and has {live}. It is full too early or too late.",
+        f"The count of live messages is wrong on {list_text(places(rows))} (max_size): {safe_name(channel)} is "
+        f"counted as {counted} and has {live}. It is full too early or too late.",
         MEND,
         {
             "channels": len(rows),
             "shown": [
                 {"queue": queue, "channel": channel, "counted": int(counted), "live": int(live)}
-                for queue, channel, counted, live in rows[:SHOWN]
+                for queue, channel, counted, live in rows[:SHOWN_NAMES]
             ],
         },
     )
@@ -109,9 +109,9 @@ def lost_leases(rows: list[tuple[Any, ...]]) -> Finding:
     return Finding(
         "lease_floor_wrong",
         Severity.CRITICAL,
-        f"Not all leases are counted on {listed(places(rows))}: more than max_concurrency may run.",
+        f"Not all leases are counted on {list_text(places(rows))}: more than max_concurrency may run.",
         MEND,
-        {"channels": len(rows), "shown": shown(rows)},
+        {"channels": len(rows), "shown": first_channels(rows)},
     )
 
 
@@ -121,9 +121,9 @@ def over_limit(rows: list[tuple[Any, ...]]) -> Finding:
     return Finding(
         "over_limit",
         Severity.CRITICAL,
-        f"More messages are leased than max_concurrency allows: {listed(texts)}.",
+        f"More messages are leased than max_concurrency allows: {list_text(texts)}.",
         f"The excess is over when they end. Look for rows that were changed by hand; then run {MEND}",
-        {"channels": len(rows), "shown": shown(rows)},
+        {"channels": len(rows), "shown": first_channels(rows)},
     )
 
 
@@ -132,9 +132,10 @@ def out_of_line(rows: list[tuple[Any, ...]]) -> Finding:
     return Finding(
         "out_of_line",
         Severity.CRITICAL,
-        f"The ready messages of {listed(places(rows))} are in no line: no dequeue finds them, and they wait for ever.",
+        f"The ready messages of {list_text(places(rows))} are in no line: no dequeue finds them, and they wait for "
+        "ever.",
         MEND,
-        {"channels": len(rows), "shown": shown(rows), "seconds": longest(rows)},
+        {"channels": len(rows), "shown": first_channels(rows), "seconds": longest(rows)},
     )
 
 
@@ -143,15 +144,16 @@ def parked_for_nothing(rows: list[tuple[Any, ...]]) -> Finding:
     return Finding(
         "parked",
         Severity.WARNING,
-        f"A limit that is not reached blocks {listed(places(rows))}. The next prune repairs it, within PRUNE_INTERVAL.",
+        f"A limit that is not reached blocks {list_text(places(rows))}. The next prune repairs it, within "
+        "PRUNE_INTERVAL.",
         MEND,
-        {"channels": len(rows), "shown": shown(rows), "seconds": longest(rows)},
+        {"channels": len(rows), "shown": first_channels(rows), "seconds": longest(rows)},
     )
 
 
-def shown(rows: list[tuple[Any, ...]]) -> list[dict[str, str]]:
+def first_channels(rows: list[tuple[Any, ...]]) -> list[dict[str, str]]:
     """Return the first channels as JSON values."""
-    return [{"queue": queue, "channel": channel} for queue, channel, *_ in rows[:SHOWN]]
+    return [{"queue": queue, "channel": channel} for queue, channel, *_ in rows[:SHOWN_NAMES]]
 
 
 def longest(rows: list[tuple[Any, ...]]) -> float:

@@ -69,22 +69,22 @@ class Limits:
     most: int = 10_000
 
 
-SHOWN = 10
+SHOWN_NAMES = 10
 """The most names in a text or in facts; the total is given beside them."""
 
 
-def name(text: str | None) -> str:
+def safe_name(text: str | None) -> str:
     """Return a name that clients choose as one line of text without secrets."""
     return printable(redact(text or "?"))
 
 
-def listed(names: list[str]) -> str:
+def list_text(names: list[str]) -> str:
     """Return the names as ``a, b and 3 more``."""
-    shown = ", ".join(map(name, names[:SHOWN]))
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+    shown = ", ".join(map(safe_name, names[:SHOWN_NAMES]))
+    return f"{shown} and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else shown
 
 
-def words(age: timedelta) -> str:
+def age_text(age: timedelta) -> str:
     """Return a duration as ``5 s``, ``3 min``, ``2 h 5 min`` or ``4 d 2 h``."""
     seconds = int(age.total_seconds())
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
@@ -97,7 +97,7 @@ def words(age: timedelta) -> str:
     return f"{days} d {hours % 24} h"
 
 
-def size(count: int) -> str:
+def size_text(count: int) -> str:
     """Return a number of bytes as ``12 MB``; binary multiples."""
     for unit in ("bytes", "kB", "MB"):
         if count < 10_240:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django_pgqueue import handlers
 from django_pgqueue.conf import settings
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name, words
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.sql.call import call
 
 # A worker of an older release does not report its handlers; it may have any.
@@ -47,48 +47,49 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
             served[row[0]].append(row)
         elif handlers.find(row[1]) is None:
             unserved[row[0]].append(row)
-    yield from (unknown(queue, rows) for queue, rows in served.items())
-    yield from (missing(queue, rows) for queue, rows in unserved.items())
+    yield from (unknown_handlers(queue, rows) for queue, rows in served.items())
+    yield from (missing_handlers(queue, rows) for queue, rows in unserved.items())
 
 
-def unknown(queue: str, rows: list[Row]) -> Finding:
+def unknown_handlers(queue: str, rows: list[Row]) -> Finding:
     """Report messages whose handler none of the queue's workers has."""
     return Finding(
         "unknown_handler",
         Severity.WARNING,
-        problem(queue, rows, "none of its workers has"),
+        handler_problem(queue, rows, "none of its workers has"),
         "Deploy the release that has the handlers, or correct a wrong name. Each message becomes a dead letter "
-        f"(rejected) {words(settings.UNKNOWN_HANDLER_GRACE)} after a worker first took it; redrive those afterwards.",
-        facts(queue, rows),
+        f"(rejected) {age_text(settings.UNKNOWN_HANDLER_GRACE)} after a worker first took it; redrive those "
+        "afterwards.",
+        handler_facts(queue, rows),
     )
 
 
-def missing(queue: str, rows: list[Row]) -> Finding:
+def missing_handlers(queue: str, rows: list[Row]) -> Finding:
     """Report messages of an unserved queue whose handler no installed app has."""
     return Finding(
         "handler_missing",
         Severity.WARNING,
-        problem(queue, rows, "no installed app has, and no worker serves the queue"),
+        handler_problem(queue, rows, "no installed app has, and no worker serves the queue"),
         "Correct the name where it is enqueued, or add the handler. If workers of another project have it, start them.",
-        facts(queue, rows),
+        handler_facts(queue, rows),
     )
 
 
-def problem(queue: str, rows: list[Row], which: str) -> str:
+def handler_problem(queue: str, rows: list[Row], which: str) -> str:
     """Return the sentence of a finding."""
     messages, oldest = sum(row[2] for row in rows), max(row[3] for row in rows)
     return (
-        f"{messages} message(s) of the queue {name(queue)} are for handlers that {which}, the oldest for "
-        f"{words(oldest)}: {listed([row[1] for row in rows])}."
+        f"{messages} message(s) of the queue {safe_name(queue)} are for handlers that {which}, the oldest for "
+        f"{age_text(oldest)}: {list_text([row[1] for row in rows])}."
     )
 
 
-def facts(queue: str, rows: list[Row]) -> dict[str, Any]:
+def handler_facts(queue: str, rows: list[Row]) -> dict[str, Any]:
     """Return the facts of a finding."""
     return {
         "queue": queue,
         "messages": sum(row[2] for row in rows),
         "seconds": max(row[3] for row in rows).total_seconds(),
         "handlers": len(rows),
-        "shown": [row[1] for row in rows[:SHOWN]],
+        "shown": [row[1] for row in rows[:SHOWN_NAMES]],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from django_pgqueue.doctor.finding import Finding, Limits, Severity, name, size, words
+from django_pgqueue.doctor.finding import Finding, Limits, Severity, age_text, safe_name, size_text
 from django_pgqueue.sql.call import call
 
 # VACUUM has a snapshot, but does not keep dead rows.
@@ -61,7 +61,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
     if hidden:
         yield unseen(hidden)
     for row in call(using, PREPARED, (limits.old_transaction, limits.most)):
-        yield prepared(*row, limits=limits)
+        yield prepared_transaction(*row, limits=limits)
     for slot, active, xids, kept in call(using, SLOTS, (limits.most,)):
         if xids is not None and xids > limits.old_xids:
             yield slot_behind(slot, xids, active=active)
@@ -80,14 +80,14 @@ def old_transaction(session: Session, limits: Limits) -> Finding:
     """Report a session with an old transaction."""
     pid, user, application, state, since, age, xids = session
     facts = {
-        "pid": pid, "user": user, "application_name": name(application), "state": state, "since": since.isoformat(),
-        "seconds": age.total_seconds(), "transactions": xids,
+        "pid": pid, "user": user, "application_name": safe_name(application), "state": state,
+        "since": since.isoformat(), "seconds": age.total_seconds(), "transactions": xids,
     }  # fmt: skip
     return Finding(
         "old_transaction",
         severity(age, limits),
-        f"Session {pid} of {name(user)} (application {name(application)}, {state}) has a transaction open since "
-        f"{since:%Y-%m-%d %H:%M:%S %Z}, for {words(age)}: {COST}.",
+        f"Session {pid} of {safe_name(user)} (application {safe_name(application)}, {state}) has a transaction open "
+        f"since {since:%Y-%m-%d %H:%M:%S %Z}, for {age_text(age)}: {COST}.",
         f"If it is not needed, end it: SELECT pg_terminate_backend({pid}). Dumps and exports end by themselves.",
         facts,
     )
@@ -104,16 +104,18 @@ def unseen(count: int) -> Finding:
     )
 
 
-def prepared(gid: str, owner: str, since: datetime, age: timedelta, xids: int, *, limits: Limits) -> Finding:
+def prepared_transaction(
+    gid: str, owner: str, since: datetime, age: timedelta, xids: int, *, limits: Limits
+) -> Finding:
     """Report an old prepared transaction."""
     return Finding(
         "prepared_transaction",
         severity(age, limits),
-        f"The prepared transaction {name(gid)!r} of {name(owner)} waits since {since:%Y-%m-%d %H:%M:%S %Z}, for "
-        f"{words(age)}: {COST}, and it keeps its locks, also over a restart.",
+        f"The prepared transaction {safe_name(gid)!r} of {safe_name(owner)} waits since {since:%Y-%m-%d %H:%M:%S %Z}, "
+        f"for {age_text(age)}: {COST}, and it keeps its locks, also over a restart.",
         "Let its transaction manager end it. If that is gone, run COMMIT PREPARED or ROLLBACK PREPARED with the name.",
         {
-            "gid": name(gid), "user": owner, "since": since.isoformat(), "seconds": age.total_seconds(),
+            "gid": safe_name(gid), "user": owner, "since": since.isoformat(), "seconds": age.total_seconds(),
             "transactions": xids,
         },
     )  # fmt: skip
@@ -136,7 +138,7 @@ def slot_left(slot: str, kept: int) -> Finding:
     return Finding(
         "slot_left",
         Severity.WARNING,
-        f"The replication slot {slot!r} is inactive and keeps {size(kept)} of write-ahead log: disks fill up.",
+        f"The replication slot {slot!r} is inactive and keeps {size_text(kept)} of write-ahead log: disks fill up.",
         f"Start its consumer again; if the slot is not needed: SELECT pg_drop_replication_slot('{slot}').",
         {"slot": slot, "bytes": kept},
     )
@@ -147,8 +149,8 @@ def standby(pid: int, user: str, application: str, xids: int) -> Finding:
     return Finding(
         "standby_behind",
         Severity.WARNING,
-        f"The standby {name(application)} (session {pid} of {name(user)}) keeps rows that died in the last {xids} "
-        "transactions: a query runs there, and hot_standby_feedback is on.",
+        f"The standby {safe_name(application)} (session {pid} of {safe_name(user)}) keeps rows that died in the last "
+        f"{xids} transactions: a query runs there, and hot_standby_feedback is on.",
         "End the query on the standby, or set max_standby_streaming_delay and hot_standby_feedback there.",
-        {"pid": pid, "user": user, "application_name": name(application), "transactions": xids},
+        {"pid": pid, "user": user, "application_name": safe_name(application), "transactions": xids},
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from django_pgqueue.conf import settings
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name, words
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.sql.call import call
 
 WORKERS = """
@@ -46,7 +46,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
     for row in call(using, WORKERS, (settings.LEASE, limits.most)):
         yield silent(*row)
     if names := [row[0] for row in call(using, PAUSED, (limits.most,))]:
-        yield paused(names)
+        yield paused_workers(names)
     [(age,)] = call(using, UNSWEPT, (limits.unattended,))
     if age is not None:
         yield unswept(age)
@@ -63,8 +63,8 @@ def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta
     return Finding(
         "worker_silent",
         Severity.WARNING,
-        f"The worker {name(worker)} (process {pid} on {name(hostname)}) sent its last heartbeat {words(age)} ago: it "
-        "died, or cannot reach the database. Its messages go to other workers.",
+        f"The worker {safe_name(worker)} (process {pid} on {safe_name(hostname)}) sent its last heartbeat "
+        f"{age_text(age)} ago: it died, or cannot reach the database. Its messages go to other workers.",
         "Look at its host and its log. Its row is deleted after a day.",
         {
             "worker": worker, "hostname": hostname, "pid": pid, "since": since.isoformat(),
@@ -73,14 +73,14 @@ def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta
     )  # fmt: skip
 
 
-def paused(names: list[str]) -> Finding:
+def paused_workers(names: list[str]) -> Finding:
     """Report workers that are paused."""
     return Finding(
         "worker_paused",
         Severity.NOTE,
-        f"{len(names)} worker(s) are paused: {listed(names)}.",
+        f"{len(names)} worker(s) are paused: {list_text(names)}.",
         "Resume them in the admin, or set paused_at in pgqueue_worker to NULL.",
-        {"workers": len(names), "shown": names[:SHOWN]},
+        {"workers": len(names), "shown": names[:SHOWN_NAMES]},
     )
 
 
@@ -89,7 +89,7 @@ def unswept(age: timedelta) -> Finding:
     return Finding(
         "lease_expired",
         Severity.CRITICAL,
-        f"A lease expired {words(age)} ago and was not swept: messages of dead workers are not delivered again.",
+        f"A lease expired {age_text(age)} ago and was not swept: messages of dead workers are not delivered again.",
         SWEEP,
         {"seconds": age.total_seconds()},
     )
@@ -100,7 +100,7 @@ def unticked(age: timedelta) -> Finding:
     return Finding(
         "no_tick",
         Severity.WARNING,
-        f"No worker has run maintenance for {words(age)}: scheduled messages are late, and dequeues get slower.",
+        f"No worker has run maintenance for {age_text(age)}: scheduled messages are late, and dequeues get slower.",
         SWEEP,
         {"seconds": age.total_seconds()},
     )
@@ -111,9 +111,9 @@ def late_schedules(names: list[str], age: timedelta) -> Finding:
     return Finding(
         "schedule_late",
         Severity.WARNING,
-        f"{len(names)} schedule(s) should have fired, the first {words(age)} ago: {listed(names)}.",
+        f"{len(names)} schedule(s) should have fired, the first {age_text(age)} ago: {list_text(names)}.",
         "Workers fire them: start one, or look in its log for the event schedule_failed.",
-        {"schedules": len(names), "shown": names[:SHOWN], "seconds": age.total_seconds()},
+        {"schedules": len(names), "shown": names[:SHOWN_NAMES], "seconds": age.total_seconds()},
     )
 
 
@@ -122,7 +122,7 @@ def failing_schedules(names: list[str]) -> Finding:
     return Finding(
         "schedule_failing",
         Severity.WARNING,
-        f"{len(names)} schedule(s) failed at their last tick: {listed(names)}.",
+        f"{len(names)} schedule(s) failed at their last tick: {list_text(names)}.",
         "The column last_error says why, in the admin or in pgqueue_schedule.",
-        {"schedules": len(names), "shown": names[:SHOWN]},
+        {"schedules": len(names), "shown": names[:SHOWN_NAMES]},
     )

@@ -48,40 +48,42 @@ CREATE_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?:CONCURRENTLY )?(\w+)\s+
 UNIQUE = re.compile(r"^ALTER TABLE (\w+)\s+ADD CONSTRAINT (\w+) UNIQUE .*?;$", re.M | re.S)
 
 
-class Wanted(NamedTuple):
+class ExpectedIndex(NamedTuple):
     """Hold the table of an index, and the statement that makes it."""
 
     table: str
     statement: str
 
 
-def expected(using: str) -> dict[str, Wanted]:
+def expected_indexes(using: str) -> dict[str, ExpectedIndex]:
     """Return the indexes of this release by their names: those of the models and of the SQL files, and the primary
     keys."""
     editor = connections[using].schema_editor()
-    found: dict[str, Wanted] = {}
+    found: dict[str, ExpectedIndex] = {}
     labels = [QUEUE, PIPELINE] if has_pipeline(using) else [QUEUE]
     for model in (model for model in apps.get_models() if model._meta.app_label in labels):
         table = model._meta.db_table
         if model._meta.managed:
-            found[f"{table}_pkey"] = Wanted(table, f"ALTER TABLE {table} ADD PRIMARY KEY ({model._meta.pk.column})")
+            found[f"{table}_pkey"] = ExpectedIndex(
+                table, f"ALTER TABLE {table} ADD PRIMARY KEY ({model._meta.pk.column})"
+            )
             for index in model._meta.indexes:
-                found[index.name] = Wanted(table, str(index.create_sql(model, editor, concurrently=True)))
+                found[index.name] = ExpectedIndex(table, str(index.create_sql(model, editor, concurrently=True)))
             for constraint in model._meta.constraints:
                 if isinstance(constraint, models.UniqueConstraint):
-                    found[constraint.name] = Wanted(table, str(constraint.create_sql(model, editor)))
-    for path in files.paths("tables", labels):
+                    found[constraint.name] = ExpectedIndex(table, str(constraint.create_sql(model, editor)))
+    for path in files.file_paths("tables", labels):
         text = path.read_text(encoding="utf-8")
         for match in CREATE_INDEX.finditer(text):
-            found[match[1]] = Wanted(match[2], concurrently(" ".join(match[0].rstrip(";").split())))
+            found[match[1]] = ExpectedIndex(match[2], concurrently(" ".join(match[0].rstrip(";").split())))
         for match in UNIQUE.finditer(text):
-            found[match[2]] = Wanted(match[1], " ".join(match[0].rstrip(";").split()))
+            found[match[2]] = ExpectedIndex(match[1], " ".join(match[0].rstrip(";").split()))
     return found
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
     """Report indexes that are missing, invalid or being built."""
-    wanted = expected(using)
+    wanted = expected_indexes(using)
     there = {index: (table, is_valid, work) for index, table, is_valid, work in call(using, SQL)}
     for index, (table, statement) in sorted(wanted.items()):
         if index not in there:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity
 from django_pgqueue.sql.call import call
 
 # Reads the oldest messages: a message that is never delivered becomes one of them.
@@ -23,7 +23,7 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
     if not rows:
         return
     messages = sum(count for _, count in rows)
-    ids = ", ".join(str(channel) for channel, _ in rows[:SHOWN]) + (", …" if len(rows) > SHOWN else "")
+    ids = ", ".join(str(channel) for channel, _ in rows[:SHOWN_NAMES]) + (", …" if len(rows) > SHOWN_NAMES else "")
     yield Finding(
         "channel_missing",
         Severity.CRITICAL,
@@ -32,5 +32,5 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         "The rows were deleted by hand; channel_release is the way to remove a channel. INSERT each row into "
         "pgqueue_channel again, with this id, its queue and its name, then run queuedoctor --fix; or DELETE the "
         "messages from pgqueue_message.",
-        {"messages": messages, "channels": len(rows), "shown": [channel for channel, _ in rows[:SHOWN]]},
+        {"messages": messages, "channels": len(rows), "shown": [channel for channel, _ in rows[:SHOWN_NAMES]]},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from django_pgqueue.doctor.finding import Finding, Limits, Severity, size
+from django_pgqueue.doctor.finding import Finding, Limits, Severity, size_text
 from django_pgqueue.sql.call import call
 
 TABLES = """
@@ -39,9 +39,9 @@ SELECT count(*), current_setting('autovacuum_max_workers')::integer
 FROM pg_stat_activity AS a WHERE a.backend_type = 'autovacuum worker'
 """
 # Bytes of an index entry, with room for half-full pages and wide keys.
-ENTRY = 100
+ENTRY_BYTES = 100
 # A table with many updates is normally twice as large as it must be.
-TOO_LARGE = 4
+TOO_LARGE_FACTOR = 4
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
@@ -50,13 +50,13 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
     for table, live, dead, occupied, age, vacuumed_at, needed in call(using, TABLES):
         if dead > limits.dead_rows:
             yield dead_rows(table, live, dead, vacuumed_at, busy=busy >= workers, limits=limits)
-        if needed is not None and occupied > limits.bloat_bytes and occupied > TOO_LARGE * needed:
+        if needed is not None and occupied > limits.bloat_bytes and occupied > TOO_LARGE_FACTOR * needed:
             yield bloated("table", table, occupied, needed)
         if age > limits.freeze_age:
             yield old_rows(table, age, limits)
     for index, occupied, live in call(using, INDEXES, (limits.bloat_bytes,)):
-        if occupied > TOO_LARGE * live * ENTRY:
-            yield bloated("index", index, occupied, live * ENTRY)
+        if occupied > TOO_LARGE_FACTOR * live * ENTRY_BYTES:
+            yield bloated("index", index, occupied, live * ENTRY_BYTES)
 
 
 def dead_rows(table: str, live: int, dead: int, vacuumed_at: datetime | None, *, busy: bool, limits: Limits) -> Finding:
@@ -84,7 +84,7 @@ def bloated(kind: str, name: str, occupied: int, needed: int) -> Finding:
     return Finding(
         f"{kind}_bloat",
         Severity.NOTE,
-        f"The {kind} {name} occupies {size(occupied)}, and needs about {size(needed)}.",
+        f"The {kind} {name} occupies {size_text(occupied)}, and needs about {size_text(needed)}.",
         action,
         {kind: name, "bytes": occupied, "needed_bytes": needed},
     )

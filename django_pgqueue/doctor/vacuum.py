@@ -16,15 +16,15 @@ WHERE c.relname = ANY (%s::text[]) AND pg_table_is_visible(c.oid)
 ORDER BY c.relname
 """
 NAPTIME = "SELECT extract(epoch FROM current_setting('autovacuum_naptime')::interval)::float"
-LONGEST_NAP = 60.0
+LONGEST_NAP_SECONDS = 60.0
 SET_LATER = re.compile(r"ALTER TABLE (\w+) SET \((.*?)\);", re.DOTALL)
 AT_ONCE = re.compile(r"CREATE TABLE (\w+) \((?:(?!;).)*?\n\) WITH \((.*?)\);", re.DOTALL)
 
 
-def expected() -> dict[str, dict[str, str]]:
+def expected_options() -> dict[str, dict[str, str]]:
     """Return the storage options of each table, as the SQL files set them."""
     found: dict[str, dict[str, str]] = {}
-    for path in files.paths("tables"):
+    for path in files.file_paths("tables"):
         text = path.read_text(encoding="utf-8")
         for pattern in (AT_ONCE, SET_LATER):
             for table, options in pattern.findall(text):
@@ -34,14 +34,14 @@ def expected() -> dict[str, dict[str, str]]:
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
     """Report settings of autovacuum that differ from those that the queue needs."""
-    wanted = expected()
+    wanted = expected_options()
     for table, options in call(using, OPTIONS, (list(wanted),)):
         there = dict(option.split("=", 1) for option in options)
         differing = {key: value for key, value in wanted[table].items() if there.get(key) != value}
         if differing:
             yield other_settings(table, differing, there)
     [(seconds,)] = call(using, NAPTIME)
-    if seconds > LONGEST_NAP:
+    if seconds > LONGEST_NAP_SECONDS:
         yield Finding(
             "vacuum_naps",
             Severity.NOTE,

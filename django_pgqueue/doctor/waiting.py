@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django_pgqueue.conf import settings
-from django_pgqueue.doctor.finding import SHOWN, Finding, Limits, Severity, listed, name, words
+from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.sql.call import call
 
@@ -24,7 +24,7 @@ ORDER BY w.oldest_at
 """
 
 
-class Waiting(NamedTuple):
+class WaitingChannel(NamedTuple):
     """Hold a channel that waits."""
 
     queue: str
@@ -39,14 +39,14 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
     unserved = {row.queue for row in health(most=limits.most, using=using) if is_unserved(row)}
     yield from map(no_worker, sorted(unserved))
     longest = settings.WAITING_WARNING if limits.waiting is None else limits.waiting
-    queues: dict[tuple[str, bool], list[Waiting]] = defaultdict(list)
-    for row in map(Waiting._make, call(using, WAITING, (limits.most, longest))):
+    queues: dict[tuple[str, bool], list[WaitingChannel]] = defaultdict(list)
+    for row in map(WaitingChannel._make, call(using, WAITING, (limits.most, longest))):
         queues[row.queue, row.is_paused].append(row)
     for (queue, is_paused), rows in sorted(queues.items()):
         if is_paused:
-            yield paused(queue, rows)
+            yield paused_waits(queue, rows)
         elif queue not in unserved:
-            yield waiting(queue, rows)
+            yield long_waits(queue, rows)
 
 
 def is_unserved(row: QueueHealth) -> bool:
@@ -59,46 +59,46 @@ def no_worker(queue: str) -> Finding:
     return Finding(
         "no_worker",
         Severity.CRITICAL,
-        f"The queue {name(queue)} has ready messages, and no worker serves it.",
-        f"Start a worker: manage.py runqueueworker --queue {name(queue)}.",
+        f"The queue {safe_name(queue)} has ready messages, and no worker serves it.",
+        f"Start a worker: manage.py runqueueworker --queue {safe_name(queue)}.",
         {"queue": queue},
     )
 
 
-def waiting(queue: str, rows: list[Waiting]) -> Finding:
+def long_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
     """Report channels of a queue that wait for long."""
     return Finding(
         "waiting",
         Severity.WARNING,
-        f"{count(rows)} channel(s) of the queue {name(queue)} wait for long, the longest for {words(rows[0].age)}: "
-        f"{listed([row.channel for row in rows])}.",
+        f"{channel_count_text(rows)} channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
+        f"{age_text(rows[0].age)}: {list_text([row.channel for row in rows])}.",
         "Start more workers, or raise a limit that is too low. See production.md, When something is wrong.",
-        facts(queue, rows),
+        wait_facts(queue, rows),
     )
 
 
-def paused(queue: str, rows: list[Waiting]) -> Finding:
+def paused_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
     """Report paused channels of a queue that have messages."""
     return Finding(
         "paused",
         Severity.NOTE,
-        f"{count(rows)} channel(s) of the queue {name(queue)} have messages and are paused: "
-        f"{listed([row.channel for row in rows])}.",
+        f"{channel_count_text(rows)} channel(s) of the queue {safe_name(queue)} have messages and are paused: "
+        f"{list_text([row.channel for row in rows])}.",
         "Call channel_resume or queue_resume when the reason is gone.",
-        facts(queue, rows),
+        wait_facts(queue, rows),
     )
 
 
-def count(rows: list[Waiting]) -> str:
+def channel_count_text(rows: list[WaitingChannel]) -> str:
     """Return the number of channels, as text."""
     return str(len(rows)) if rows[0].complete else f"at least {len(rows)}"
 
 
-def facts(queue: str, rows: list[Waiting]) -> dict[str, Any]:
+def wait_facts(queue: str, rows: list[WaitingChannel]) -> dict[str, Any]:
     """Return the facts of a finding."""
     return {
         "queue": queue,
         "channels": len(rows),
         "complete": rows[0].complete,
-        "shown": [{"channel": row.channel, "seconds": row.age.total_seconds()} for row in rows[:SHOWN]],
+        "shown": [{"channel": row.channel, "seconds": row.age.total_seconds()} for row in rows[:SHOWN_NAMES]],
     }

@@ -7,7 +7,7 @@ with temporary_cluster() as cluster:                  # tests: gone afterwards
 """
 
 from django_pgqueue.embedded.binaries import Binaries, find_all, find_binaries
-from django_pgqueue.embedded.cluster import Cluster, Status
+from django_pgqueue.embedded.cluster import Cluster, ClusterStatus
 from django_pgqueue.embedded.errors import EmbeddedError
 from django_pgqueue.embedded.settings import databases, parse_url
 from django_pgqueue.embedded.temporary import temporary_cluster
@@ -15,8 +15,8 @@ from django_pgqueue.embedded.temporary import temporary_cluster
 __all__ = [
     "Binaries",
     "Cluster",
+    "ClusterStatus",
     "EmbeddedError",
-    "Status",
     "databases",
     "find_all",
     "find_binaries",

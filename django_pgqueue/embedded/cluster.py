@@ -20,8 +20,9 @@ from django_pgqueue.embedded import postmaster
 from django_pgqueue.embedded.account import Account, account_for
 from django_pgqueue.embedded.binaries import Binaries, find_binaries
 from django_pgqueue.embedded.errors import EmbeddedError
-from django_pgqueue.embedded.home import PORT, Home, State
+from django_pgqueue.embedded.home import PORT, ClusterState, Home
 from django_pgqueue.embedded.initdb import DEVELOPMENT, SUPERUSER, last_line, make_data, partial_of
+from django_pgqueue.embedded.log import fatal_line, make_log_file
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,11 +31,10 @@ CREATE_DATABASE = """
 SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec
 """
 START_STOP_SECONDS = 120  # long enough for a recovery after a crash
-LARGEST_LOG = 10 * 1024 * 1024  # bytes; a larger log is renamed when the server starts
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ClusterStatus:
     """Describe a cluster."""
 
     state: Literal["absent", "stopped", "running"]
@@ -87,7 +87,7 @@ class Cluster:
         """Start the server unless it runs, and make its data if there is none. Returns True if this call started it."""
         if (running := self._running()) and running.ready:
             return False
-        with homes.locked(self.folder):
+        with homes.cluster_lock(self.folder):
             home, account = self._home_made()
             if self._settled():
                 return False
@@ -103,16 +103,16 @@ class Cluster:
         """Stop the server, ending its connections. Returns False if it was not running."""
         if self._running() is None:
             return False
-        with homes.locked(self.folder):
+        with homes.cluster_lock(self.folder):
             return self._stop()
 
     @_in_one_line
     def destroy(self) -> bool:
         """Stop the server and remove all its files. Returns False if there was nothing."""
-        if homes.locate(self.folder) is None:
+        if homes.find_home(self.folder) is None:
             return False
-        with homes.locked(self.folder):
-            home = homes.locate(self.folder)
+        with homes.cluster_lock(self.folder):
+            home = homes.find_home(self.folder)
             if home is None:
                 return False
             self._stop()
@@ -120,17 +120,17 @@ class Cluster:
         return True
 
     @_in_one_line
-    def status(self) -> Status:
+    def status(self) -> ClusterStatus:
         """Return the state of the cluster."""
-        home = homes.locate(self.folder)
+        home = homes.find_home(self.folder)
         try:
-            return self._status(home) if home else Status("absent", self.folder)
+            return self._status(home) if home else ClusterStatus("absent", self.folder)
         except FileNotFoundError:  # destroyed at this moment
-            return Status("absent", self.folder)
+            return ClusterStatus("absent", self.folder)
 
-    def _status(self, home: Home) -> Status:
+    def _status(self, home: Home) -> ClusterStatus:
         account, state, running = self._account(home), home.load(), self._running()
-        return Status(
+        return ClusterStatus(
             "running" if running else "stopped",
             self.folder,
             data=home.data,
@@ -145,13 +145,13 @@ class Cluster:
     @_in_one_line
     def prepare(self) -> None:
         """Make the folder without starting the server; after that, `url` is known."""
-        with homes.locked(self.folder):
+        with homes.cluster_lock(self.folder):
             self._home_made()
 
     @_in_one_line
     def socket_dir(self) -> Path:
         """Return the host for a client; if there is no cluster yet, the host that it would have."""
-        home = homes.locate(self.folder)
+        home = homes.find_home(self.folder)
         return home.socket_dir(home.load()) if home else Home(self.folder).data
 
     def url(self, database: str = "postgres") -> str:
@@ -161,10 +161,10 @@ class Cluster:
     @_in_one_line
     def ensure_database(self, name: str) -> None:
         """Create a database on the running server if it is missing."""
-        home = homes.locate(self.folder)
+        home = homes.find_home(self.folder)
         if home is None or name in home.load().databases:
             return
-        with homes.locked(self.folder):
+        with homes.cluster_lock(self.folder):
             account = self._account(home)
             command = self._psql(self._binaries(home).readable_by(account, home.copies), home)
             done = account.run([*command, "-Xq", "-v", "ON_ERROR_STOP=1", "-v", f"name={name}"], script=CREATE_DATABASE)
@@ -177,7 +177,7 @@ class Cluster:
     def psql(self, database: str = "postgres") -> list[str]:
         """Return the command line of a psql of the same version on this server. Raises EmbeddedError without a
         cluster."""
-        home = homes.locate(self.folder)
+        home = homes.find_home(self.folder)
         if home is None:
             raise EmbeddedError(f"There is no cluster in {self.folder}: start it first.")
         return [*self._psql(self._binaries(home), home), "-d", database]
@@ -185,12 +185,12 @@ class Cluster:
     def _running(self) -> postmaster.Postmaster | None:
         """Return the running server, or None. Raises EmbeddedError for a server on this data that this package did not
         start."""
-        home = homes.locate(self.folder)
+        home = homes.find_home(self.folder)
         if home is None:
             return None
         try:
             self._account(home)  # raises an error that names the owner, if this process may not read the data
-            found, state = postmaster.read(home.data), home.load()
+            found, state = postmaster.read_postmaster(home.data), home.load()
         except FileNotFoundError:  # destroyed at this moment
             return None
         # Until the server is ready, the command line on disk is that of the server before.
@@ -212,10 +212,10 @@ class Cluster:
         return running
 
     def _home_made(self) -> tuple[Home, Account]:
-        home = homes.locate(self.folder)
+        home = homes.find_home(self.folder)
         if home is None:
             account = self._account(Home(self.folder))
-            return homes.create(self.folder, account), account
+            return homes.create_home(self.folder, account), account
         account, state = self._account(home), home.load()
         if not self._settled():
             home.save(home.with_socket_dir(state, account))
@@ -235,7 +235,7 @@ class Cluster:
         state = home.load()
         socket_dir = home.socket_dir(state)
         postmaster.clear_leftovers(home.data, socket_dir, PORT)
-        _log_file(home.log, account)
+        make_log_file(home.log, account)
         fixed = {
             "listen_addresses": "",
             "port": str(PORT),
@@ -248,11 +248,11 @@ class Cluster:
         before = home.log.stat().st_size
         started = account.run([*pg_ctl, "-D", home.data, "-l", home.log, "-o", options])
         if started.returncode != 0:
-            reason = _fatal_line(home.log, before) or last_line(started.stderr)
+            reason = fatal_line(home.log, before) or last_line(started.stderr)
             raise EmbeddedError(f"{binaries} did not start: {reason} (log: {home.log})")
 
     def _stop(self) -> bool:
-        home, running = homes.locate(self.folder), self._settled()
+        home, running = homes.find_home(self.folder), self._settled()
         if home is None or running is None:
             return False
         os.kill(running.pid, signal.SIGINT)  # a fast stop, as pg_ctl does it; this way needs no binaries
@@ -266,7 +266,7 @@ class Cluster:
         return True
 
     def _remove(self, home: Home) -> None:
-        state: State = home.load()
+        state: ClusterState = home.load()
         for folder in (home.data, partial_of(home.data), home.copies):
             if folder.exists():
                 shutil.rmtree(folder)
@@ -290,18 +290,3 @@ def _data_version(home: Home) -> int | None:
         return int((home.data / "PG_VERSION").read_text())
     except FileNotFoundError:
         return None
-
-
-def _log_file(log: Path, account: Account) -> None:
-    if log.exists() and log.stat().st_size > LARGEST_LOG:
-        log.rename(log.with_suffix(".log.1"))
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    os.fchown(descriptor, account.uid, account.gid)
-    os.close(descriptor)
-
-
-def _fatal_line(log: Path, offset: int) -> str:
-    with log.open("rb") as file:
-        file.seek(offset)
-        lines = file.read().decode(errors="replace").splitlines()
-    return next((line[line.index("FATAL:") :] for line in lines if "FATAL:" in line), "")

@@ -18,12 +18,12 @@ from django_pgqueue.embedded.account import Account
 from django_pgqueue.embedded.errors import EmbeddedError
 
 PORT = 5432  # only a part of the socket's name: the server does not listen on TCP
-LONGEST_SOCKET = 99  # bytes; the kernel's limit is 107, macOS has 103
+LONGEST_SOCKET_BYTES = 99  # the kernel's limit is 107, macOS has 103
 SHELL_SPECIAL = set('"$`\\\n')  # pg_ctl puts the paths into a shell command between double quotes
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ClusterState:
     """Hold the contents of cluster.json, which proves that the data is the cluster's and marks its server."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(6))
@@ -57,17 +57,17 @@ class Home:
     def state_file(self) -> Path:
         return self.path / "cluster.json"
 
-    def load(self) -> State:
+    def load(self) -> ClusterState:
         values = json.loads(self.state_file.read_text())
-        return State(values["id"], values["socket_dir"], tuple(values["databases"]))
+        return ClusterState(values["id"], values["socket_dir"], tuple(values["databases"]))
 
-    def save(self, state: State) -> None:
+    def save(self, state: ClusterState) -> None:
         write_privately(self.state_file, json.dumps(asdict(state)) + "\n")
 
-    def socket_dir(self, state: State) -> Path:
+    def socket_dir(self, state: ClusterState) -> Path:
         return Path(state.socket_dir) if state.socket_dir else self.data
 
-    def with_socket_dir(self, state: State, account: Account) -> State:
+    def with_socket_dir(self, state: ClusterState, account: Account) -> ClusterState:
         """Return the state with a socket folder that exists and whose path is short enough. Raises EmbeddedError."""
         if state.socket_dir and _is_private(Path(state.socket_dir), account):
             return state
@@ -83,7 +83,7 @@ class Home:
         )
 
 
-def locate(asked: Path) -> Home | None:
+def find_home(asked: Path) -> Home | None:
     """Return the home of an existing cluster, or None: the folder itself, or the folder that its file `location` names.
 
     Raises EmbeddedError for data that the embedded server did not make.
@@ -103,7 +103,7 @@ def locate(asked: Path) -> Home | None:
     return elsewhere if ours else None
 
 
-def create(asked: Path, account: Account) -> Home:
+def create_home(asked: Path, account: Account) -> Home:
     """Make a home that the account can enter, in another place if necessary: foreign folders are never opened to it."""
     home = Home(asked)
     if not account.can_enter(asked):
@@ -117,12 +117,12 @@ def create(asked: Path, account: Account) -> Home:
         home = Home(Path(tempfile.mkdtemp(prefix="pgqueue-", dir=base)))
         home.path.chmod(0o711)  # the account can pass; its data directory inside is closed to all other users
         write_privately(asked / "location", f"{home.path}\n")
-    home.save(home.with_socket_dir(State(), account))
+    home.save(home.with_socket_dir(ClusterState(), account))
     return home
 
 
 @contextmanager
-def locked(asked: Path, *, timeout_seconds: float = 150.0) -> Iterator[None]:
+def cluster_lock(asked: Path, *, timeout_seconds: float = 150.0) -> Iterator[None]:
     """Let one process at a time start, stop or destroy the cluster; the kernel frees the lock of a process that dies.
 
     ``timeout_seconds``: how long to wait for the lock. Raises EmbeddedError after that.
@@ -192,7 +192,7 @@ def _is_file(path: Path, descriptor: int) -> bool:
 
 def _fits(folder: Path) -> bool:
     # A comma in a host means several hosts to libpq.
-    return len(os.fsencode(folder / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET and "," not in str(folder)
+    return len(os.fsencode(folder / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET_BYTES and "," not in str(folder)
 
 
 def _is_private(folder: Path, account: Account) -> bool:

@@ -39,7 +39,7 @@ class Postmaster:
             return False
 
 
-def read(data: Path) -> Postmaster | None:
+def read_postmaster(data: Path) -> Postmaster | None:
     """Return the live server on a data directory, or None."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()

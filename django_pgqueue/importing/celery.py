@@ -25,10 +25,10 @@ def tasks(app: Any) -> Iterator[Port]:
     """Yield the project's own tasks, by name."""
     for name in sorted(app.tasks):
         if not name.startswith("celery."):
-            yield port_task(app.tasks[name], queue_of(app, app.tasks[name]))
+            yield port_task(app.tasks[name], celery_queue_of(app, app.tasks[name]))
 
 
-def queue_of(app: Any, task: Any) -> str | None:
+def celery_queue_of(app: Any, task: Any) -> str | None:
     """Return the queue that the task is sent to, or None for the app's default one."""
     queue = getattr(task, "queue", None) or app.amqp.router.route({}, task.name, task_type=task).get("queue")
     name = getattr(queue, "name", queue)
@@ -39,7 +39,7 @@ def port_task(task: Any, queue: str | None) -> Port:
     """Return the description of one task."""
     options = {"queue": f'"{queue}"'} if queue else {}
     notes: list[str] = []
-    options |= retries(task, notes)
+    options |= celery_retries(task, notes)
     if seconds := task.soft_time_limit or task.time_limit:
         options["timeout"] = seconds_of(seconds)
         notes.append("At its timeout HandlerTimeout is raised in it. With process=True it is killed.")
@@ -53,7 +53,7 @@ def port_task(task: Any, queue: str | None) -> Port:
     return Port(task.name, f'@handler("{task.name}"{arguments})', tuple(notes))
 
 
-def retries(task: Any, notes: list[str]) -> dict[str, str]:
+def celery_retries(task: Any, notes: list[str]) -> dict[str, str]:
     """Return max_attempts and backoff; Celery's count leaves the first run out."""
     automatic = tuple(getattr(task, "autoretry_for", ()))
     if not automatic and not takes_self(task):
@@ -96,7 +96,7 @@ def channel_rate(rate: str | float) -> str:
     return f"a channel of its own, channel_set(…, release_interval={seconds_of(interval.total_seconds())})."
 
 
-def schedules(app: Any, rows: Iterable[Any] = ()) -> Iterator[Port]:
+def celery_schedules(app: Any, rows: Iterable[Any] = ()) -> Iterator[Port]:
     """Yield the schedules of ``beat_schedule``, and ``rows`` of django-celery-beat."""
     for name, entry in sorted((app.conf.beat_schedule or {}).items()):
         values = {"args": entry.get("args", ()), "kwargs": entry.get("kwargs", {})}

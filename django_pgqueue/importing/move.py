@@ -11,14 +11,14 @@ from django.db import transaction
 from django_pgqueue import handlers
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.exceptions import ChannelFull
-from django_pgqueue.importing.source import ImportSource, Waiting
+from django_pgqueue.importing.source import ImportSource, JobCounts
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.enqueue import enqueue_many
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 500
+BATCH_JOBS = 500
 KNOWN_CHANNELS = """
 SELECT c.queue, c.name
 FROM pgqueue_channel AS c
@@ -63,9 +63,9 @@ class Moved:
 
 
 def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: str) -> Moved | None:
-    """Move up to BATCH jobs; None if there was none. Raises what ``enqueue`` raises; the batch then stays."""
+    """Move up to BATCH_JOBS jobs; None if there was none. Raises what ``enqueue`` raises; the batch then stays."""
     with transaction.atomic(using=using):
-        jobs = source.lock(list(names), BATCH, using, stuck=plan.stuck)
+        jobs = source.lock(list(names), BATCH_JOBS, using, stuck=plan.stuck)
         if not jobs:
             return None
         messages = [source.message(job, plan.handlers, plan.queues, plan.channel) for job in jobs]
@@ -93,6 +93,6 @@ def make_channels(messages: list[NewMessage], locks: Collection[tuple[Any, ...]]
             channel_set(channel=name, queue=queue, max_concurrency=one_at_a_time, using=using)
 
 
-def left(jobs: list[Waiting], plan: Plan) -> int:
+def left(jobs: list[JobCounts], plan: Plan) -> int:
     """Return how many waiting jobs stay, because the project has no handler for them."""
     return sum(job.waiting for job in jobs if not plan.takes(job.name))

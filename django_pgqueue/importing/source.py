@@ -11,7 +11,7 @@ from typing import Any
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.sql.call import call
 
-LOWEST, HIGHEST = -32767, 32767
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -32767, 32767
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class JobCounts:
     """Count the jobs of a name in a queue: those that wait, and those that run or whose worker died."""
 
     name: str
@@ -61,9 +61,9 @@ class ImportSource:
         there: bool = call(using, "SELECT to_regclass(%s) IS NOT NULL", (self.table,))[0][0]
         return there
 
-    def look(self, using: str) -> list[Waiting]:
+    def look(self, using: str) -> list[JobCounts]:
         """Return the counts of jobs."""
-        return [Waiting(*row) for row in call(using, self.count)]
+        return [JobCounts(*row) for row in call(using, self.count)]
 
     def lock(self, names: Sequence[str], limit: int, using: str, *, stuck: bool) -> list[Job]:
         """Lock up to ``limit`` waiting jobs, in the order in which they would run; with ``stuck``, running ones too.
@@ -90,7 +90,7 @@ class ImportSource:
             payload=job.payload,
             queue=queues.get(job.queue, job.queue),
             channel=job.lock or channel,
-            priority=min(max(job.priority, LOWEST), HIGHEST),
+            priority=min(max(job.priority, LOWEST_PRIORITY), HIGHEST_PRIORITY),
             dequeue_at=job.due_at,
             dedupe_key=job.dedupe_key,
             headers={self.header: job.id},

@@ -30,7 +30,7 @@ def aware(moment: Any, what: str) -> datetime | None:
     return moment
 
 
-def duration(value: Any, what: str) -> timedelta | None:
+def checked_duration(value: Any, what: str) -> timedelta | None:
     """Return the duration, or None. Raises InvalidMessage unless it is a timedelta of at most 365,000 days."""
     if value is None:
         return None
@@ -43,7 +43,7 @@ def duration(value: Any, what: str) -> timedelta | None:
     return value
 
 
-def whole(value: Any, what: str, *, least: int = -MAX_INTEGER, most: int = MAX_INTEGER) -> int:
+def checked_whole(value: Any, what: str, *, least: int = -MAX_INTEGER, most: int = MAX_INTEGER) -> int:
     """Return the number. Raises InvalidMessage unless it is an int, and not a bool, from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidMessage(f"{what} is not an integer but {type(value).__name__}", hint="Give an int.")
@@ -61,7 +61,7 @@ def boolean(value: Any, what: str) -> bool:
     return value
 
 
-def text(value: Any, what: str) -> str:
+def checked_text(value: Any, what: str) -> str:
     """Return the text. Raises InvalidMessage unless it is a str that PostgreSQL can store; it judges the length."""
     if not isinstance(value, str):
         raise InvalidMessage(f"{what} is not a str but {type(value).__name__}", hint="Give a str.")
@@ -77,13 +77,13 @@ def text(value: Any, what: str) -> str:
 
 
 def optional_text(value: Any, what: str) -> str | None:
-    """Return the text, or None. Raises InvalidMessage as :func:`text` does."""
-    return None if value is None else text(value, what)
+    """Return the text, or None. Raises InvalidMessage as :func:`checked_text` does."""
+    return None if value is None else checked_text(value, what)
 
 
 def id_of(value: Any) -> int:
     """Return the id. Raises InvalidMessage unless it is a 64-bit integer."""
-    return whole(value, "an id", least=-(2**63), most=2**63 - 1)
+    return checked_whole(value, "an id", least=-(2**63), most=2**63 - 1)
 
 
 def ids_of(ids: Any) -> list[int]:

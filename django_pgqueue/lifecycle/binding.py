@@ -31,7 +31,7 @@ class Unreadable:
     problem: str
 
 
-def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
+def delivery_list(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
     """Return one delivery or several as a list. Raises InvalidMessage for a value that has no id or no token."""
     if isinstance(deliveries, str | bytes) or not isinstance(deliveries, Delivery | Iterable):
         raise InvalidMessage(
@@ -48,7 +48,7 @@ def listed(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
     return found
 
 
-def mapping(headers: Any) -> dict[str, Any]:
+def headers_of(headers: Any) -> dict[str, Any]:
     """Return the headers as a dict. Raises ValueError if they are JSON of another kind."""
     if not isinstance(headers, dict | None):
         raise ValueError(f"the headers are no object but {type(headers).__name__}")
@@ -63,7 +63,7 @@ def leases(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
     return f"{{{ids}}}", f"{{{tokens}}}"
 
 
-def from_text(moment: str | None) -> datetime | None:
+def moment_of_text(moment: str | None) -> datetime | None:
     """Return the text of a timestamp as an aware datetime, or None."""
     return None if moment is None else datetime.fromisoformat(moment)
 
@@ -98,16 +98,16 @@ def to_delivery(queue: str, row: tuple[Any, ...], worker: str | None = None) -> 
         handler=row[2],
         payload=from_json(row[3]),
         body=None if row[4] is None else bytes(row[4]),
-        headers=mapping(from_json(row[5])),
+        headers=headers_of(from_json(row[5])),
         priority=row[6],
         attempt=row[7],
         max_attempts=row[8],
         token=row[9],
-        lease_expires_at=from_text(row[10]),
+        lease_expires_at=moment_of_text(row[10]),
         state=from_json(row[11]),
         created_at=datetime.fromisoformat(row[12]),
         dequeue_at=datetime.fromisoformat(row[13]),
         channel_context=from_json(row[14]) or {},
-        last_leased_at=from_text(row[15]),
+        last_leased_at=moment_of_text(row[15]),
         worker=worker,
     )

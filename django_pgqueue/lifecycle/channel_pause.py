@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django_pgqueue.lifecycle.arguments import aware, text
+from django_pgqueue.lifecycle.arguments import aware, checked_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 
@@ -30,5 +30,10 @@ def channel_pause(
     ask(
         alias(using),
         SQL,
-        (text(queue, "queue"), text(channel, "channel"), text(reason, "reason"), aware(until, "until")),
+        (
+            checked_text(queue, "queue"),
+            checked_text(channel, "channel"),
+            checked_text(reason, "reason"),
+            aware(until, "until"),
+        ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from django_pgqueue.lifecycle.arguments import text
+from django_pgqueue.lifecycle.arguments import checked_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask, call
 
@@ -21,5 +21,5 @@ def channel_release(*, channel: str, queue: str = "default", using: str | None =
     Raises ChannelNotFound.
     """
     database = alias(using)
-    ask(database, SQL, (text(queue, "queue"), text(channel, "channel")))
+    ask(database, SQL, (checked_text(queue, "queue"), checked_text(channel, "channel")))
     transaction.on_commit(lambda: call(database, "SELECT pgqueue_remove_released()"), using=database, robust=True)

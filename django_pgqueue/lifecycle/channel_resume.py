@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.arguments import text
+from django_pgqueue.lifecycle.arguments import checked_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 
@@ -18,5 +18,5 @@ def channel_resume(*, channel: str, queue: str = "default", using: str | None = 
     ask(
         alias(using),
         "SELECT outcome, refusal FROM pgqueue_channel_resume(%s::text, %s::text)",
-        (text(queue, "queue"), text(channel, "channel")),
+        (checked_text(queue, "queue"), checked_text(channel, "channel")),
     )

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import duration, text
+from django_pgqueue.lifecycle.arguments import checked_duration, checked_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP, Archive, Keep
-from django_pgqueue.rates import parse
+from django_pgqueue.rates import parse_rate
 from django_pgqueue.sql.call import ask
 
 SQL = "SELECT id, refusal FROM pgqueue_channel_set(%s::text, %s::text, %s::jsonb)"
@@ -64,7 +64,7 @@ def channel_set(
     if not isinstance(rate, Keep):
         if not (isinstance(release_interval, Keep) and isinstance(release_burst, Keep)):
             raise InvalidMessage("rate stands for release_interval and release_burst", hint="Give it, or the two.")
-        release_interval, release_burst = (None, 1) if rate is None else parse(rate)
+        release_interval, release_burst = (None, 1) if rate is None else parse_rate(rate)
     given = {
         "max_concurrency": max_concurrency,
         "max_size": max_size,
@@ -74,19 +74,19 @@ def channel_set(
         "weight": weight,
         "archive": archive,
     }
-    limits = {limit: plain(limit, value) for limit, value in given.items() if value is not KEEP}
-    names = text(queue, "queue"), text(channel, "channel")
+    limits = {limit: limit_as_json(limit, value) for limit, value in given.items() if value is not KEEP}
+    names = checked_text(queue, "queue"), checked_text(channel, "channel")
     id: int = ask(alias(using), SQL, (*names, to_json(limits, "limits")))[0][0]  # noqa: A001  (as everywhere)
     return id
 
 
-def plain(limit: str, value: Any) -> Any:
+def limit_as_json(limit: str, value: Any) -> Any:
     """Return the value of a limit as JSON. Raises InvalidMessage for a value of another type."""
     kind = KINDS[limit]
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         hint = "Use datetime.timedelta(seconds=…), or rate." if kind is timedelta else f"Give {WORDS[kind]}."
         raise InvalidMessage(f"{limit} takes {kind.__name__} or None, not {value!r}", hint=hint)
     if isinstance(value, timedelta):
-        duration(value, limit)
+        checked_duration(value, limit)
         return f"{value.total_seconds():f} seconds"
     return value

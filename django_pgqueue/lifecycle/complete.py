@@ -8,7 +8,7 @@ from typing import Any
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.binding import leases, listed
+from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import Archive
 from django_pgqueue.sql.call import call
@@ -38,7 +38,7 @@ def complete(
 
     Raises LeaseLost, and then changes nothing; InvalidMessage if there is not one result for each message.
     """
-    settled = listed(deliveries)
+    settled = delivery_list(deliveries)
     if not settled:
         return set()
     if results is not None and len(results) != len(settled):

@@ -8,8 +8,8 @@ from typing import Any
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import text
-from django_pgqueue.lifecycle.binding import Unreadable, leases, listed
+from django_pgqueue.lifecycle.arguments import checked_text
+from django_pgqueue.lifecycle.binding import Unreadable, delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -33,10 +33,10 @@ def dead_letter(
 
     Raises LeaseLost, and then changes nothing; InvalidMessage for a reason that is empty or too long.
     """
-    settled = listed(deliveries)
+    settled = delivery_list(deliveries)
     if not settled:
         return set()
-    if not 1 <= len(text(reason, "reason")) <= 200:
+    if not 1 <= len(checked_text(reason, "reason")) <= 200:
         raise InvalidMessage("a dead letter needs a reason of 1 to 200 characters")
     ids, tokens = leases(settled)
     rows = call(

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import aware, duration
-from django_pgqueue.lifecycle.binding import leases, listed
+from django_pgqueue.lifecycle.arguments import aware, checked_duration
+from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
@@ -43,7 +43,7 @@ def defer(
     Returns the outcome of each id: ``deferred``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
     Raises LeaseLost and InvalidMessage.
     """
-    settled = listed(deliveries)
+    settled = delivery_list(deliveries)
     if not settled:
         return {}
     if until is not None and delay is not None:
@@ -57,7 +57,7 @@ def defer(
             ids,
             tokens,
             None if until is None else [aware(until, "until")] * len(settled),
-            [duration(delay or timedelta(0), "delay")] * len(settled) if until is None else None,
+            [checked_duration(delay or timedelta(0), "delay")] * len(settled) if until is None else None,
             None if keep else [to_json(state, "state")] * len(settled),
             keep,
             skip_lost,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.binding import leases, listed
+from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -33,7 +33,7 @@ def defer_unknown(
 
     Returns the outcome of each id. Raises LeaseLost.
     """
-    returned = listed(deliveries)
+    returned = delivery_list(deliveries)
     if not returned:
         return {}
     texts = [to_json(error, "error") for error in errors]

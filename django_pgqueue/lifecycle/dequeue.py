@@ -10,14 +10,14 @@ from django.db import connections
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.arguments import duration, optional_text, text, whole
+from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole, optional_text
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dead_letter import refuse
 from django_pgqueue.sql.call import call
 
 SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue(%s::text, %s::integer, %s::interval, %s::text)"  # noqa: S608
-LOOK_EVERY = 0.05
+DEQUEUE_LOOK_SECONDS = 0.05
 
 
 def dequeue(
@@ -41,12 +41,12 @@ def dequeue(
 
     Returns the deliveries, perhaps none. Raises InvalidMessage.
     """
-    text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), optional_text(worker, "worker")
+    checked_text(queue, "queue"), checked_whole(limit, "limit", least=1, most=10_000), optional_text(worker, "worker")
     if isinstance(wait, bool) or not isinstance(wait, int | float):
         raise InvalidMessage(f"wait is not a number of seconds but {type(wait).__name__}")
     database = alias(using)
     deadline = time.monotonic() + wait
-    lease = settings.LEASE if lease is None else duration(lease, "lease")
+    lease = settings.LEASE if lease is None else checked_duration(lease, "lease")
     if not lease or lease < timedelta(0):
         raise InvalidMessage(f"lease is {lease}: it is not positive")
     while True:
@@ -58,4 +58,4 @@ def dequeue(
         left = deadline - time.monotonic()
         if deliveries or not left > 0 or connections[database].in_atomic_block:
             return deliveries
-        time.sleep(min(LOOK_EVERY, left))
+        time.sleep(min(DEQUEUE_LOOK_SECONDS, left))

@@ -10,7 +10,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import duration, optional_text, text, whole
+from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole, optional_text
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dead_letter import refuse
@@ -45,9 +45,13 @@ def dequeue_matching(
     also if neither ``handler`` nor ``payload`` is given.
     """
     name = handlers.name_of(handler) if callable(handler) else handler
-    text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), whole(look, "look", least=1, most=100_000)
+    (
+        checked_text(queue, "queue"),
+        checked_whole(limit, "limit", least=1, most=10_000),
+        checked_whole(look, "look", least=1, most=100_000),
+    )
     optional_text(worker, "worker"), optional_text(name, "handler")
-    lease = settings.LEASE if lease is None else duration(lease, "lease")
+    lease = settings.LEASE if lease is None else checked_duration(lease, "lease")
     if not lease or lease < timedelta(0):
         raise InvalidMessage(f"lease is {lease}: it is not positive")
     if name is None and payload is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from django_pgqueue.lifecycle.arguments import ids_of, text
+from django_pgqueue.lifecycle.arguments import checked_text, ids_of
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -25,4 +25,4 @@ def discard(
     message exists.
     """
     asked = ids_of(ids)
-    return dict(call(alias(using), SQL, (asked, text(reason, "reason")))) if asked else {}
+    return dict(call(alias(using), SQL, (asked, checked_text(reason, "reason")))) if asked else {}

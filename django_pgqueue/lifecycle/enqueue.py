@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from asgiref.sync import sync_to_async
 
 from django_pgqueue import handlers
-from django_pgqueue.backoff import Constant, Exponential, Policy, columns
+from django_pgqueue.backoff import Constant, Exponential, Policy, policy_columns
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued, NewMessage
 from django_pgqueue.exceptions import (
@@ -24,11 +24,11 @@ from django_pgqueue.exceptions import (
 )
 from django_pgqueue.handler_types import AnyHandler
 from django_pgqueue.jsonb import limit_size, to_json
-from django_pgqueue.lifecycle.arguments import aware, duration, optional_text, text, whole
+from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, checked_whole, optional_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue_context import in_context
 from django_pgqueue.signals import message_created
-from django_pgqueue.sql.call import call, refused
+from django_pgqueue.sql.call import call, refusal_error
 
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
@@ -162,7 +162,7 @@ def answer(row: tuple[Any, ...], prefix: str, on_refused: OnRefused) -> Enqueued
     id, outcome, created_at, dropped_ids, refusal = row  # noqa: A001  (as everywhere)
     if refusal is None:
         return Enqueued(id, outcome, created_at=created_at, dropped_ids=tuple(dropped_ids or ()))
-    error = refused(refusal, prefix)
+    error = refusal_error(refusal, prefix)
     if not returned(on_refused):
         raise error
     return not_enqueued(error)
@@ -198,7 +198,7 @@ def by_name(message: NewMessage) -> NewMessage:
 
 def bind(message: NewMessage) -> tuple[Any, ...]:
     """Return the parameters of one message, in the order of the SQL function. Raises InvalidMessage."""
-    name = text(message.handler, "handler")
+    name = checked_text(message.handler, "handler")
     known = handlers.find(name)
     if message.queue == "":
         raise InvalidMessage("queue is empty", hint="Name a queue, or leave it out for the handler's.")
@@ -214,13 +214,13 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
     return (
         name,
         payload,
-        text(message.channel, "channel"),
+        checked_text(message.channel, "channel"),
         queue,
         message.body,
         headers,
-        whole(message.priority, "priority", least=-32_767, most=32_767),
+        checked_whole(message.priority, "priority", least=-32_767, most=32_767),
         aware(message.dequeue_at, "dequeue_at"),
-        duration(message.delay, "delay"),
+        checked_duration(message.delay, "delay"),
         *retry_policy(name, message.max_attempts, message.backoff),
         optional_text(message.dedupe_key, "dedupe_key"),
     )
@@ -239,4 +239,4 @@ def retry_policy(handler: str, max_attempts: int | None = None, backoff: Policy 
             hint="Use datetime.timedelta(seconds=…), Exponential(…) or Constant(…).",
         )
     most = settings.MAX_ATTEMPTS if max_attempts is None else max_attempts
-    return whole(most, "max_attempts", least=1), *columns(backoff)
+    return checked_whole(most, "max_attempts", least=1), *policy_columns(backoff)

@@ -1,4 +1,4 @@
-"""explain: say why a message or a channel is not running, or what became of a message."""
+"""explain: return why a message or a channel is not running, or how a message ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from django_pgqueue.conf import settings
 from django_pgqueue.jsonb import from_json
-from django_pgqueue.lifecycle.arguments import id_of, text
+from django_pgqueue.lifecycle.arguments import checked_text, id_of
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask, call
 
@@ -26,7 +26,7 @@ class Reason:
 
 
 def explain_message(id: int, *, using: str | None = None) -> list[Reason]:  # noqa: A002  (as everywhere else)
-    """Return why a message is not running, or what became of it, the most decisive reason first.
+    """Return why a message is not running, or how it ended, the most decisive reason first.
 
     ``id``: the message. ``using``: database alias; default: the queue's. A message that does not exist has the code
     ``unknown``. A worker that was silent for longer than the setting LEASE counts as dead.
@@ -42,7 +42,9 @@ def explain_channel(*, channel: str, queue: str = "default", using: str | None =
 
     Raises ChannelNotFound.
     """
-    return _reasons(ask(alias(using), CHANNEL, (text(queue, "queue"), text(channel, "channel"), settings.LEASE)))
+    return _reasons(
+        ask(alias(using), CHANNEL, (checked_text(queue, "queue"), checked_text(channel, "channel"), settings.LEASE))
+    )
 
 
 def _reasons(rows: list[tuple[Any, ...]]) -> list[Reason]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from django_pgqueue.delivery import Delivery, Leased
-from django_pgqueue.lifecycle.binding import leases, listed
+from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -19,5 +19,5 @@ def give_back(deliveries: Delivery | Iterable[Leased], *, using: str | None = No
     Lost leases are left out; a message with a requested cancellation goes to the archive. ``using``: database alias;
     default: the queue's.
     """
-    returned = listed(deliveries)
+    returned = delivery_list(deliveries)
     return {row[0] for row in call(alias(using), SQL, leases(returned))} if returned else set()

@@ -10,7 +10,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
-MOST = 10_000
+MOST_COUNTED_ROWS = 10_000
 
 SQL = """
 SELECT queue, ready, leased, scheduled, dead, oldest, oldest_channel, workers, paused, complete, unknown_handler
@@ -46,7 +46,7 @@ class QueueHealth:
         return {**fields, "oldest_seconds": None if age is None else age.total_seconds()}
 
 
-def health(queue: str | None = None, *, most: int = MOST, using: str | None = None) -> list[QueueHealth]:
+def health(queue: str | None = None, *, most: int = MOST_COUNTED_ROWS, using: str | None = None) -> list[QueueHealth]:
     """Return the health of all queues, or of one.
 
     ``queue``: its name; default: all. ``most``: in each queue, the most messages of one state that are counted, and the

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_pgqueue.conf import settings
-from django_pgqueue.lifecycle.arguments import duration
+from django_pgqueue.lifecycle.arguments import checked_duration
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -30,5 +30,5 @@ def measure(every: timedelta | None = None, *, using: str | None = None) -> Meas
     default: the queue's. Many processes may call it at once. In a transaction that has already written, the settled
     messages are left to the next measurement.
     """
-    every = settings.MEASURE_INTERVAL if every is None else duration(every, "every")
+    every = settings.MEASURE_INTERVAL if every is None else checked_duration(every, "every")
     return MeasureCounts(*call(alias(using), SQL, (every,))[0])

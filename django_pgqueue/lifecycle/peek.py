@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.arguments import optional_text, text, whole
+from django_pgqueue.lifecycle.arguments import checked_text, checked_whole, optional_text
 from django_pgqueue.lifecycle.binding import to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
@@ -26,6 +26,8 @@ def peek(
     return to_deliveries(
         queue,
         call(
-            alias(using), SQL, (text(queue, "queue"), optional_text(channel, "channel"), whole(limit, "limit", least=0))
+            alias(using),
+            SQL,
+            (checked_text(queue, "queue"), optional_text(channel, "channel"), checked_whole(limit, "limit", least=0)),
         ),
     )[0]

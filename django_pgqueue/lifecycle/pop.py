@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.arguments import text, whole
+from django_pgqueue.lifecycle.arguments import checked_text, checked_whole
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import Archive
@@ -24,5 +24,10 @@ def pop(
     Returns the deliveries. A message that Python cannot read is left out, and logged. Raises InvalidMessage.
     """
     return to_deliveries(
-        queue, call(alias(using), SQL, (text(queue, "queue"), whole(limit, "limit", least=1, most=10_000), archive))
+        queue,
+        call(
+            alias(using),
+            SQL,
+            (checked_text(queue, "queue"), checked_whole(limit, "limit", least=1, most=10_000), archive),
+        ),
     )[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.arguments import text, whole
+from django_pgqueue.lifecycle.arguments import checked_text, checked_whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 
@@ -19,6 +19,6 @@ def purge(*, channel: str, queue: str = "default", limit: int = 10_000, using: s
     Raises ChannelNotFound.
     """
     purged: int
-    given = (text(queue, "queue"), text(channel, "channel"), whole(limit, "limit"))
+    given = (checked_text(queue, "queue"), checked_text(channel, "channel"), checked_whole(limit, "limit"))
     [(purged,)] = ask(alias(using), SQL, given)
     return purged

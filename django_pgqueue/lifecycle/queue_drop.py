@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django_pgqueue.lifecycle.arguments import boolean, text, whole
+from django_pgqueue.lifecycle.arguments import boolean, checked_text, checked_whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 
@@ -46,5 +46,5 @@ def queue_drop(*, queue: str, purge: bool = False, limit: int = 10_000, using: s
     Raises QueueNotEmpty while workers hold leases, or while messages wait and ``purge`` is false; ChannelNotFound for a
     queue without channels.
     """
-    given = (text(queue, "queue"), boolean(purge, "purge"), whole(limit, "limit", least=1))
+    given = (checked_text(queue, "queue"), boolean(purge, "purge"), checked_whole(limit, "limit", least=1))
     return QueueDropped(*ask(alias(using), SQL, given)[0])

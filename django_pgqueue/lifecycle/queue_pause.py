@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django_pgqueue.lifecycle.arguments import aware, text
+from django_pgqueue.lifecycle.arguments import aware, checked_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 
@@ -22,4 +22,4 @@ def queue_pause(
 
     Raises ChannelNotFound for a queue without channels; InvalidMessage for a time in the past.
     """
-    ask(alias(using), SQL, (text(queue, "queue"), text(reason, "reason"), aware(until, "until")))
+    ask(alias(using), SQL, (checked_text(queue, "queue"), checked_text(reason, "reason"), aware(until, "until")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.arguments import text, whole
+from django_pgqueue.lifecycle.arguments import checked_text, checked_whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 
@@ -19,5 +19,5 @@ def queue_purge(*, queue: str, limit: int = 10_000, using: str | None = None) ->
     Raises ChannelNotFound for a queue without channels.
     """
     purged: int
-    [(purged,)] = ask(alias(using), SQL, (text(queue, "queue"), whole(limit, "limit", least=0)))
+    [(purged,)] = ask(alias(using), SQL, (checked_text(queue, "queue"), checked_whole(limit, "limit", least=0)))
     return purged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import boolean, text
+from django_pgqueue.lifecycle.arguments import boolean, checked_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP, Archive, Keep
 from django_pgqueue.sql.call import ask
@@ -27,4 +27,4 @@ def queue_set(
     if events is not KEEP and events is not None:
         boolean(events, "events")
     settings = {name: value for name, value in given.items() if value is not KEEP}
-    ask(alias(using), SQL, (text(queue, "queue"), to_json(settings, "settings")))
+    ask(alias(using), SQL, (checked_text(queue, "queue"), to_json(settings, "settings")))

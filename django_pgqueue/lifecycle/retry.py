@@ -9,8 +9,8 @@ from typing import Any, Literal
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import duration, text
-from django_pgqueue.lifecycle.binding import leases, listed
+from django_pgqueue.lifecycle.arguments import checked_duration, checked_text
+from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
@@ -43,7 +43,7 @@ def retry(
     Returns the outcome of each id: ``retried``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
     Raises LeaseLost, and InvalidMessage for arguments that do not pair up.
     """
-    failed = listed(deliveries)
+    failed = delivery_list(deliveries)
     if not failed:
         return {}
     columns = [column for column in (errors, delays, states) if column is not None]
@@ -51,15 +51,15 @@ def retry(
         raise InvalidMessage("retry takes one error for each message, and one delay and one state, if any")
     if not all(isinstance(error, Mapping) for error in errors):
         raise InvalidMessage("an error of retry is not a mapping", hint='Give {"type": …, "message": …}.')
-    if not 1 <= len(text(reason, "reason")) <= 200:
+    if not 1 <= len(checked_text(reason, "reason")) <= 200:
         raise InvalidMessage("the reason of a dead letter takes 1 to 200 characters")
     ids, tokens = leases(failed)
-    pauses = None if delays is None else [duration(delay, "delay") for delay in delays]
+    pauses = None if delays is None else [checked_duration(delay, "delay") for delay in delays]
     texts = [to_json(error, "error") for error in errors]
-    saved = None if states is None else [as_json(state) for state in states]
-    return dict(call(alias(using), SQL, (ids, tokens, texts, pauses, text(reason, "reason"), skip_lost, saved)))
+    saved = None if states is None else [state_as_json(state) for state in states]
+    return dict(call(alias(using), SQL, (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved)))
 
 
-def as_json(state: Any) -> str | None:
+def state_as_json(state: Any) -> str | None:
     """Return the state as JSON text, or None for KEEP: NULL means that the message keeps its state."""
     return None if state is KEEP else to_json(state, "state") or "null"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued
-from django_pgqueue.lifecycle.arguments import text
+from django_pgqueue.lifecycle.arguments import checked_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.sql.call import ask, call
@@ -24,7 +24,7 @@ def schedule_run(name: str, *, using: str | None = None) -> Enqueued:
     Returns the message's id and outcome. Raises ScheduleNotFound, and what :func:`enqueue` raises.
     """
     database = alias(using)
-    handler = call(database, HANDLER, (text(name, "name"),))
+    handler = call(database, HANDLER, (checked_text(name, "name"),))
     policy = retry_policy(handler[0][0] if handler else name)
     params = (name, *policy, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
     return Enqueued(*ask(database, SQL, params)[0])

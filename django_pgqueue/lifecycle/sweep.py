@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django_pgqueue.conf import settings
-from django_pgqueue.lifecycle.arguments import whole
+from django_pgqueue.lifecycle.arguments import checked_whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -34,4 +34,4 @@ def sweep(limit: int = 500, *, using: str | None = None) -> SweepCounts:
     ``limit``: the most expired leases of one call. ``using``: database alias; default: the queue's. Many processes may
     call it at once.
     """
-    return SweepCounts(*call(alias(using), SQL, (whole(limit, "limit", least=0), settings.WAITING_WARNING))[0])
+    return SweepCounts(*call(alias(using), SQL, (checked_whole(limit, "limit", least=0), settings.WAITING_WARNING))[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.arguments import whole
+from django_pgqueue.lifecycle.arguments import checked_whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -12,5 +12,7 @@ def tick(limit: int = 1000, *, using: str | None = None) -> int:
 
     ``limit``: the most messages of one call. ``using``: database alias; default: the queue's.
     """
-    promoted: int = call(alias(using), "SELECT pgqueue_tick(%s::integer)", (whole(limit, "limit", least=0),))[0][0]
+    promoted: int = call(alias(using), "SELECT pgqueue_tick(%s::integer)", (checked_whole(limit, "limit", least=0),))[
+        0
+    ][0]
     return promoted

@@ -23,20 +23,22 @@ logger = logging.getLogger("django_pgqueue.maintenance")
 
 @dataclass(frozen=True, slots=True)
 class SyncCounts:
+    """Hold the numbers of schedules that were added, changed, and marked as removed."""
+
     added: int
     changed: int
     removed: int
 
 
-def sync(using: str | None = None) -> SyncCounts:
+def sync_schedules(using: str | None = None) -> SyncCounts:
     """Write the schedules that code declares to the database, except ``enabled`` of an existing one.
 
-    A schedule that code no longer declares is marked as removed and does not fire; rows made by hand are unchanged.
-
-    A declaration that makes no sense is logged, and changes nothing. Safe to run from many places at once.
+    ``using``: database alias; default: the queue's. A schedule that code no longer declares is marked as removed and
+    does not fire; rows that were made by hand are unchanged. An invalid declaration is logged, and changes nothing.
+    Several processes may call it at the same time.
     """
     rows = Schedule.objects.using(alias(using))
-    collected = schedules.collect()
+    collected = schedules.collect_declared()
     wanted, problems = to_rows(collected.found)
     for problem in (*collected.problems, *problems):
         logger.error("a schedule in code is not taken over: %s", problem, extra={"event": "schedule_invalid"})
@@ -45,8 +47,8 @@ def sync(using: str | None = None) -> SyncCounts:
         # In the order of names, so that two workers that start together never wait for each other in a circle.
         missing = [Schedule(name=name, **values) for name, values in sorted(wanted.items()) if name not in known]
         rows.bulk_create(missing, ignore_conflicts=True)
-        changed = sum(change(rows, row, wanted[name]) for name, row in sorted(known.items()))
-        removed = remove(rows, collected.found)
+        changed = sum(update_row(rows, row, wanted[name]) for name, row in sorted(known.items()))
+        removed = mark_removed(rows, collected.found)
     counts = SyncCounts(len(missing), changed, removed)
     if counts != SyncCounts(0, 0, 0):
         logger.info(
@@ -57,7 +59,7 @@ def sync(using: str | None = None) -> SyncCounts:
 
 
 def to_rows(found: Mapping[str, schedules.Declared]) -> tuple[dict[str, dict[str, Any]], list[PgQueueError]]:
-    """Return the columns of each valid declaration by name, and the errors of the others."""
+    """Return the columns of each valid declaration by name, and the errors of the invalid ones."""
     wanted, problems = {}, []
     for name, item in found.items():
         try:
@@ -68,28 +70,32 @@ def to_rows(found: Mapping[str, schedules.Declared]) -> tuple[dict[str, dict[str
 
 
 def to_row(item: schedules.Declared) -> dict[str, Any]:
+    """Return the columns of a declaration. Raises PgQueueError if it has no handler or is not JSON."""
     handler = handlers.find(item.handler_name)
     values = {**item.values, "handler": item.handler_name, "declared_in": item.module}
     for name in ("payload", "headers"):
-        # As the database gives it back: a tuple is a list then.
+        # The row is compared with the database, where a tuple is a list.
         values[name] = from_json(to_json(values[name], f"{name} of the schedule {item.row_name}"))
     values["queue"] = values["queue"] or (handler.queue if handler else "default")
     return values
 
 
-def change(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> bool:
-    """Update the columns that differ. Returns whether any did."""
+def update_row(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) -> bool:
+    """Update the columns of ``row`` that differ from ``values``, except ``enabled``. Returns whether any did.
+
+    A schedule that was marked as removed is declared again, so the mark is cleared.
+    """
     differing = {name: value for name, value in values.items() if name != "enabled" and getattr(row, name) != value}
     if row.removed_at is not None:
         differing["removed_at"] = None
     return bool(differing) and bool(rows.filter(pk=row.pk).update(**differing))
 
 
-def remove(rows: QuerySet[Schedule], declared: Collection[str]) -> int:
+def mark_removed(rows: QuerySet[Schedule], declared: Collection[str]) -> int:
     """Mark schedules as removed that their module no longer declares. Returns how many.
 
-    Only modules that are loaded here count: a worker with fewer apps, or with one whose handlers cannot be imported,
-    knows nothing about the others.
+    ``declared``: the names that code declares. Only schedules of modules that this process has loaded are marked,
+    because another worker may have more apps, or a module that cannot be imported here.
     """
     rows = rows.filter(removed_at=None).exclude(declared_in="")
     modules = [name for name in rows.order_by().values_list("declared_in", flat=True).distinct() if name in sys.modules]

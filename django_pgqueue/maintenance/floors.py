@@ -1,4 +1,4 @@
-"""The tick: keeps the floors close to what is live, and makes scheduled messages ready that are due."""
+"""Run the tick: raise the floors to what is live, and make scheduled messages ready that are due."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from django_pgqueue.lifecycle.tick import tick
 
 @dataclass(frozen=True, slots=True)
 class TickCounts:
+    """Hold the number of messages that a tick made ready."""
+
     promoted: int
 
 
 def run_once(using: str) -> TickCounts:
+    """Run one tick on the database ``using``. Returns its counts. Raises the database's error."""
     return TickCounts(tick(using=using))

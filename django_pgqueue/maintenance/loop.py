@@ -19,41 +19,53 @@ from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.maintenance.reminder import Reminder
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.sql.call import primary
-from django_pgqueue.sql.stall import LIMIT, LONGEST, Patience, expect_answers
+from django_pgqueue.sql.stall import ANSWER_SECONDS, LONGEST_ANSWER_SECONDS, AnswerTimeout, limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
 
 @dataclass(slots=True)
-class Step:
-    """A step of maintenance. ``interval``: the setting of its period. ``limit``: seconds to wait for the database."""
+class MaintenanceStep:
+    """Hold a step of maintenance.
+
+    ``interval``: name of the setting with its period. ``run_once``: does the step, see
+    :mod:`django_pgqueue.maintenance`. ``limit``: the most seconds to wait for an answer of the database. ``due_at``:
+    when it is due next, by time.monotonic().
+    """
 
     name: str
     interval: str
     run_once: Callable[[str], Any]
-    limit: float = LIMIT
+    limit: float = ANSWER_SECONDS
     due_at: float = 0.0
 
 
 class Rounds:
-    """Steps that one thread runs, on a connection of its own. ``on_promoted``: as of the loop. ``resting``: the
-    connection is closed between two rounds."""
+    """Run steps in one thread, on a connection of its own; the maintenance loop has two of these.
+
+    ``on_promoted``: called when messages became ready. ``resting``: the connection is closed between two rounds.
+    """
 
     def __init__(
-        self, using: str, steps: list[Step], *, on_promoted: Callable[[], None] = lambda: None, resting: bool = False
+        self,
+        using: str,
+        steps: list[MaintenanceStep],
+        *,
+        on_promoted: Callable[[], None] = lambda: None,
+        resting: bool = False,
     ) -> None:
         self._using = using
         self._steps = steps
         self._on_promoted = on_promoted
         self._resting = resting
         self._failures = 0
-        self._patience = Patience()
+        self._answer_timeout = AnswerTimeout()
 
     def run_due(self) -> float:
-        """Run the steps that are due. Returns the seconds until the next step is due."""
+        """Run the steps that are due. Returns the seconds until the next step is due. Raises what a step raises."""
         for step in self._steps:
             if step.due_at <= time.monotonic():
-                self._patience.seconds = step.limit
+                self._answer_timeout.seconds = step.limit
                 counts = step.run_once(self._using)
                 # Jitter, so that workers that started together do not all come at once.
                 step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * random.uniform(
@@ -66,7 +78,7 @@ class Rounds:
                 self._report(step, counts)
         return max(0.0, min(step.due_at for step in self._steps) - time.monotonic())
 
-    def _report(self, step: Step, counts: Any) -> None:
+    def _report(self, step: MaintenanceStep, counts: Any) -> None:
         if counts is not None and step.name not in ("tick", "measure"):
             found = {name: count for name in counts.__slots__ if (count := getattr(counts, name))}
             if found:
@@ -74,9 +86,10 @@ class Rounds:
                 logger.info("%s: %s", step.name, text, extra={"event": step.name, **found})
 
     def run(self, stopped: threading.Event) -> None:
+        """Run the steps in the current thread until ``stopped`` is set. An error is logged and retried later."""
         connection = connections[self._using] = connections[self._using].copy()
         connection.settings_dict["OPTIONS"].pop("pool", None)
-        expect_answers(connection, self._patience)
+        limit_answer_time(connection, self._answer_timeout)
         try:
             rest = 0.0
             while not stopped.wait(rest):
@@ -107,19 +120,23 @@ class Rounds:
 
 
 class MaintenanceLoop:
-    """Runs all steps. ``on_promoted``: called when messages became ready: scheduled, expired, or of a schedule."""
+    """Run all steps of maintenance in two threads, beside a worker or supervisor.
+
+    ``using``: database alias. ``on_promoted``: called when messages became ready: they were scheduled, their leases had
+    expired, or a schedule enqueued them.
+    """
 
     def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
         steps = [
-            Step("tick", "TICK_INTERVAL", floors.run_once),
-            Step("sweep", "SWEEP_INTERVAL", sweeper.run_once),
-            # It counts what it drops: a whole day of the archive.
-            Step("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST),
-            Step("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
-            Step("reminder", "PRUNE_INTERVAL", Reminder().run_once),
+            MaintenanceStep("tick", "TICK_INTERVAL", floors.run_once),
+            MaintenanceStep("sweep", "SWEEP_INTERVAL", sweeper.run_once),
+            # It counts the rows of a partition before it drops it, a whole day of the archive.
+            MaintenanceStep("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST_ANSWER_SECONDS),
+            MaintenanceStep("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
+            MaintenanceStep("reminder", "PRUNE_INTERVAL", Reminder().run_once),
         ]
-        # Apart: it counts the backlog, and a tick must not wait until millions are counted.
-        apart = [Step("measure", "MEASURE_INTERVAL", measurer.run_once, limit=LONGEST)]
+        # A thread of its own, because a tick must not wait until a backlog of millions is counted.
+        apart = [MaintenanceStep("measure", "MEASURE_INTERVAL", measurer.run_once, limit=LONGEST_ANSWER_SECONDS)]
         self._rounds = Rounds(using, steps, on_promoted=on_promoted)
         self._stopped = threading.Event()
         self._threads = [
@@ -131,10 +148,12 @@ class MaintenanceLoop:
         ]
 
     def start(self) -> None:
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
+        """End the threads, and wait up to 5 s for each."""
         self._stopped.set()
         for thread in self._threads:
             thread.join(5)

@@ -6,4 +6,5 @@ from django_pgqueue.lifecycle.measure import MeasureCounts, measure
 
 
 def run_once(using: str) -> MeasureCounts:
+    """Measure the queues once on the database ``using``. Returns the counts. Raises the database's error."""
     return measure(using=using)

@@ -1,4 +1,4 @@
-"""Make the archive's partitions ahead, and drop those that are past retention."""
+"""Create the archive's partitions in advance, and drop those that are past retention."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ logger = logging.getLogger("django_pgqueue.maintenance")
 
 
 class Pruner:
-    """``run_once`` warns when more partitions are kept past retention than before: the disk fills."""
+    """Prune, and warn when more partitions than before are kept past retention, because the disk fills."""
 
     def __init__(self) -> None:
         self._kept = 0
 
     def run_once(self, using: str) -> PruneCounts:
+        """Prune schedules and the archive on the database ``using``, and return the counts.
+
+        Raises the database's error.
+        """
         schedule_prune(using=using)
         counts = prune(using=using)
         if counts.partitions_kept > self._kept:

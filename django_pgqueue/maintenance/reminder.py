@@ -10,13 +10,14 @@ logger = logging.getLogger("django_pgqueue.maintenance")
 
 
 class Reminder:
-    """Warns at the first run, and at each run that finds the tables newly UNLOGGED."""
+    """Warn at the first run, and again when the tables have become UNLOGGED since the last run."""
 
     def __init__(self) -> None:
         self._unlogged = False
 
     def run_once(self, using: str) -> None:
-        unlogged = durability.find(using).get(durability.MESSAGE, False)
+        """Look at the tables of the database ``using``. Raises the database's error."""
+        unlogged = durability.unlogged_by_table(using).get(durability.MESSAGE, False)
         if unlogged and not self._unlogged:
             logger.warning(
                 "the tables of the live messages are UNLOGGED: a crash of the server loses every message that is "

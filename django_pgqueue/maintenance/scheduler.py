@@ -22,25 +22,31 @@ from django_pgqueue.models.expressions import StatementTimestamp
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
 
-    class Moment(TypedDict):
+    class ScheduleAnnotations(TypedDict):
+        """Name the columns that :func:`due_schedules` adds to a schedule."""
+
         now: datetime
         version: int
 
-    Due = WithAnnotations[Schedule, Moment]
+    Due = WithAnnotations[Schedule, ScheduleAnnotations]
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
-MOST_IN_ONE_RUN = 100
-"""Schedules that one run fires at most, because maintenance has other steps five times a second."""
+MOST_RUN_SCHEDULES = 100
+"""One run fires at most this many schedules, because maintenance has other steps five times a second."""
 REST_SECONDS = 60.0
 SHORT_REST_SECONDS = 3.0
-"""Pause of a schedule that failed, so that it does not hold up the others; the short one if its channel is busy."""
+"""A schedule that failed is left out for REST_SECONDS, or for SHORT_REST_SECONDS if its channel was busy, so that it
+does not delay the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCounts:
-    """Messages that were made; ticks without one, because an earlier message is live or the channel drops it; ticks
-    that the channel refused, and schedules that cannot be computed."""
+    """Hold the counts of one run.
+
+    ``fired``: messages that were enqueued. ``passed_over``: ticks without a message, because an earlier message is live
+    or the channel drops the new one. ``failed``: ticks that the channel refused, and schedules that failed.
+    """
 
     fired: int
     passed_over: int
@@ -48,34 +54,41 @@ class ScheduleCounts:
 
     @property
     def more(self) -> bool:
-        """Return whether schedules may be due that had no room in this run."""
-        return self.fired + self.passed_over + self.failed >= MOST_IN_ONE_RUN
+        """Return whether more schedules may be due than one run fires."""
+        return self.fired + self.passed_over + self.failed >= MOST_RUN_SCHEDULES
 
 
 class Scheduler:
-    """``run_once`` brings the declared schedules up to date at its first call. Any number may run at once."""
+    """Fire due schedules; any number of schedulers may run at the same time, because the database fires a tick once.
+
+    Its first run also writes the schedules that code declares to the database.
+    """
 
     def __init__(self) -> None:
         self._synced = False
         self._resting: dict[str, float] = {}
 
     def run_once(self, using: str) -> ScheduleCounts:
+        """Fire the schedules that are due on the database ``using``. Returns the counts.
+
+        A schedule that fails is logged and rests for a while. Raises the database's error if the connection is lost.
+        """
         if not self._synced:
-            declared.sync(using)
+            declared.sync_schedules(using)
             self._synced = True
         now = time.monotonic()
         self._resting = {name: until for name, until in self._resting.items() if until > now}
         fired = passed_over = failed = 0
-        for schedule in due(using, self._resting):
+        for schedule in due_schedules(using, self._resting):
             try:
                 ticks = self._fire(schedule, using)
             except (PgQueueError, OperationalError) as error:
-                # A lost connection concerns all of them: the loop sees to it.
+                # A lost connection concerns all schedules, so the maintenance loop handles it.
                 if isinstance(error, OperationalError) and not is_lock_timeout(error):
                     raise
                 text = str(error).strip()
                 busy = isinstance(error, ChannelBusy | OperationalError)
-                self._complain(schedule, text, rest=SHORT_REST_SECONDS if busy else REST_SECONDS)
+                self._record_failure(schedule, text, rest=SHORT_REST_SECONDS if busy else REST_SECONDS)
                 if not busy:
                     Schedule.objects.using(using).filter(pk=schedule.pk).update(last_error=text)
                 failed += 1
@@ -91,39 +104,38 @@ class Scheduler:
         following = table.after(now, tick=first)
         fired = schedule_fire(schedule.pk, schedule.version, ticks, following, handler=schedule.handler, using=using)
         if first is not None and not ticks:
-            self._say_missed(schedule, now)
+            self._log_missed(schedule, now)
         for tick in fired:
             if tick.outcome == "refused":
-                self._complain(schedule, tick.error, rest=0)
+                self._record_failure(schedule, tick.error, rest=0)
         return fired
 
-    def _complain(self, schedule: Schedule, text: str, *, rest: float) -> None:
+    def _record_failure(self, schedule: Schedule, text: str, *, rest: float) -> None:
         self._resting[schedule.name] = time.monotonic() + rest
         extra = {"event": "schedule_failed", "schedule": schedule.name}
         logger.error("schedule %s: %s", schedule.name, text, extra=extra)
 
-    def _say_missed(self, schedule: Schedule, now: datetime) -> None:
+    def _log_missed(self, schedule: Schedule, now: datetime) -> None:
         extra = {"event": "schedule_missed", "schedule": schedule.name}
         logger.warning("schedule %s: missed since %s, skipped", schedule.name, schedule.next_fire_at, extra=extra)
 
 
-def due(using: str, resting: Collection[str] = ()) -> list[Due]:
-    """Return the schedules that are due, the longest waiting first, then those that were never planned.
+def due_schedules(using: str, resting: Collection[str] = ()) -> list[Due]:
+    """Return the schedules that are due, the one that is due longest first, then those that have no next time yet.
 
-    Each has the database's ``now`` and the ``version`` of its row.
-
-    Asked one after the other, because an index answers each at once, however many schedules there are.
+    ``using``: database alias. ``resting``: names to leave out. Each schedule has the database's ``now`` and the
+    ``version`` of its row. There are two queries, because an index answers each of them for any number of schedules.
     """
     rows = Schedule.objects.using(using).filter(enabled=True, removed_at=None).exclude(name__in=resting)
     annotated = rows.annotate(
         now=StatementTimestamp(), version=RawSQL("pgqueue_schedule.xmin::text::bigint", (), BigIntegerField())
     )
-    late = list(annotated.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:MOST_IN_ONE_RUN])
-    return [*late, *annotated.filter(next_fire_at=None).order_by("id")[: MOST_IN_ONE_RUN - len(late)]]
+    late = list(annotated.filter(next_fire_at__lte=StatementTimestamp()).order_by("next_fire_at")[:MOST_RUN_SCHEDULES])
+    return [*late, *annotated.filter(next_fire_at=None).order_by("id")[: MOST_RUN_SCHEDULES - len(late)]]
 
 
 def ticks_of(schedule: Due, first: datetime) -> list[datetime]:
-    """Return the ticks since the ``first`` that fire now, by the schedule's policy for missed ticks."""
+    """Return the ticks from ``first`` to now that fire, by the schedule's policy for missed ticks, oldest first."""
     match Schedule.Missed(schedule.missed):
         case Schedule.Missed.SKIP:
             [newest] = schedule.timetable.passed(first, schedule.now, 1)
@@ -137,4 +149,5 @@ def ticks_of(schedule: Due, first: datetime) -> list[datetime]:
 
 
 def is_lock_timeout(error: OperationalError) -> bool:
+    """Return whether the error is that a lock was not granted in time."""
     return getattr(error.__cause__, "sqlstate", None) == "55P03"

@@ -26,7 +26,7 @@ class ActingCommand(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         self.add_own(parser)
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
         parser.add_argument(
             "--format", dest="form", choices=["text", "json"], default="text", help="json: an object in one line"
         )
@@ -42,7 +42,7 @@ class ActingCommand(BaseCommand):
 
 
 @contextmanager
-def refusals(using: str, *, done: str = "") -> Iterator[None]:
+def errors_as_command_errors(using: str, *, done: str = "") -> Iterator[None]:
     """Raise CommandError for an error of the queue or the database. ``done``: text about the part that was done
     before."""
     try:

@@ -32,12 +32,12 @@ def queue_database(name: str | None, *, status: int = 1) -> str:
     try:
         found = find_schema_problem(using)
     except Error as error:
-        raise refused(using, error, status=status) from error
+        raise database_error(using, error, status=status) from error
     if found is not None:
         raise CommandError(f"{found.problem} {found.action}", returncode=status)
     return using
 
 
-def refused(using: str, error: Error, *, status: int = 1) -> CommandError:
+def database_error(using: str, error: Error, *, status: int = 1) -> CommandError:
     """Return the CommandError for an error of the database."""
     return CommandError(f"The database {using!r} refuses: {primary(error)}", returncode=status)

@@ -42,7 +42,7 @@ class DeadLettersCommand(ActingCommand):
         self.answer(form, f"{count} would be {act}", {"dry_run": True, "matching": count, "of": rows})
 
 
-def parts(found: QuerySet[DeadLetter], limit: int | None, size: int) -> Iterator[list[int]]:
+def id_parts(found: QuerySet[DeadLetter], limit: int | None, size: int) -> Iterator[list[int]]:
     """Yield ids in parts, in order. Each part begins after the last id, so that a dead letter that stays is not read
     again."""
     left, last = limit, 0

@@ -13,7 +13,7 @@ class ArchivedMessage(models.Model):
     Django does not manage the table: sql/tables/archive_v01.sql creates it, pgqueue_prune its partitions.
     """
 
-    class Outcome(models.TextChoices):
+    class ArchiveOutcome(models.TextChoices):
         COMPLETED = "completed", _("completed")
         POPPED = "popped", _("popped")
         PURGED = "purged", _("purged")
@@ -35,7 +35,7 @@ class ArchivedMessage(models.Model):
     leased_at = Moment(null=True)
     lease_token = models.UUIDField(null=True)
     archived_at = Moment()
-    outcome = models.CharField(max_length=20, choices=Outcome)
+    outcome = models.CharField(max_length=20, choices=ArchiveOutcome)
     result = Json(null=True)
     state = Json(null=True)
     errors = Json(null=True)

@@ -13,7 +13,9 @@ class DeadLetter(models.Model):
     """A message that could not be completed, kept with its reason until it is redriven, discarded, or dropped by
     retention.
 
-    ``id`` is the message's. A redrive sets ``redriven_at`` and ``redriven_to``, the id of the new message.
+    ``id`` is the message's. A redrive sets ``redriven_at`` and ``redriven_to``, the id of the new message. The outcome
+    :class:`django_pgqueue.DeadLetter` makes such a row. The two share a name, because Django derives the addresses of
+    the admin and the names of permissions from this one.
     """
 
     id = models.BigIntegerField(primary_key=True)

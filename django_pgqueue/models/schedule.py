@@ -22,7 +22,9 @@ def project_time_zone() -> str:
 
 
 class Schedule(models.Model):
-    """Enqueues a message at each tick, once per tick. It is made in the admin, or declared in code with @schedule.
+    """Define a schedule, which enqueues a message at each tick, once per tick.
+
+    It is made in the admin, or declared in code with @schedule.
 
     Edit and save: after a change of its times, or when it is enabled again, the next tick is planned from now on.
     """
@@ -142,7 +144,7 @@ class ScheduleTick(models.Model):
     """A tick that fired: unique, so that no tick fires twice. It remains after its schedule is deleted, until it is
     pruned."""
 
-    class Outcome(models.TextChoices):
+    class TickOutcome(models.TextChoices):
         CREATED = "created", _("enqueued")
         DUPLICATE = "duplicate", _("the message of an earlier tick is live")
         DROPPED = "dropped", _("dropped: the channel is full")
@@ -152,7 +154,7 @@ class ScheduleTick(models.Model):
     tick_at = Moment()
     fired_at = Moment(db_default=ClockTimestamp())
     by_hand = models.BooleanField(db_default=False, default=False)
-    outcome = models.CharField(max_length=10, choices=Outcome)
+    outcome = models.CharField(max_length=10, choices=TickOutcome)
     message_id = models.BigIntegerField(null=True)
     error = models.TextField(default="", db_default="")
 

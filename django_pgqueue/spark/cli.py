@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.redaction import redact, secrets_of
+from django_pgqueue.spark.redaction import redact_secrets, secrets_of
 
 COMMANDS = {
     "export": "bring what is new in the archive to the lake",
@@ -40,7 +40,7 @@ EXTRA = ("pyspark", "pyarrow", "adbc_driver_manager", "adbc_driver_postgresql")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # Spark hands timestamps to Python in local time, without saying so.
+    # Spark passes timestamps to Python in local time, without a time zone.
     os.environ["TZ"] = "UTC"
     time.tzset()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -91,7 +91,7 @@ def _said_by_task(error: BaseException) -> str | None:
 
 
 def _fail(text: str, arguments: Sequence[str]) -> int:
-    print(redact(text.rstrip("\n"), secrets_of(*arguments)), file=sys.stderr)
+    print(redact_secrets(text.rstrip("\n"), secrets_of(*arguments)), file=sys.stderr)
     return 1
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 if TYPE_CHECKING:
     from pyspark import RDD
 
-EVERY = 0.5  # seconds
-TICK = 0.2  # seconds between two looks at what tasks have counted
+PRINT_SECONDS = 0.5  # seconds
+LOOK_SECONDS = 0.2  # seconds between two looks at what tasks have counted
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ class Progress:
     def set(self, done: int, rows: int) -> None:
         self.done, self.rows = done, rows
         now = time.monotonic()
-        if self._shows and (now - self._shown >= EVERY or done == self.tasks):
+        if self._shows and (now - self._shown >= PRINT_SECONDS or done == self.tasks):
             self._shown = now
             rate = rows / max(now - self._began, 0.001)
             self._stream.write(f"\r{done} of {self.tasks} tasks, {rows:,} rows, {rate:,.0f} rows/s \x1b[K")
@@ -66,7 +66,7 @@ def collect(
     with ThreadPoolExecutor(1, thread_name_prefix="progress") as pool:
         results = pool.submit(rows.mapPartitions(counting).collect)
         try:
-            while wait([results], TICK).not_done:
+            while wait([results], LOOK_SECONDS).not_done:
                 progress.set(done.value, counted.value)
         except BaseException:
             context.cancelAllJobs()

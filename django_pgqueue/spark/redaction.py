@@ -9,20 +9,20 @@ from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "********"
 # A secret of at least this length is also removed inside a longer word.
-UNMISTAKABLE = 8
+UNMISTAKABLE_CHARACTERS = 8
 VARIABLES = ("PGPASSWORD", "PGQUEUE_SOURCE", "DATABASE_URL")
 
 URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]{0,256}:)([^\s/'\"]{1,1024})@")
 KEYWORD = re.compile(r"(\bpassword\s{0,4}=\s{0,4})('(?:[^'\\]|\\.)*+'|[^\s'\"&]+)", re.IGNORECASE)
 
 
-def redact(text: str, secrets: Iterable[str] = ()) -> str:
+def redact_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without passwords in URLs, ``password=…`` and these secrets."""
     text = URL_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text)
     text = KEYWORD.sub(rf"\g<1>{HIDDEN}", text)
     for secret in sorted(secrets, key=len, reverse=True):
         word = re.escape(secret)
-        text = re.sub(word if len(secret) >= UNMISTAKABLE else rf"(?<!\w){word}(?!\w)", HIDDEN, text)
+        text = re.sub(word if len(secret) >= UNMISTAKABLE_CHARACTERS else rf"(?<!\w){word}(?!\w)", HIDDEN, text)
     return text
 
 

@@ -80,13 +80,13 @@ def run(args: Namespace) -> int:
 
 
 def _roll(args: Namespace, lake: ParquetLake, source: Source | None, sla: dict[str, timedelta]) -> None:
-    from django_pgqueue.spark.transforms.forecast import forecast
+    from django_pgqueue.spark.transforms.forecast import write_forecast
     from django_pgqueue.spark.transforms.rollup import rollup
 
     with engine("rollup", args) as spark:
         rolled = rollup(spark, lake, sla, everything=args.all, done=_say_progress)
         print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
-        print(f"Forecast: {forecast(spark, lake, source):,} rows.")
+        print(f"Forecast: {write_forecast(spark, lake, source):,} rows.")
 
 
 def _load(args: Namespace, lake: ParquetLake, source: Source) -> None:

@@ -34,7 +34,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 def _make(parent: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        # The lock is not inherited: the JVM lives a little longer than this process, and would keep it.
+        # The lock is not inherited: the JVM ends a little later than this process, and would keep it.
         lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         if _take(lock):
             return folder, lock

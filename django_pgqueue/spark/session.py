@@ -24,7 +24,7 @@ MINIMUM = (4, 2)
 MOST_CORES = 8
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
 ATTEMPTS = 4
-LAST_BREATH = 5  # seconds
+LAST_BREATH_SECONDS = 5  # seconds
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def _java_ended() -> bool:
     process = getattr(SparkContext._gateway, "proc", None)
     try:
         # The connections to the JVM end a moment before it does.
-        return process is not None and process.wait(LAST_BREATH) is not None
+        return process is not None and process.wait(LAST_BREATH_SECONDS) is not None
     except subprocess.TimeoutExpired:
         return False
 

@@ -44,11 +44,11 @@ def ask(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) ->
     rows = call(using, sql, params)
     for row in rows:
         if row[-1] is not None:
-            raise refused(row[-1])
+            raise refusal_error(row[-1])
     return [row[:-1] for row in rows]
 
 
-def refused(refusal: str, prefix: str = "") -> PgQueueError:
+def refusal_error(refusal: str, prefix: str = "") -> PgQueueError:
     """Return the exception of a refusal, as pgqueue_refusal builds it; ``prefix`` goes before its message."""
     parts = json.loads(refusal)
     return BY_SQLSTATE[parts["sqlstate"]](prefix + parts["message"], hint=in_python(parts["hint"]))

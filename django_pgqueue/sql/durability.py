@@ -42,7 +42,7 @@ LIMIT 3
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Describe a session that uses a table. ``seconds``: since its transaction began."""
+    """Hold a session that uses a table. ``seconds``: the time since its transaction began."""
 
     pid: int
     application: str
@@ -50,29 +50,31 @@ class Holder:
     seconds: float
 
 
-def find(using: str) -> dict[str, bool]:
-    """Return whether each table and sequence of the queue is UNLOGGED, except the stages of bulk enqueues, which always
-    are.
+def unlogged_by_table(using: str) -> dict[str, bool]:
+    """Return for each table and sequence of the queue, by name, whether it is UNLOGGED. It waits for no lock.
 
-    It waits for no lock.
+    The stages of bulk enqueues are left out, because they always are.
     """
     return dict(call(using, FOUND))
 
 
-def sizes(using: str, tables: list[str]) -> dict[str, int]:
+def table_sizes(using: str, tables: list[str]) -> dict[str, int]:
     """Return the sizes in bytes, with indexes. It waits for transactions that change the tables."""
     return dict(call(using, SIZE, (tables,)))
 
 
-def pending(found: dict[str, bool], *, unlogged: bool) -> list[str]:
-    """Return the tables that ``change`` has to rewrite, in its order. ``found``: the answer of ``find``."""
+def pending_tables(found: dict[str, bool], *, unlogged: bool) -> list[str]:
+    """Return the tables that have to be rewritten, in the order in which :func:`rewrite_table` may be called.
+
+    ``found``: the answer of :func:`unlogged_by_table`. ``unlogged``: what the tables are to become.
+    """
     wrong = {name for name in LIVE if found[name] != unlogged}
     if found[IDS]:
         wrong.add(MESSAGE)
     return [name for name in (LIVE if unlogged else reversed(LIVE)) if name in wrong]
 
 
-def change(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> float:
+def rewrite_table(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> float:
     """Rewrite the table in a transaction of its own. Returns for how many seconds it was locked.
 
     ``lock_timeout``: seconds to wait for the lock; other sessions wait behind this one meanwhile.
@@ -83,13 +85,13 @@ def change(using: str, table: str, *, unlogged: bool, lock_timeout: float) -> fl
         editor.execute("SET LOCAL statement_timeout = 0", params=None)
         editor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", params=None)
         began = time.monotonic()
-        for statement in statements(table, unlogged=unlogged):
+        for statement in rewrite_statements(table, unlogged=unlogged):
             editor.execute(statement, params=None)
     return time.monotonic() - began
 
 
-def statements(table: str, *, unlogged: bool) -> Iterator[str]:
-    """Yield the statements that rewrite a table."""
+def rewrite_statements(table: str, *, unlogged: bool) -> Iterator[str]:
+    """Yield the statements that make a table UNLOGGED or logged; the table of messages has more of them."""
     yield f"ALTER TABLE {table} SET {'UNLOGGED' if unlogged else 'LOGGED'}"
     if table == MESSAGE:
         # The sequence follows its table. UNLOGGED, it would give ids again after a crash that the archive has.
@@ -98,6 +100,6 @@ def statements(table: str, *, unlogged: bool) -> Iterator[str]:
         yield "SELECT setval('pgqueue_message_id_seq', s.last_value, s.is_called) FROM pgqueue_message_id_seq AS s"
 
 
-def holders(using: str, table: str) -> list[Holder]:
-    """Return the sessions whose transactions use the table, the oldest first."""
+def table_holders(using: str, table: str) -> list[Holder]:
+    """Return up to three sessions whose transactions use the table, the oldest first."""
     return [Holder(*row) for row in call(using, HOLDERS, (table,))]

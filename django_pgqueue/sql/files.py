@@ -12,18 +12,21 @@ PACKAGE = Path(__file__).parents[1]
 FOLDERS = {QUEUE: PACKAGE / "sql", PIPELINE: PACKAGE / "pipeline" / "sql"}
 
 
-def find(kind: str, name: str, version: int) -> Path:
-    """Return the path of ``<name>_vNN.sql``, in the app that has it. ``kind``: functions or tables."""
+def find_file(kind: str, name: str, version: int) -> Path:
+    """Return the path of ``<name>_vNN.sql`` in the app that has it, or in the queue's app if none has.
+
+    ``kind``: functions or tables.
+    """
     places = [folder / kind / f"{name}_v{version:02}.sql" for folder in FOLDERS.values()]
     return next((path for path in places if path.exists()), places[0])
 
 
-def read(kind: str, name: str, version: int) -> str:
+def read_file(kind: str, name: str, version: int) -> str:
     """Return the text of ``<name>_vNN.sql``. ``kind``: functions or tables."""
-    return find(kind, name, version).read_text(encoding="utf-8")
+    return find_file(kind, name, version).read_text(encoding="utf-8")
 
 
-def paths(kind: str, apps: Iterable[str] = tuple(FOLDERS)) -> list[Path]:
+def file_paths(kind: str, apps: Iterable[str] = tuple(FOLDERS)) -> list[Path]:
     """Return all files of these apps; default: of all apps. ``kind``: functions or tables."""
     return [path for app in apps for path in sorted((FOLDERS[app] / kind).glob("*.sql"))]
 
@@ -31,15 +34,15 @@ def paths(kind: str, apps: Iterable[str] = tuple(FOLDERS)) -> list[Path]:
 def latest_functions(apps: Iterable[str] = tuple(FOLDERS)) -> dict[str, int]:
     """Return every function of these apps with the newest version that this release ships."""
     versions: dict[str, int] = {}
-    for path in paths("functions", apps):
+    for path in file_paths("functions", apps):
         name, _, version = path.stem.rpartition("_v")
         versions[name] = max(int(version), versions.get(name, 0))
     return versions
 
 
-def body(name: str, version: int) -> str:
+def function_body(name: str, version: int) -> str:
     """Return the text between the dollar quotes, as PostgreSQL keeps it in ``pg_proc.prosrc``."""
-    match = re.search(r"AS \$\$(.*)\$\$;", read("functions", name, version), re.DOTALL)
+    match = re.search(r"AS \$\$(.*)\$\$;", read_file("functions", name, version), re.DOTALL)
     if match is None:
         raise ValueError(f"{name}_v{version:02}.sql has no body between AS $$ and $$;")
     return match[1]
@@ -47,4 +50,4 @@ def body(name: str, version: int) -> str:
 
 def is_definer(name: str, version: int) -> bool:
     """Return whether the function runs with the rights of its owner."""
-    return "\nSECURITY DEFINER\n" in read("functions", name, version)
+    return "\nSECURITY DEFINER\n" in read_file("functions", name, version)

@@ -55,7 +55,7 @@ END $$
 
 
 class LockTimeout(Operation):
-    """Limit how long the following operations of the migration wait for locks of other sessions, to ``seconds``.
+    """Limit the wait of the following operations for locks of other sessions to ``seconds``.
 
     A session that waits for a strong lock makes all others wait behind it. With a timeout the migration fails and
     changes nothing, and can be run again. The timeout lasts to the end of the transaction, so it is not for migrations
@@ -153,7 +153,7 @@ class InstallTables(Operation):
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
         if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, app_label):
-            schema_editor.execute(files.read("tables", self.name, self.version), params=None)
+            schema_editor.execute(files.read_file("tables", self.name, self.version), params=None)
 
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -224,7 +224,7 @@ def install(schema_editor: BaseDatabaseSchemaEditor, name: str, version: int) ->
 
     Roles that were granted the function before may still run it; no other role may.
     """
-    text = files.read("functions", name, version).replace("\nCREATE ", "\nCREATE OR REPLACE ", 1)
+    text = files.read_file("functions", name, version).replace("\nCREATE ", "\nCREATE OR REPLACE ", 1)
     schema_editor.execute("SET LOCAL check_function_bodies = off", params=None)
     schema_editor.execute(REMEMBER.format(name=name), params=None)
     schema_editor.execute(REPLACE.format(name=name, text=text), params=None)

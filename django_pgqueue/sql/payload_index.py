@@ -22,7 +22,7 @@ USABLE = """
 SELECT i.indisvalid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
 WHERE i.indrelid = to_regclass(%s) AND c.relname = %s
 """
-# Each partition: whether its index of our name is valid, and whether any index of it is attached.
+# Each partition: whether its index with the name that is built here is valid, and whether any index of it is attached.
 PARTITIONS = """
 SELECT p.relname::text,
     EXISTS (
@@ -39,13 +39,16 @@ ORDER BY p.relname
 
 
 def is_usable(table: str, using: str) -> bool:
-    """Return whether the payloads of this table can be searched: its index exists and is valid."""
+    """Return whether the payloads of this table can be searched, because its index exists and is valid."""
     return call(using, USABLE, (f"pgqueue_{table}", f"pgqueue_{table}_payload")) == [(True,)]
 
 
-def create(table: str, using: str) -> Iterator[str]:
-    """Yield statements to be run one by one outside of a transaction. An index that an earlier try left invalid is
-    rebuilt."""
+def create_statements(table: str, using: str) -> Iterator[str]:
+    """Yield the statements that build the index of ``table``, which is one of TABLES.
+
+    Each has to be run before the next is taken, outside of a transaction. An index that an earlier try left invalid is
+    built again.
+    """
     if table != ARCHIVE:
         if not is_usable(table, using):
             yield from _build(f"pgqueue_{table}")
@@ -68,8 +71,8 @@ def _build(table: str) -> Iterator[str]:
     yield f"CREATE INDEX CONCURRENTLY {table}_payload ON {table} {HOW}"
 
 
-def drop(table: str) -> Iterator[str]:
-    """Yield the statements that remove the index."""
+def drop_statements(table: str) -> Iterator[str]:
+    """Yield the statements that remove the index of ``table``, to be run outside of a transaction."""
     if table == ARCHIVE:
         yield SHORT_LOCK_TIMEOUT
         yield f"DROP INDEX IF EXISTS pgqueue_{table}_payload"

@@ -35,8 +35,8 @@ PIPELINE_TABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
-    """Name a ``privilege`` on a table, or on some of its columns. ``purpose``: what is impossible without it."""
+class TableRight:
+    """Hold a ``privilege`` on a table, or on ``columns`` of it. ``purpose``: what is impossible without it."""
 
     privilege: str
     table: str
@@ -45,24 +45,24 @@ class Right:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Name the rights of one kind of client. ``verbs``: functions without ``pgqueue_``."""
+class ClientKind:
+    """Hold the rights of one kind of client. ``verbs``: the functions that it may run, without ``pgqueue_``."""
 
     name: str
     verbs: tuple[str, ...]
-    rights: tuple[Right, ...]
+    rights: tuple[TableRight, ...]
 
 
-PRODUCER = Kind(
+PRODUCER = ClientKind(
     "producer",
     ("enqueue", "enqueue_many", "raise"),
     (
-        Right("INSERT", "message", "enqueue by a plain INSERT or COPY", GIVEN),
-        Right(READ, "message", "INSERT … RETURNING id", ("id",)),
-        Right(READ, "channel", "look up the channel of an INSERT", ("id", "queue", "name")),
+        TableRight("INSERT", "message", "enqueue by a plain INSERT or COPY", GIVEN),
+        TableRight(READ, "message", "INSERT … RETURNING id", ("id",)),
+        TableRight(READ, "channel", "look up the channel of an INSERT", ("id", "queue", "name")),
     ),
 )
-WORKER = Kind(
+WORKER = ClientKind(
     "worker",
     (
         *PRODUCER.verbs, "dequeue", "dequeue_matching", "dequeue_wait", "pop",
@@ -71,22 +71,22 @@ WORKER = Kind(
     ),
     (
         *PRODUCER.rights,
-        Right(READ, "message", "see what a process that died has held"),
-        Right(READ, "channel", "look at channels"),
-        Right(READ, "queue", "see that a queue is paused"),
-        *(Right(word, "worker", "register itself") for word in (READ, "INSERT", "UPDATE", "DELETE")),
-        *(Right(word, "schedule", "keep the schedules that code declares") for word in (READ, "INSERT", "UPDATE")),
+        TableRight(READ, "message", "see what a process that died has held"),
+        TableRight(READ, "channel", "look at channels"),
+        TableRight(READ, "queue", "see that a queue is paused"),
+        *(TableRight(word, "worker", "register itself") for word in (READ, "INSERT", "UPDATE", "DELETE")),
+        *(TableRight(word, "schedule", "keep the schedules that code declares") for word in (READ, "INSERT", "UPDATE")),
     ),
 )  # fmt: skip
-READER = Kind(
+READER = ClientKind(
     "reader",
     (
         "explain_channel", "explain_message", "metrics", "peek", "health", "waiting", "misplaced",
         "histogram_percentile",
     ),
-    tuple(Right(READ, table, "look at it") for table in TABLES),
+    tuple(TableRight(READ, table, "look at it") for table in TABLES),
 )  # fmt: skip
-OPERATOR = Kind(
+OPERATOR = ClientKind(
     "operator",
     (
         *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
@@ -96,18 +96,18 @@ OPERATOR = Kind(
     ),
     (
         *READER.rights,
-        Right("INSERT", "channel", "add a channel in the admin"),
-        Right("UPDATE", "channel", "edit the limits of a channel", LIMITS),
-        Right("INSERT", "queue", "add a queue in the admin"),
-        Right("UPDATE", "queue", "pause a queue, say what it archives, or switch its events on", QUEUE),
-        Right("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
-        Right("INSERT", "schedule", "add a schedule"),
-        Right("UPDATE", "schedule", "edit a schedule", PLAN),
-        Right("DELETE", "schedule", "delete a schedule"),
+        TableRight("INSERT", "channel", "add a channel in the admin"),
+        TableRight("UPDATE", "channel", "edit the limits of a channel", LIMITS),
+        TableRight("INSERT", "queue", "add a queue in the admin"),
+        TableRight("UPDATE", "queue", "pause a queue, say what it archives, or switch its events on", QUEUE),
+        TableRight("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
+        TableRight("INSERT", "schedule", "add a schedule"),
+        TableRight("UPDATE", "schedule", "edit a schedule", PLAN),
+        TableRight("DELETE", "schedule", "delete a schedule"),
     ),
 )  # fmt: skip
-LOOKS = tuple(Right(READ, table, "look at it") for table in PIPELINE_TABLES)
-PIPELINE = Kind(
+LOOKS = tuple(TableRight(READ, table, "look at it") for table in PIPELINE_TABLES)
+PIPELINE = ClientKind(
     "pipeline",
     (
         *READER.verbs, "redrive", "lake_exported", "ingest_open", "ingest", "ingest_clean", "stream_open",
@@ -116,9 +116,9 @@ PIPELINE = Kind(
     (
         *READER.rights,
         *LOOKS,
-        Right("DELETE", "lake", "forget a lake that is made anew"),
+        TableRight("DELETE", "lake", "forget a lake that is made anew"),
         *(
-            Right(word, table, "load what the rollup computed")
+            TableRight(word, table, "load what the rollup computed")
             for table in ("queue_metric", "backlog_forecast")
             for word in ("INSERT", "DELETE")
         ),
@@ -127,7 +127,7 @@ PIPELINE = Kind(
 KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)
 
 
-def kinds(*, pipeline: bool) -> dict[str, Kind]:
+def client_kinds(*, pipeline: bool) -> dict[str, ClientKind]:
     """Return the kinds of clients by name. ``pipeline``: the database has the tables and functions of the pipeline.
 
     Without it there is no kind of that name, and no other kind may use these tables.
@@ -135,16 +135,16 @@ def kinds(*, pipeline: bool) -> dict[str, Kind]:
     if not pipeline:
         return {kind.name: kind for kind in KINDS if kind is not PIPELINE}
     added = {
-        READER.name: Kind(READER.name, READER.verbs, (*READER.rights, *LOOKS)),
-        OPERATOR.name: Kind(
+        READER.name: ClientKind(READER.name, READER.verbs, (*READER.rights, *LOOKS)),
+        OPERATOR.name: ClientKind(
             OPERATOR.name,
             (*OPERATOR.verbs, "stream_release"),
-            (*OPERATOR.rights, *LOOKS, Right("DELETE", "lake", "give up a lake")),
+            (*OPERATOR.rights, *LOOKS, TableRight("DELETE", "lake", "give up a lake")),
         ),
     }
     return {kind.name: added.get(kind.name, kind) for kind in KINDS}
 
 
-def tables(*, pipeline: bool) -> tuple[str, ...]:
+def queue_tables(*, pipeline: bool) -> tuple[str, ...]:
     """Return the tables of the queue, without ``pgqueue_``. ``pipeline``: include those of the pipeline."""
     return (*TABLES, *PIPELINE_TABLES) if pipeline else TABLES

@@ -18,33 +18,35 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 logger = logging.getLogger("django_pgqueue.worker")
 
 # Seconds. An answer that takes so long is nearly always lost; a server that is only slow gets twice the time each try.
-LIMIT = 10.0
-LONGEST = 600.0
+ANSWER_SECONDS = 10.0
+LONGEST_ANSWER_SECONDS = 600.0
 # Seconds after which a server that was slow counts as quick again.
-MEMORY = 600.0
+SLOW_MEMORY_SECONDS = 600.0
 # Seconds that the request to cancel may take, and then again the statement to end.
-GRACE = 2.0
+CANCEL_GRACE_SECONDS = 2.0
 
 
-class Patience:
-    """Limit how long the sessions of one connection, one after the other, wait for an answer.
+class AnswerTimeout:
+    """Hold the time limit for an answer on one connection, over all of its sessions.
 
-    ``seconds``: the limit for a server that is not slow.
+    ``seconds``: the limit for a server that is not slow. It doubles each time when a server answers after the cancel
+    request, because that server is only slow, up to LONGEST_ANSWER_SECONDS.
     """
 
-    def __init__(self, seconds: float = LIMIT) -> None:
+    def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self.seconds = seconds
         self._factor = 1
         self._slow_at = 0.0
 
     @property
     def limit(self) -> float:
-        if self._factor > 1 and time.monotonic() > self._slow_at + MEMORY:
+        """Return the present limit in seconds."""
+        if self._factor > 1 and time.monotonic() > self._slow_at + SLOW_MEMORY_SECONDS:
             self._factor = 1
-        return min(LONGEST, self.seconds * self._factor)
+        return min(LONGEST_ANSWER_SECONDS, self.seconds * self._factor)
 
-    def answers(self, session: psycopg.Connection[Any]) -> None:
-        """Limit the wait for all answers of this session from now on."""
+    def apply(self, session: psycopg.Connection[Any]) -> None:
+        """Apply the limit to all answers of this session from now on."""
         wait = session.wait
 
         def limited(generator: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
@@ -55,8 +57,10 @@ class Patience:
     def _watched(
         self, generator: Generator[Any, Any, Any], session: psycopg.Connection[Any]
     ) -> Generator[Any, Any, Any]:
-        """Pass on the generator, and watch the time. psycopg sends a zero after each short wait for the socket without
-        data."""
+        """Run psycopg's generator, and cancel the statement or close the session when the limit is exceeded.
+
+        psycopg sends a zero into the generator after each short wait for the socket without data.
+        """
         since = time.monotonic()
         limit = self.limit
         cancelled = False
@@ -65,12 +69,12 @@ class Patience:
             while True:
                 ready = yield wanted
                 waited = 0.0 if ready else time.monotonic() - since
-                if waited > limit + 2 * GRACE:
+                if waited > limit + 2 * CANCEL_GRACE_SECONDS:
                     session.close()
                     raise psycopg.OperationalError(f"the server has not answered for {waited:.0f} s")
                 if waited > limit and not cancelled:
                     cancelled = True
-                    cancel(session, limit)
+                    cancel_statement(session, limit)
                 wanted = generator.send(ready)
         except StopIteration as end:
             return end.value
@@ -80,24 +84,27 @@ class Patience:
                 self._slow_at = time.monotonic()
 
 
-def cancel(session: psycopg.Connection[Any], limit: float) -> None:
-    """Log that the server is silent, and ask it to cancel the session's statement."""
+def cancel_statement(session: psycopg.Connection[Any], limit: float) -> None:
+    """Log that the server has not answered for ``limit`` seconds, and ask it to cancel the session's statement."""
     logger.warning("no answer for %.0f s: cancelling the statement", limit, extra={"event": "statement_stalled"})
     if psycopg.capabilities.has_cancel_safe():  # the old way has no limit of its own
         try:
-            session.cancel_safe(timeout=GRACE)
+            session.cancel_safe(timeout=CANCEL_GRACE_SECONDS)
         except psycopg.Error as error:
             logger.debug("the cancel request failed: %s", error)
 
 
-def expect_answers(connection: BaseDatabaseWrapper, patience: Patience | None = None) -> None:
-    """Limit the waits of this connection's sessions. It is for a thread's own connection, not for one in a pool."""
-    patience = patience or Patience()
+def limit_answer_time(connection: BaseDatabaseWrapper, timeout: AnswerTimeout | None = None) -> None:
+    """Limit the time for each answer on the sessions that this connection opens from now on.
+
+    ``timeout``: the limit; default: ANSWER_SECONDS. It is for a thread's own connection, not for one in a pool.
+    """
+    timeout = timeout or AnswerTimeout()
     connect: Callable[[dict[str, Any]], psycopg.Connection[Any]] = connection.get_new_connection
 
     def get_new_connection(parameters: dict[str, Any]) -> psycopg.Connection[Any]:
         session = connect(parameters)
-        patience.answers(session)
+        timeout.apply(session)
         return session
 
     connection.get_new_connection = get_new_connection  # type: ignore[method-assign, assignment]  # for this session alone

@@ -1,4 +1,4 @@
-"""Django's Tasks framework on this queue. On Django 5.2 it needs the package django-tasks."""
+"""Run Django's Tasks framework on this queue. On Django 5.2 this needs the package django-tasks."""
 
 from django_pgqueue.tasks.backend import PgQueueBackend
 from django_pgqueue.tasks.bulk import aenqueue_many, enqueue_many

@@ -1,4 +1,4 @@
-"""The backend for Django's Tasks framework: a task is a message, in the same tables as all the others."""
+"""Define the backend for Django's Tasks framework: a task is a message in the same tables as all others."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from django_pgqueue.lifecycle.enqueue import OnRefused, enqueue, enqueue_many
 from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import BaseTaskBackend, InvalidTask, Task, TaskResult, task_enqueued
 from django_pgqueue.tasks.message import Call, message_of
-from django_pgqueue.tasks.task import PgQueueTask, validate
+from django_pgqueue.tasks.task import PgQueueTask, check_task
 
 FIELDS = [item.name for item in fields(NewMessage)]
 
 
 class PgQueueBackend(BaseTaskBackend):
-    """``TASKS = {"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend", "QUEUES": […], "OPTIONS": {…}}}``.
+    """Enqueue tasks as messages, in the transaction of the caller: no ``on_commit`` is needed.
 
-    Enqueues in the caller's transaction: no ``on_commit`` is needed. OPTIONS: ``MODULES`` that define tasks, beside
-    ``tasks.py`` of the installed apps; ``CHANNEL``, ``MAX_ATTEMPTS``, ``BACKOFF`` of tasks that say nothing else;
-    ``ON_REFUSED``: "return" makes a call that is refused a failed result instead of an exception.
+    ``TASKS = {"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend", "QUEUES": […], "OPTIONS": {…}}}``. OPTIONS:
+    ``MODULES``: modules that define tasks, in addition to ``tasks.py`` of the installed apps. ``CHANNEL``,
+    ``MAX_ATTEMPTS``, ``BACKOFF``: defaults of tasks that do not have their own. ``ON_REFUSED``: with "return", a call
+    that is refused has a failed result instead of raising an exception.
     """
 
-    # Made while modules are imported, before the apps are ready: nothing in here may ask for models or a database.
+    # Backends are made while modules are imported, before the apps are ready, so this module imports no models.
     task_class = PgQueueTask
     supports_defer = True
     supports_async_task = True
@@ -43,17 +44,17 @@ class PgQueueBackend(BaseTaskBackend):
         self.params = params
 
     def validate_task(self, task: Task) -> None:
+        """Raise InvalidTask for a task that the framework or this queue refuses."""
         super().validate_task(task)
-        validate(task)
+        check_task(task)
 
     @async_unsafe("Await aenqueue() in async code.")
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
-        """Enqueue a call in the transaction of the caller.
+        """Enqueue a call of ``task`` in the transaction of the caller, and return its result.
 
-        With a ``dedupe_key`` that is live already, the id is that of the task that is there, and ``enqueued_at`` is
-        None. A call that a full channel drops, or with ON_REFUSED = "return" one that is refused, has failed at once.
-        In async code, await ``aenqueue``. Raises InvalidTask, ChannelFull, ChannelNotFound and what else
-        :func:`django_pgqueue.enqueue` does.
+        If a task with the same ``dedupe_key`` is live on the channel, the result has its id, and ``enqueued_at`` is
+        None. A call that a full channel drops, or that is refused with ON_REFUSED = "return", has the status FAILED. In
+        async code, await ``aenqueue``. Raises InvalidTask, and what :func:`django_pgqueue.enqueue` raises.
         """
         call = Call(task, args, kwargs)
         message = {name: getattr(self._message(call), name) for name in FIELDS}
@@ -62,31 +63,37 @@ class PgQueueBackend(BaseTaskBackend):
     @async_unsafe("Await aenqueue_many() in async code.")
     def enqueue_many(self, calls: Iterable[Call]) -> list[TaskResult]:
         """Enqueue many calls in one statement: all or none, or with ON_REFUSED = "return" those that are not refused.
-        Results come in the order of the calls."""
+
+        Returns the results in the order of the calls. Raises what :meth:`enqueue` raises.
+        """
         listed = list(calls)
         answers = enqueue_many([self._message(call) for call in listed], on_refused=self._on_refused)
         return [self._answer(call, answer) for call, answer in zip(listed, answers, strict=True)]
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[TaskResult]:
+        """Enqueue many calls from async code, as :meth:`enqueue_many`."""
         return await sync_to_async(self.enqueue_many)(calls)
 
     @async_unsafe("Await aget_result() or arefresh() in async code.")
     def get_result(self, result_id: str) -> TaskResult:
         """Return the result of a task, for as long as the archive and the dead letters keep it.
 
-        Raises TaskResultDoesNotExist, also for a message that is no task of this process.
+        ``result_id``: the id of the message, as text. Raises TaskResultDoesNotExist, also for a message whose handler
+        is not a task of this process.
         """
         from django_pgqueue.tasks import history  # models: not before the apps are ready
 
         return history.result_of(result_id)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """Return the problems of the backend's entry in TASKS, for Django's system checks."""
         from django_pgqueue.tasks import checks
 
         return list(checks.check(self))
 
     def home_of(self, task: Task) -> str:
-        return aliases.home_of(registry.find(task.module_path) or task)
+        """Return the alias of the backend that the definition of the task names; see :func:`aliases.home_alias_of`."""
+        return aliases.home_alias_of(registry.find_task(task.module_path) or task)
 
     @property
     def _on_refused(self) -> OnRefused:
@@ -102,15 +109,15 @@ class PgQueueBackend(BaseTaskBackend):
         from django_pgqueue.tasks import enqueued as results
 
         if enqueued.id is None:
-            return results.refused(call, self.alias, enqueued)
-        answer = results.new(call, self, enqueued)
+            return results.refused_result(call, self.alias, enqueued)
+        answer = results.new_result(call, self, enqueued)
         if enqueued.created:
             task_enqueued.send_robust(sender=type(self), task_result=answer)
         return answer
 
 
 def require_known(task: Task) -> None:
-    """Raises InvalidTask for a task that no worker would find."""
+    """Raise InvalidTask for a task that no worker would find. Raises ImproperlyConfigured if the app is missing."""
     if is_known(task):
         return
     if not apps.is_installed("django_pgqueue"):
@@ -119,8 +126,8 @@ def require_known(task: Task) -> None:
         )
     from django_pgqueue.tasks import discovery
 
-    # The settings may have changed since the start, or another app's start asks before ours.
-    discovery.autodiscover()
+    # The settings may have changed since the start, or another app's ready() enqueues before this app's.
+    discovery.discover_tasks()
     if not is_known(task):
         module = task.func.__module__
         raise InvalidTask(
@@ -130,5 +137,6 @@ def require_known(task: Task) -> None:
 
 
 def is_known(task: Task) -> bool:
-    known = registry.find(task.module_path)
+    """Return whether this process has registered the function of the task under the task's path."""
+    known = registry.find_task(task.module_path)
     return known is not None and known.func is task.func

@@ -11,10 +11,10 @@ from django_pgqueue.tasks.message import Call
 
 
 def enqueue_many(calls: Iterable[Call]) -> list[TaskResult]:
-    """Enqueue many calls, with a backend of ours in one statement: all or none. Results come in the order of the calls.
+    """Enqueue many calls in one statement, all or none. Returns the results in the order of the calls.
 
-    With another backend, as in tests, each call is enqueued by itself. Raises what ``enqueue`` raises, and InvalidTask
-    for tasks of different backends.
+    A backend of another package, as in tests, enqueues each call by itself. Raises what ``enqueue`` raises, and
+    InvalidTask for tasks of different backends.
     """
     listed = list(calls)
     if len({call.task.backend for call in listed}) > 1:

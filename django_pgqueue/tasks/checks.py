@@ -1,4 +1,4 @@
-"""Checks of the setting TASKS; no database is asked. The framework calls them for each backend."""
+"""Check the setting TASKS without a database. The framework calls this for each backend."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ RULES: dict[str, Rule] = {
 
 
 def check(backend: TaskHome) -> Iterator[CheckMessage]:
+    """Yield the problems of a backend's entry in TASKS."""
     place = f"TASKS[{backend.alias!r}]"
     if not apps.is_installed("django_pgqueue"):
         yield Error(

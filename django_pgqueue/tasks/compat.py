@@ -1,4 +1,4 @@
-"""The names of Django's Tasks framework, wherever they are: in Django 6, or in the backport for Django 5.2."""
+"""Import the names of Django's Tasks framework from Django 6, or from the backport for Django 5.2."""
 
 from __future__ import annotations
 

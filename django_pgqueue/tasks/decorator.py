@@ -1,4 +1,4 @@
-"""The framework's decorator, which refuses the queue's own options on all versions of Django."""
+"""Define @task: the framework's decorator, which refuses the queue's own options on all versions of Django."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from django_pgqueue.tasks.options import Options
 if TYPE_CHECKING:
     from django_pgqueue.tasks.compat import task as task
 else:
-    # Django 6.0 takes nothing here but its own arguments, 6.1 and the backport all that are fields of the task's class.
+    # Django 6.0 takes only its own arguments. Django 6.1 and the backport take all fields of the task's class.
     @wraps(compat.task)
     def task(function: Any = None, **given: Any) -> Any:
-        if ours := sorted(OURS & given.keys()):
-            said = ", ".join(f"{name}=…" for name in ours)
-            names = ", ".join(ours)
-            raise TypeError(f"@task takes no {names}: write @options({said}) of django_pgqueue.tasks above it.")
+        """Make a task of the function. Raises TypeError for options of the queue, which belong into @options."""
+        if own := sorted(OWN_OPTIONS & given.keys()):
+            arguments = ", ".join(f"{name}=…" for name in own)
+            names = ", ".join(own)
+            raise TypeError(f"@task takes no {names}: write @options({arguments}) of django_pgqueue.tasks above it.")
         if "headers" in given:
             raise TypeError("@task takes no headers: they belong to a call, as in my_task.using(headers=…).enqueue().")
         return compat.task(function, **given)
 
 
-OURS = {item.name for item in fields(Options)}
+OWN_OPTIONS = {item.name for item in fields(Options)}

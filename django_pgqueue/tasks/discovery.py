@@ -1,4 +1,4 @@
-"""Load the tasks of a process from the modules that settings name, never from one that a message names."""
+"""Load the tasks of a process from the modules that settings name; a message never names a module to import."""
 
 from __future__ import annotations
 
@@ -13,37 +13,42 @@ from django_pgqueue.tasks import aliases, finished, registry
 from django_pgqueue.tasks.compat import Task
 
 
-def set_up() -> None:
-    """When the project starts, and a backend of ours is in TASKS. May be called again."""
-    finished.connect()
-    autodiscover()
+def set_up_tasks() -> None:
+    """Connect the signals, and load the tasks; the app's ready() calls it if TASKS has a backend of this queue.
+
+    It may be called again.
+    """
+    finished.connect_signals()
+    discover_tasks()
 
 
-def autodiscover() -> None:
+def discover_tasks() -> None:
     """Register the tasks that are defined or imported in ``tasks.py`` of an installed app, or in OPTIONS ``MODULES``.
 
-    A module that cannot be imported is said in the log and by a system check, and takes its own tasks away.
+    A module that cannot be imported is logged and reported by a system check, and its tasks are not registered.
     """
-    for module in dict.fromkeys(modules()):
-        handlers.discover(module, load)
+    for module in dict.fromkeys(task_modules()):
+        handlers.discover(module, load_tasks)
 
 
-def modules() -> Iterator[str]:
+def task_modules() -> Iterator[str]:
+    """Yield the dotted paths of the modules that may define tasks."""
     for config in apps.get_app_configs():
         if config.name != "django_pgqueue" and module_has_submodule(config.module, "tasks"):
             yield f"{config.name}.tasks"
-    for backend in aliases.own().values():
+    for backend in aliases.own_backends().values():
         yield from backend.options.get("MODULES", ())
 
 
-def load(name: str) -> None:
+def load_tasks(name: str) -> None:
+    """Import the module and register each task in it."""
     for value in list(vars(import_module(name)).values()):
         if isinstance(value, Task):
             registry.register(value)
 
 
-def channels() -> Iterator[tuple[str, str]]:
-    """Yield queue and default channel of each queue that the backends name, for tasks that name no channel."""
-    for backend in aliases.own().values():
+def backend_channels() -> Iterator[tuple[str, str]]:
+    """Yield the name and the default channel of each queue in QUEUES of this queue's backends."""
+    for backend in aliases.own_backends().values():
         for queue in sorted(backend.queues):
             yield queue, backend.options.get("CHANNEL", "default")

@@ -1,4 +1,4 @@
-"""Results of tasks as the process that enqueues them sees them."""
+"""Make the results of tasks that were enqueued or refused just now."""
 
 from __future__ import annotations
 
@@ -14,41 +14,44 @@ from django_pgqueue.tasks import registry
 from django_pgqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus, normalize_json
 from django_pgqueue.tasks.home import TaskHome
 from django_pgqueue.tasks.message import Call, as_defined
-from django_pgqueue.tasks.result import make
-from django_pgqueue.tasks.task import stored
+from django_pgqueue.tasks.result import make_result
+from django_pgqueue.tasks.task import stored_task
 
 DROPPED = "the channel is full, and drops what does not fit"
 REFUSED_AS = {"dropped": ChannelFull, **{error.outcome: error for error in REFUSALS}}
 
 
-def new(call: Call, backend: TaskHome, enqueued: Enqueued) -> TaskResult:
+def new_result(call: Call, backend: TaskHome, enqueued: Enqueued) -> TaskResult:
     """Return the result of a call that was enqueued, equal to the one that ``get_result`` reads."""
-    # As they come out of JSON, which has texts alone as keys.
+    # The result has the arguments as they come back from JSON, whose keys are texts.
     args, kwargs = json.loads(json.dumps([normalize_json(list(call.args)), normalize_json(dict(call.kwargs))]))
-    return make(
+    return make_result(
         without_repetition(call, backend), str(enqueued.id), backend.alias, TaskResultStatus.READY, args, kwargs,
         enqueued_at=enqueued.created_at,
     )  # fmt: skip
 
 
 def without_repetition(call: Call, backend: TaskHome) -> Task:
-    """Return the task of the call, without what ``using`` was given though the definition says it as well."""
-    defined = registry.find(call.task.module_path) or call.task
+    """Return the task of the call, without values of ``using()`` that repeat its definition.
+
+    ``get_result`` cannot distinguish these from the definition, and the two results must be equal.
+    """
+    defined = registry.find_task(call.task.module_path) or call.task
     values = {name: getattr(call.task, name, None) for name in ("channel", "dedupe_key", "max_attempts")}
     given = {name: value for name, value in values.items() if value not in (None, getattr(defined, name, None))}
     if not given:
         return call.task
     repeated = given.keys() - as_defined(backend, Call(defined, call.args, call.kwargs), given).keys()
-    return stored(call.task, **{name: getattr(defined, name, None) for name in repeated})
+    return stored_task(call.task, **{name: getattr(defined, name, None) for name in repeated})
 
 
-def refused(call: Call, backend: str, enqueued: Enqueued) -> TaskResult:
-    """Return the result of a call that was not enqueued: its channel dropped it, or it was refused."""
+def refused_result(call: Call, backend: str, enqueued: Enqueued) -> TaskResult:
+    """Return the failed result of a call that was not enqueued: its channel dropped it, or it was refused."""
     error = TaskError(
         exception_class_path=f"django_pgqueue.exceptions.{REFUSED_AS[enqueued.outcome].__name__}",
         traceback=f"The task was not enqueued: {enqueued.reason or DROPPED}\n",
     )
-    return make(
+    return make_result(
         call.task, f"{enqueued.outcome}-{uuid4().hex}", backend, TaskResultStatus.FAILED, list(call.args),
         dict(call.kwargs),
         finished_at=timezone.now(), errors=[error],

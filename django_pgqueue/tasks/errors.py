@@ -1,4 +1,4 @@
-"""The errors of a task, as the attempts of its message have them: redacted, and of bounded length."""
+"""Make the errors of a task from those of its message, which are redacted and of bounded length."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from django_pgqueue.tasks.compat import TaskError
 
-# Names of errors that the queue itself records, without a module.
-OURS = {
+# The classes of errors that the queue itself records by a name without a module.
+QUEUE_ERRORS = {
     "HandlerTimeout": "django_pgqueue.exceptions.HandlerTimeout",
     "LeaseExpired": "django_pgqueue.exceptions.WorkerDied",
     "WorkerDied": "django_pgqueue.exceptions.WorkerDied",
@@ -22,31 +22,34 @@ CANCELLED = "django_pgqueue.outcomes.Cancelled"
 ERROR = "django_pgqueue.exceptions.PgQueueError"
 
 
-def error_of(entry: Mapping[str, Any]) -> TaskError:
-    """Return the error of an attempt that failed."""
+def attempt_error(entry: Mapping[str, Any]) -> TaskError:
+    """Return the error of an attempt that failed. ``entry``: an item of the message's ``errors``."""
     kind, message = str(entry.get("type") or ""), str(entry.get("message") or "")
     text = str(entry.get("traceback") or "") or f"{kind}: {message}"
-    return TaskError(exception_class_path=path_of(kind), traceback=f"{text}\n")
+    return TaskError(exception_class_path=class_path_of(kind), traceback=f"{text}\n")
 
 
-def path_of(kind: str) -> str:
-    """Return the path by which the class of an exception can be imported."""
-    if kind in OURS:
-        return OURS[kind]
+def class_path_of(kind: str) -> str:
+    """Return the path by which the class of an exception can be imported; PgQueueError for an unknown name."""
+    if kind in QUEUE_ERRORS:
+        return QUEUE_ERRORS[kind]
     if "." in kind:
         return kind
     return f"builtins.{kind}" if hasattr(builtins, kind) else ERROR
 
 
-def refusal(reason: str, details: Any) -> TaskError:
-    """Return the error of a dead letter that was requested."""
+def dead_letter_error(reason: str, details: Any) -> TaskError:
+    """Return the error of a dead letter that the handler or an operator requested, with its reason and details."""
     if isinstance(details, dict) and {"type", "traceback"} <= details.keys():
-        return error_of(details)
+        return attempt_error(details)
     text = f"DeadLetter: {reason}" if details is None else f"DeadLetter: {reason}: {details}"
     return TaskError(exception_class_path=DEAD_LETTER, traceback=f"{text}\n")
 
 
-def ending(outcome: str, result: Any) -> TaskError:
-    """Return the error of a message that was archived undone: cancelled, purged, popped."""
+def archived_error(outcome: str, result: Any) -> TaskError:
+    """Return the error of a message that was archived without being completed.
+
+    ``outcome``: cancelled, purged, popped or dropped. ``result``: the archived result, which may have a reason.
+    """
     reason = result.get("reason") if isinstance(result, dict) else None
     return TaskError(exception_class_path=CANCELLED, traceback=f"{outcome}: {reason}\n" if reason else f"{outcome}\n")

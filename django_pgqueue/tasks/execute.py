@@ -1,4 +1,4 @@
-"""Run a task as a handler: the message has its arguments, and the outcome its return value."""
+"""Run a task as a handler: the payload has its arguments, and the result its return value."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from django_pgqueue.outcomes import Complete, DeadLetter, Outcome
 from django_pgqueue.tasks import result
 from django_pgqueue.tasks.compat import Task, TaskContext, TaskResult, normalize_json, task_started
 from django_pgqueue.tasks.message import arguments_of
-from django_pgqueue.worker.call.failure import describe
+from django_pgqueue.worker.call.failure import describe_error
 
 
 def function_of(task: Task) -> Callable[[Delivery], Any]:
-    """The function of the handler. An outcome of ours that the task raises or returns is used as it is."""
+    """Return the handler's function for a task. An outcome that the task raises or returns is used unchanged."""
 
     def run(delivery: Delivery) -> Outcome:
-        arguments = readable(delivery)
-        started = result.running(delivery, task)
+        arguments = call_arguments(delivery)
+        started = result.running_result(delivery, task)
         task_started.send_robust(sender=result.sender_of(started), task_result=started)
-        return outcome_of(task.call(*positional(task, started, arguments), **arguments[1]))
+        return outcome_of(task.call(*positional_arguments(task, started, arguments), **arguments[1]))
 
     async def run_async(delivery: Delivery) -> Outcome:
-        arguments = readable(delivery)
-        # Only a repeated one asks the database what happened before.
-        look = sync_to_async(result.running) if delivery.attempt > 1 else None
-        started = result.running(delivery, task) if look is None else await look(delivery, task)
+        arguments = call_arguments(delivery)
+        # Only a repeated attempt reads the errors of the earlier ones from the database.
+        look = sync_to_async(result.running_result) if delivery.attempt > 1 else None
+        started = result.running_result(delivery, task) if look is None else await look(delivery, task)
         await task_started.asend_robust(sender=result.sender_of(started), task_result=started)
-        return outcome_of(await task.acall(*positional(task, started, arguments), **arguments[1]))
+        return outcome_of(await task.acall(*positional_arguments(task, started, arguments), **arguments[1]))
 
     chosen: Any = run_async if iscoroutinefunction(task.func) else run
     chosen.__wrapped__ = task.func
     return chosen  # type: ignore[no-any-return]  # one of the two functions above
 
 
-def readable(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
+def call_arguments(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of the task. Raises DeadLetter for a payload that does not have them."""
     found = arguments_of(delivery.payload)
     if found is None:
         raise DeadLetter(
@@ -48,7 +49,8 @@ def readable(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
     return found
 
 
-def positional(task: Task, started: TaskResult, arguments: tuple[list[Any], dict[str, Any]]) -> list[Any]:
+def positional_arguments(task: Task, started: TaskResult, arguments: tuple[list[Any], dict[str, Any]]) -> list[Any]:
+    """Return the positional arguments of the call, the context first if the task takes one."""
     return [TaskContext(task_result=started), *arguments[0]] if task.takes_context else arguments[0]
 
 
@@ -60,5 +62,5 @@ def outcome_of(value: Any) -> Outcome:
         value = normalize_json(value)
         to_json(value, "return value")
     except (TypeError, ValueError, RecursionError) as error:
-        return DeadLetter("not_json", describe(error))
+        return DeadLetter("not_json", describe_error(error))
     return Complete(value)

@@ -10,20 +10,24 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
-from django_pgqueue.tasks.errors import ending, error_of, refusal
+from django_pgqueue.tasks.errors import archived_error, attempt_error, dead_letter_error
 from django_pgqueue.tasks.message import Call, arguments_of, as_defined
-from django_pgqueue.tasks.result import entries, make, moment, workers_of
-from django_pgqueue.tasks.task import stored
+from django_pgqueue.tasks.result import error_entries, make_result, parsed_time, workers_of_errors
+from django_pgqueue.tasks.task import stored_task
 
 Row = Message | ArchivedMessage | DeadLetter
-# bigint
-LARGEST = 2**63 - 1
+# The largest bigint.
+LARGEST_ID = 2**63 - 1
 
 
 def result_of(result_id: str) -> TaskResult:
-    """Raises TaskResultDoesNotExist, also for one that has ended and whose result was not archived."""
+    """Return the result of a task, from its message and those as which it was redriven.
+
+    ``result_id``: the id of the first message, as text. Raises TaskResultDoesNotExist if there is no such message, if
+    its handler is not a task of this process, or if its result was not archived.
+    """
     rows = history_of(result_id)
-    task = registry.find(rows[0].handler) if rows else None
+    task = registry.find_task(rows[0].handler) if rows else None
     if not rows:
         raise TaskResultDoesNotExist(
             f"{result_id}: there is no message with this id. Either it never existed, or nothing was kept of it when "
@@ -43,24 +47,24 @@ def result_of(result_id: str) -> TaskResult:
             "archives nothing (archive = none), or retention has dropped it."
         )
     args, kwargs = arguments_of(row.payload) or ([], {})
-    backend = aliases.of_message(row.payload, task)
-    history = [entry for life in rows for entry in entries(life.errors)]
-    started = [at for life in rows if (at := started_at(life)) is not None]
+    backend = aliases.alias_of_message(row.payload, task)
+    history = [entry for each in rows for entry in error_entries(each.errors)]
+    started = [at for each in rows if (at := started_at(each)) is not None]
     facts = {"channel": channel_of(row), "dedupe_key": row.dedupe_key, "max_attempts": row.max_attempts}
-    ours: Any = aliases.own().get(backend)
+    ours: Any = aliases.own_backends().get(backend)
     if ours is not None:
         facts = as_defined(ours, Call(task, args, kwargs), facts)
-    found = make(
-        stored(
+    found = make_result(
+        stored_task(
             task, priority=row.priority, queue_name=queue_of(row), backend=backend, headers=row.headers,
             run_after=run_after(row), **facts,
         ),
         result_id, backend, status_of(row), args, kwargs,
         enqueued_at=rows[0].created_at, started_at=min(started, default=None),
-        last_attempted_at=row.leased_at or moment(history[-1].get("leased_at") if history else None),
+        last_attempted_at=row.leased_at or parsed_time(history[-1].get("leased_at") if history else None),
         finished_at=finished_at(row),
-        errors=[*map(error_of, history), *refusals(row)],
-        worker_ids=[worker for life in rows for worker in workers(life)],
+        errors=[*map(attempt_error, history), *final_errors(row)],
+        worker_ids=[worker for each in rows for worker in worker_names(each)],
     )  # fmt: skip
     if isinstance(row, ArchivedMessage) and found.status == TaskResultStatus.SUCCESSFUL:
         object.__setattr__(found, "_return_value", row.result)
@@ -68,7 +72,7 @@ def result_of(result_id: str) -> TaskResult:
 
 
 def history_of(result_id: str) -> list[Row]:
-    """Return the message and those as which it was redriven; the newest last."""
+    """Return the rows of the message and of those as which it was redriven, the newest last; empty if there is none."""
     if not isinstance(result_id, str) or not re.fullmatch("[0-9]{1,19}", result_id):
         return []
     rows: list[Row] = []
@@ -80,8 +84,11 @@ def history_of(result_id: str) -> list[Row]:
 
 
 def row_of(number: int) -> Row | None:
-    """In the order in which a message goes: it is not missed when it goes on between two looks."""
-    if number > LARGEST:
+    """Return the row with this id of the live messages, the archive or the dead letters, or None.
+
+    The tables are read in the order in which a message moves, so that one that moves meanwhile is not missed.
+    """
+    if number > LARGEST_ID:
         return None
     using = alias(None)
     return (
@@ -92,25 +99,29 @@ def row_of(number: int) -> Row | None:
 
 
 def status_of(row: Row) -> TaskResultStatus:
+    """Return the framework's status of a message."""
     match row:
         case Message():
             leased = row.status == Message.Status.LEASED
             return TaskResultStatus.RUNNING if leased else TaskResultStatus.READY
         case ArchivedMessage():
-            done = row.outcome == ArchivedMessage.Outcome.COMPLETED
+            done = row.outcome == ArchivedMessage.ArchiveOutcome.COMPLETED
             return TaskResultStatus.SUCCESSFUL if done else TaskResultStatus.FAILED
     return TaskResultStatus.FAILED
 
 
 def queue_of(row: Row) -> str:
+    """Return the name of the message's queue."""
     return row.channel.queue if isinstance(row, Message) else row.queue
 
 
 def channel_of(row: Row) -> str:
+    """Return the name of the message's channel."""
     return row.channel.name if isinstance(row, Message) else row.channel
 
 
 def finished_at(row: Row) -> datetime | None:
+    """Return when the message ended, or None while it is live."""
     match row:
         case ArchivedMessage():
             return row.archived_at
@@ -120,26 +131,30 @@ def finished_at(row: Row) -> datetime | None:
 
 
 def run_after(row: Row) -> datetime | None:
-    """As long as no attempt has failed, what was asked for."""
+    """Return the time for which the task was enqueued, as long as no attempt has failed; None: at once."""
     return row.dequeue_at if row.dequeue_at > row.created_at and not row.errors else None
 
 
 def started_at(row: Row) -> datetime | None:
-    failed = entries(row.errors)
-    return (moment(failed[0].get("leased_at")) if failed else None) or row.leased_at
+    """Return when the first attempt began, or None."""
+    failed = error_entries(row.errors)
+    return (parsed_time(failed[0].get("leased_at")) if failed else None) or row.leased_at
 
 
-def workers(row: Row) -> list[str]:
-    """One an attempt: those that failed say it, and the last one may not have failed."""
-    found = workers_of(entries(row.errors))
+def worker_names(row: Row) -> list[str]:
+    """Return the name of the worker of each attempt, oldest first.
+
+    The errors name those of failed attempts; the row names that of the last attempt, which may not have failed.
+    """
+    found = workers_of_errors(error_entries(row.errors))
     return [*found, row.worker or ""] if row.leased_at is not None and len(found) < row.attempts else found
 
 
-def refusals(row: Row) -> list[TaskError]:
-    """Return the errors that ended the message, if no failed attempt did."""
+def final_errors(row: Row) -> list[TaskError]:
+    """Return the error that ended the message, if it was not the failure of an attempt."""
     match row:
-        case ArchivedMessage() if row.outcome != ArchivedMessage.Outcome.COMPLETED:
-            return [ending(row.outcome, row.result)]
-        case DeadLetter() if len(entries(row.errors)) < max(row.attempts, 1):
-            return [refusal(row.reason, row.details)]
+        case ArchivedMessage() if row.outcome != ArchivedMessage.ArchiveOutcome.COMPLETED:
+            return [archived_error(row.outcome, row.result)]
+        case DeadLetter() if len(error_entries(row.errors)) < max(row.attempts, 1):
+            return [dead_letter_error(row.reason, row.details)]
     return []

@@ -1,4 +1,4 @@
-"""The protocol of a backend that the rest of the package uses without importing it."""
+"""Describe the backend for modules that use it without importing it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from django_pgqueue.tasks.compat import Task
 
 
 class TaskHome(Protocol):
-    """A backend of ours, :class:`django_pgqueue.tasks.backend.PgQueueBackend`.
+    """Describe what other modules need of :class:`django_pgqueue.tasks.backend.PgQueueBackend`.
 
-    ``alias``: its key in the setting TASKS. ``options``: its OPTIONS there. ``params``: all that is there.
+    ``alias``: its key in the setting TASKS. ``params``: its entry there. ``options``: the OPTIONS of the entry.
     """
 
     alias: str
@@ -18,4 +18,4 @@ class TaskHome(Protocol):
     params: dict[str, Any]
 
     def home_of(self, task: Task) -> str:
-        """Return the alias of the backend that the definition of the task names, if it is ours."""
+        """Return the alias of the task's own backend if it is one of this queue's, or else their first alias."""

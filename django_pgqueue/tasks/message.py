@@ -10,12 +10,12 @@ from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
 from django_pgqueue.tasks.home import TaskHome
-from django_pgqueue.tasks.options import Said, options_of
+from django_pgqueue.tasks.options import TextOption, options_of
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A task and the arguments that it shall be called with."""
+    """Hold a task and the arguments of one call, for ``enqueue_many``."""
 
     task: Task
     args: Sequence[Any] = ()
@@ -23,41 +23,49 @@ class Call:
 
 
 def message_of(backend: TaskHome, call: Call) -> NewMessage:
-    """Return the message of a call. Raises InvalidTask; TypeError or ValueError for arguments that are not JSON."""
+    """Return the message of a call, with the options of the task and the defaults of the backend.
+
+    Raises InvalidTask if a function of the options returns a wrong value, and TypeError or ValueError for arguments
+    that are not JSON.
+    """
     task, of_task, of_backend = call.task, options_of(call.task), backend.options
     args, kwargs = normalize_json(list(call.args)), normalize_json(dict(call.kwargs))
     payload = {"args": args, "kwargs": kwargs}
     if backend.alias != backend.home_of(task):
         payload["backend"] = backend.alias
 
-    def said(name: str) -> Any:
+    def option(name: str) -> Any:
         given = getattr(task, name, None)
-        return text(name, getattr(of_task, name), call) if given is None else given
+        return text_option(name, getattr(of_task, name), call) if given is None else given
 
     max_attempts, backoff = getattr(task, "max_attempts", None), getattr(task, "backoff", None)
     if max_attempts is None:
         max_attempts = of_task.max_attempts or of_backend.get("MAX_ATTEMPTS")
     if backoff is None:
-        # The definition's own is found by its handler; a function is asked by the worker.
+        # The definition's own back-off applies through its handler, where the worker also calls a function.
         backoff = None if of_task.backoff is not None else of_backend.get("BACKOFF")
     return NewMessage(
         handler=task.module_path,
         payload=payload,
-        channel=said("channel") or of_backend.get("CHANNEL", "default"),
+        channel=option("channel") or of_backend.get("CHANNEL", "default"),
         queue=task.queue_name,
         headers=getattr(task, "headers", None),
         priority=int(task.priority),
         dequeue_at=task.run_after,
         max_attempts=max_attempts,
         backoff=backoff,
-        dedupe_key=said("dedupe_key"),
+        dedupe_key=option("dedupe_key"),
     )
 
 
-def text(name: str, said: Said, call: Call) -> str | None:
-    if said is None or isinstance(said, str):
-        return said
-    answer = said(*call.args, **call.kwargs)
+def text_option(name: str, option: TextOption, call: Call) -> str | None:
+    """Return the text of an option, which may be a function of the call's arguments. Raises InvalidTask.
+
+    ``name``: of the option, for the error.
+    """
+    if option is None or isinstance(option, str):
+        return option
+    answer = option(*call.args, **call.kwargs)
     if answer is None or (isinstance(answer, str) and 1 <= len(answer) <= 200):
         return answer
     raise InvalidTask(
@@ -67,10 +75,10 @@ def text(name: str, said: Said, call: Call) -> str | None:
 
 
 def as_defined(backend: TaskHome, definition: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``facts`` without those that the definition of the task says by itself.
+    """Return ``facts`` without those that follow from the definition of the task.
 
     ``definition``: the task as it is defined, with the arguments of the call. ``facts``: channel, dedupe_key and
-    max_attempts of the message. So a task that is read equals the one that was enqueued.
+    max_attempts of the message. With this, a task that is read equals the one that was enqueued.
     """
     try:
         own = message_of(backend, definition)

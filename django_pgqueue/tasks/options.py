@@ -1,4 +1,4 @@
-"""Options of a task for the queue. They only mark the function, so other backends ignore them."""
+"""Define the queue's options of a task. They only mark the function, so other backends ignore them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from django_pgqueue.tasks.compat import Task
 
 MARK = "pgqueue_options"
 Marked = TypeVar("Marked")
-# A text, or a function of the call's arguments.
-Said = str | Callable[..., str | None] | None
+# A text, or a function that takes the call's arguments and returns a text or None.
+TextOption = str | Callable[..., str | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a task; see :func:`options`."""
+    """Hold the options of a task; see :func:`options`."""
 
-    channel: Said = None
-    dedupe_key: Said = None
+    channel: TextOption = None
+    dedupe_key: TextOption = None
     max_attempts: int | None = None
     backoff: Policy | BackoffFunction | None = None
     atomic: bool = False
@@ -47,8 +47,8 @@ DEFAULTS = Options()
 
 def options(
     *,
-    channel: Said = None,
-    dedupe_key: Said = None,
+    channel: TextOption = None,
+    dedupe_key: TextOption = None,
     max_attempts: int | None = None,
     backoff: Policy | BackoffFunction | None = None,
     atomic: bool = False,
@@ -57,14 +57,14 @@ def options(
     process: bool = False,
     archive: Archive | None = None,
 ) -> Callable[[Marked], Marked]:
-    """Say how the decorated task is queued and run; above or below ``@task``.
+    """Set how the decorated task is queued and run; it stands above or below ``@task``.
 
-    ``channel``: the tenant's lane. ``dedupe_key``: while a task of the channel with this key is live, another one is
-    not enqueued. Both are texts, or functions that get the arguments of the call. ``max_attempts``, ``backoff``,
+    ``channel``: the name of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one
+    is not enqueued. Both are texts, or functions that take the arguments of the call. ``max_attempts``, ``backoff``,
     ``atomic``, ``timeout``, ``concurrency``, ``process``, ``archive``: as of :func:`django_pgqueue.handler`. The
     result of a task that is archived as ``outcome`` or ``none`` cannot be fetched.
 
-    Raises ValueError for what does not fit together.
+    Raises ValueError for wrong values, and for options that exclude each other.
     """
     given = Options(
         channel=channel, dedupe_key=dedupe_key, max_attempts=max_attempts, backoff=backoff, atomic=atomic,

@@ -1,4 +1,4 @@
-"""The tasks that this process knows, by their paths. A path in a message chooses among them, and imports nothing."""
+"""Register the tasks of this process by their paths. A path in a message chooses among them, and imports nothing."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from django_pgqueue.tasks.compat import Task
 from django_pgqueue.tasks.execute import function_of
 from django_pgqueue.tasks.options import options_of
 
-# The functions are kept, so that a task that is registered again is not taken for another one of the same name.
+# The handlers' functions are kept, so that a task can be registered again without a conflict of names.
 _known: dict[str, tuple[Task, Callable[..., Any]]] = {}
 
 
 def register(task: Task) -> Task:
-    """Make a task known to this process, as a handler that has the task's path as its name.
+    """Register a task as a handler of this process, under the task's path, and return it.
 
-    For tasks that are not in a module which is looked through: ``tasks.py`` of an installed app, or one of OPTIONS
-    ``MODULES``. Raises ValueError.
+    It is for tasks outside of ``tasks.py`` of the installed apps and of OPTIONS ``MODULES``, which are registered by
+    themselves. Raises ValueError for options that are not valid for its function.
     """
     path = task.module_path
     known = _known.get(path)
@@ -30,18 +30,19 @@ def register(task: Task) -> Task:
     return task
 
 
-def find(path: str) -> Task | None:
-    """Return the task as it is defined."""
+def find_task(path: str) -> Task | None:
+    """Return the registered task of this path, as it is defined, or None."""
     known = _known.get(path)
     # A module that failed when it was imported again has lost its handlers.
     return known[0] if known is not None and handlers.find(path) is not None else None
 
 
-def paths() -> list[str]:
+def task_paths() -> list[str]:
+    """Return the paths of all registered tasks, sorted."""
     return sorted(path for path in _known if handlers.find(path) is not None)
 
 
-def forget(path: str) -> None:
-    """For tests."""
+def forget_task(path: str) -> None:
+    """Unregister the task of this path, if it is registered. For tests."""
     if _known.pop(path, None) is not None:
         handlers.unregister(path)

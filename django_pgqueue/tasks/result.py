@@ -1,4 +1,4 @@
-"""Results of tasks as the worker that runs them sees them, and what all results are made of."""
+"""Make the results of tasks from deliveries in a worker, and from their parts in general."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from django_pgqueue.tasks.compat import (
     TaskResultStatus,
     task_backends,
 )
-from django_pgqueue.tasks.errors import error_of
+from django_pgqueue.tasks.errors import attempt_error
 from django_pgqueue.tasks.message import arguments_of
-from django_pgqueue.tasks.task import stored
+from django_pgqueue.tasks.task import stored_task
 
 
-def running(delivery: Delivery, task: Task) -> TaskResult:
-    """Return the result of a task that a worker is about to call."""
+def running_result(delivery: Delivery, task: Task) -> TaskResult:
+    """Return the result of a task that a worker is about to call, with the errors of earlier attempts."""
     now = timezone.now()
     past = errors_before(delivery)
-    return of_delivery(
+    return result_of_delivery(
         delivery, task, TaskResultStatus.RUNNING,
-        started_at=moment(past[0].get("leased_at")) if past else now,
+        started_at=parsed_time(past[0].get("leased_at")) if past else now,
         last_attempted_at=now,
-        errors=[error_of(item) for item in past],
-        worker_ids=[*workers_of(past), delivery.worker or ""],
+        errors=[attempt_error(item) for item in past],
+        worker_ids=[*workers_of_errors(past), delivery.worker or ""],
     )  # fmt: skip
 
 
-def of_delivery(delivery: Delivery, task: Task, status: TaskResultStatus, **facts: Any) -> TaskResult:
+def result_of_delivery(delivery: Delivery, task: Task, status: TaskResultStatus, **facts: Any) -> TaskResult:
+    """Return the result of a delivered task. ``facts``: as for :func:`make_result`."""
     args, kwargs = arguments_of(delivery.payload) or ([], {})
-    backend = aliases.of_message(delivery.payload, task)
-    found = stored(
+    backend = aliases.alias_of_message(delivery.payload, task)
+    found = stored_task(
         task, priority=delivery.priority, queue_name=delivery.queue, backend=backend, channel=delivery.channel,
         run_after=None,
     )  # fmt: skip
-    return make(found, str(delivery.id), backend, status, args, kwargs, enqueued_at=delivery.created_at, **facts)
+    return make_result(found, str(delivery.id), backend, status, args, kwargs, enqueued_at=delivery.created_at, **facts)
 
 
-def make(
+def make_result(
     task: Task,
     result_id: str,
     backend: str,
@@ -54,6 +55,7 @@ def make(
     kwargs: dict[str, Any],
     **facts: Any,
 ) -> TaskResult:
+    """Return a result. ``facts``: the times, ``errors`` and ``worker_ids``, as far as they are known."""
     return TaskResult(
         task=task, id=result_id, status=status, args=args, kwargs=kwargs, backend=backend,
         enqueued_at=facts.get("enqueued_at"), started_at=facts.get("started_at"),
@@ -63,30 +65,32 @@ def make(
 
 
 def sender_of(result: TaskResult) -> type[BaseTaskBackend]:
-    """Return the sender of the signals."""
+    """Return the sender of the framework's signals: the class of the result's backend."""
     return type(task_backends[result.backend])
 
 
 def errors_before(delivery: Delivery) -> list[dict[str, Any]]:
-    """Return the errors of the attempts before this one."""
+    """Return the errors of the attempts before this one, oldest first; it reads the database if there were any."""
     if delivery.attempt <= 1:
         return []
     from django_pgqueue.models import Message
 
     found = Message.objects.using(alias(None)).filter(pk=delivery.id).values_list("errors", flat=True).first()
-    return entries(found)
+    return error_entries(found)
 
 
-def entries(errors: Any) -> list[dict[str, Any]]:
+def error_entries(errors: Any) -> list[dict[str, Any]]:
+    """Return the entries of a message's ``errors``, without those that are not objects."""
     return [item for item in errors if isinstance(item, dict)] if isinstance(errors, list) else []
 
 
-def workers_of(errors: list[dict[str, Any]]) -> list[str]:
+def workers_of_errors(errors: list[dict[str, Any]]) -> list[str]:
+    """Return the name of the worker of each failed attempt."""
     return [item.get("worker") or "" for item in errors]
 
 
-def moment(text: Any) -> datetime | None:
-    """A time within JSON of the database."""
+def parsed_time(text: Any) -> datetime | None:
+    """Return the datetime of a text in JSON of the database, or None if it is not one."""
     try:
         return datetime.fromisoformat(text)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The task, with what the queue knows of one call beyond Django's own fields."""
+"""Define the class of tasks, which has the queue's own fields of a call in addition to Django's."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from django_pgqueue.backoff import Constant, Exponential, Policy
 from django_pgqueue.tasks.compat import InvalidTask, Task
 
 
-# No zero-argument super() in here: a dataclass with slots is another class than the one that was written.
+# The class uses no zero-argument super(), because a dataclass with slots is another class than the one in the source.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgQueueTask(Task):
-    """``using`` takes them, too; None: what the definition says, then the backend, then the settings.
+    """Hold a task with the fields of the queue, which :meth:`using` sets for one call.
 
-    ``channel``: the tenant's lane. ``dedupe_key``: while a task of the channel with this key is live, another one is
-    not enqueued. ``max_attempts``, ``backoff``: retry policy. ``headers``: JSON beside the arguments, the context of
-    the call. Tasks that differ in ``backoff`` or ``headers`` alone are equal: a result does not tell them.
+    None means the value of the definition's @options, then of the backend, then of the settings. ``channel``: the name
+    of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one is not enqueued.
+    ``max_attempts``, ``backoff``: the retry policy. ``headers``: JSON beside the arguments, the context of the call.
+    Tasks that differ in ``backoff`` or ``headers`` alone are equal, because these cannot be read back for a result.
     """
 
     channel: str | None = None
     dedupe_key: str | None = None
     max_attempts: int | None = None
-    # The archive does not keep the one, and middleware adds to the other.
+    # The archive does not keep the back-off, and ENQUEUE_CONTEXT adds to the headers.
     backoff: Policy | None = field(default=None, compare=False)
     headers: Mapping[str, Any] | None = field(default=None, compare=False)
 
@@ -41,7 +42,7 @@ class PgQueueTask(Task):
         backoff: Policy | None = None,
         headers: Mapping[str, Any] | None = None,
     ) -> PgQueueTask:
-        """Return the task with other values. Raises InvalidTask."""
+        """Return a copy of the task with other values for one call; None keeps a value. Raises InvalidTask."""
         given: dict[str, Any] = {
             "priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend,
             "channel": channel, "dedupe_key": dedupe_key, "max_attempts": max_attempts, "backoff": backoff,
@@ -50,8 +51,8 @@ class PgQueueTask(Task):
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
 
-def validate(task: Task) -> None:
-    """The fields that are ours, and what a message cannot hold. Raises InvalidTask."""
+def check_task(task: Task) -> None:
+    """Raise InvalidTask for a wrong value in a field of the queue, and for a name that is too long for a message."""
     if len(task.module_path) > 200:
         raise InvalidTask(f"The path of the task has more than 200 characters: {task.module_path}.")
     if not 1 <= len(task.queue_name) <= 100:
@@ -73,8 +74,11 @@ def validate(task: Task) -> None:
         raise InvalidTask(f"headers must be a mapping, not {task.headers!r}.")
 
 
-def stored(task: Task, **facts: Any) -> Task:
-    """Return the task of a message. Not validated: a message stays readable under other settings."""
+def stored_task(task: Task, **facts: Any) -> Task:
+    """Return a copy of the task with the values of a message (``facts``).
+
+    It is not validated, so that a message stays readable under other settings.
+    """
     kind = type(task)
     found = object.__new__(kind)
     for item in fields(kind):

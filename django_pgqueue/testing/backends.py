@@ -17,7 +17,7 @@ from django_pgqueue.outcomes import Complete, Outcome
 from django_pgqueue.tasks import Call, PgQueueTask
 from django_pgqueue.tasks.compat import BaseTaskBackend, Task, TaskResult
 from django_pgqueue.tasks.message import message_of
-from django_pgqueue.tasks.task import validate
+from django_pgqueue.tasks.task import check_task
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks.backends.dummy import DummyBackend as Dummy
@@ -38,7 +38,7 @@ class Recording(BaseTaskBackend):
 
     def validate_task(self, task: Task) -> None:
         super().validate_task(task)
-        validate(task)
+        check_task(task)
 
     def home_of(self, task: Task) -> str:
         return self.alias

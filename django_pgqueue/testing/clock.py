@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.arguments import aware, duration
+from django_pgqueue.lifecycle.arguments import aware, checked_duration
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.make_partitions import make_partitions
 from django_pgqueue.sql.call import call
@@ -112,7 +112,7 @@ class Clock:
 
     def move_to(self, moment: datetime) -> datetime:
         """Move both clocks to this moment (aware), later or earlier. Returns it."""
-        self.now = checked(moment)
+        self.now = checked_moment(moment)
         call(self._using, SET, ((self.now - EPOCH) // MICROSECOND,))
         self._python.move_to(self.now)
         # Messages that are settled from now on need the archive's partition of that day.
@@ -121,7 +121,7 @@ class Clock:
 
     def tick(self, delta: timedelta = timedelta(seconds=1)) -> datetime:
         """Move both clocks forward by ``delta``. Returns the new time."""
-        return self.move_to(self.now + (duration(delta, "delta") or timedelta(0)))
+        return self.move_to(self.now + (checked_duration(delta, "delta") or timedelta(0)))
 
 
 class DjangosClock:
@@ -150,7 +150,7 @@ def freeze_clock(moment: datetime | None = None, *, using: str | None = None) ->
     if not hasattr(mail, "outbox"):
         raise RuntimeError("freeze_clock is for tests: it changes the functions of the queue in the database.")
     database = alias(using)
-    now = checked(moment or datetime.now(UTC))
+    now = checked_moment(moment or datetime.now(UTC))
     with ExitStack() as stack:
         stack.enter_context(frozen(connections[database]))
         clock = Clock(database, now, stack.enter_context(python_clock(now)))
@@ -158,7 +158,7 @@ def freeze_clock(moment: datetime | None = None, *, using: str | None = None) ->
         yield clock
 
 
-def checked(moment: datetime) -> datetime:
+def checked_moment(moment: datetime) -> datetime:
     """Return the moment in UTC. Raises InvalidMessage unless it is an aware datetime."""
     if not isinstance(moment, datetime):
         raise InvalidMessage(f"the clock shows moments, not {type(moment).__name__}", hint="Pass an aware datetime.")
@@ -190,18 +190,18 @@ def frozen(connection: BaseDatabaseWrapper) -> Iterator[None]:
             stack.enter_context(lock_held(connection))
         if call(using, IS_THERE)[0][0]:
             # Left by a test that was killed.
-            execute(connection, REAL, DROP)
+            execute_all(connection, REAL, DROP)
         stack.callback(_frozen.discard, using)
         _frozen.add(using)
         [(path,)] = call(using, PATH)
-        execute(connection, MAKE.format(held="true" if in_test else HELD), FAKE)
+        execute_all(connection, MAKE.format(held="true" if in_test else HELD), FAKE)
         call(using, SET_PATH, (", ".join(filter(None, [path, SCHEMA, "pg_catalog"])), in_test))
         try:
             yield
         finally:
             if not is_broken(connection):
                 call(using, SET_PATH, (path, in_test))
-                execute(connection, REAL, DROP)
+                execute_all(connection, REAL, DROP)
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def is_broken(connection: BaseDatabaseWrapper) -> bool:
     return False
 
 
-def execute(connection: BaseDatabaseWrapper, *statements: str) -> None:
+def execute_all(connection: BaseDatabaseWrapper, *statements: str) -> None:
     """Run all of the statements, or none."""
     with connection.schema_editor(atomic=True) as editor:
         for statement in statements:

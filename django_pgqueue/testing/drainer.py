@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.outcomes import Defer, Outcome, Retry
 from django_pgqueue.testing.drained import Drained, Handled
 from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
-from django_pgqueue.worker.call.executor import COMPLETE, Execution, HandlerMissing, failed
+from django_pgqueue.testing.recorder import Leases, Recorder
+from django_pgqueue.worker.call.executor import Execution, HandlerMissing, failed_execution
 from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.hold.board import Board
@@ -32,12 +33,11 @@ from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.handler_process import HandlerProcesses
 from django_pgqueue.worker.run.perform import Performer
-from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.verbs import batches, settle
+from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
-MOST = 1000
+MOST_DELIVERIES = 1000
 """The most deliveries without a ``limit``: a handler that enqueues or defers for ever must not hang the tests."""
-AT_ONCE = 100
+AT_ONCE_MESSAGES = 100
 CONTENDED_TRIES = 10
 
 
@@ -65,45 +65,6 @@ adrain = sync_to_async(drain)
 """``drain`` for async tests."""
 
 
-class Recorder(Ledger):
-    """Count, log and send signals as a worker does, and record the outcome of each message."""
-
-    def __init__(self, using: str) -> None:
-        super().__init__(using, "drain")
-        self.found: list[tuple[Execution, str]] = []
-
-    def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
-        found = [execution for execution in executions if execution.delivery.id in settled]
-        self.found += [(execution, settled[execution.delivery.id]) for execution in found]
-        super().record(executions, settled)
-
-    def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
-        lost = list(deliveries)
-        self.found += [(Execution(delivery, COMPLETE), "lost") for delivery in lost]
-        super().lost(lost, effects=effects)
-
-
-class Leases:
-    """Replace a lease keeper: a test holds its leases while the handler runs, and never loses them."""
-
-    def hold(self, deliveries: Iterable[Delivery], since: float) -> None: ...
-
-    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None: ...
-
-    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        return list(deliveries)
-
-    def holds(self, delivery: Delivery) -> bool:
-        return True
-
-    def __len__(self) -> int:
-        return 0
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
 class Drain:
     """Run one drain."""
 
@@ -129,9 +90,9 @@ class Drain:
     def _run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
         make_partitions(using=self._using)
         handled: list[Handled] = []
-        most = MOST if limit is None else limit
+        most = MOST_DELIVERIES if limit is None else limit
         while len(handled) < most:
-            deliveries = self._take(queue, min(AT_ONCE, most - len(handled)))
+            deliveries = self._take(queue, min(AT_ONCE_MESSAGES, most - len(handled)))
             if not deliveries and not (with_scheduled and self._make_due(queue)):
                 return Drained(tuple(handled))
             if not with_scheduled:
@@ -139,13 +100,13 @@ class Drain:
             handled += self._handle(deliveries)
         if limit is None and (self._take(queue, 1) or (with_scheduled and self._make_due(queue))):
             raise RuntimeError(
-                f"drain() has run {MOST} deliveries, and more are ready. Check for a handler that enqueues or defers "
-                "for ever, or give the number that you expect: drain(limit=…)."
+                f"drain() has run {MOST_DELIVERIES} deliveries, and more are ready. Check for a handler that "
+                "enqueues or defers for ever, or give the number that you expect: drain(limit=…)."
             )
         return Drained(tuple(handled))
 
     def _take(self, queue: str | None, limit: int) -> list[Delivery]:
-        names = [queue] if queue else queues(self._using)
+        names = [queue] if queue else all_queues(self._using)
         contention = Contention(self._using)
         while True:
             for name in names:
@@ -178,7 +139,7 @@ class Drain:
             for item in handled:
                 if item.error is not None and self._is_raised(item.error):
                     give_back([delivery for later in groups for delivery in later], using=self._using)
-                    item.error.add_note(story(item))
+                    item.error.add_note(error_note(item))
                     raise item.error
 
     def _groups(self, deliveries: list[Delivery]) -> Iterator[list[Delivery]]:
@@ -197,7 +158,7 @@ class Drain:
 
     def _handle_group(self, deliveries: list[Delivery]) -> list[Handled]:
         if handlers.find(deliveries[0].handler) is None:
-            self._raised[deliveries[0].id] = unknown(deliveries[0].handler)
+            self._raised[deliveries[0].id] = unknown_handler_error(deliveries[0].handler)
         self._recorder.found.clear()
         before = hooks()
         executions = [without_grace(done) for done in self._performer.perform(deliveries, self._called, 0.0)]
@@ -233,11 +194,11 @@ class Drain:
         return call
 
     def _settle(self, executions: list[Execution]) -> None:
-        for batch in batches(executions):
+        for batch in settlement_batches(executions):
             try:
                 # In a test this is a savepoint: an error of the database must not end the transaction.
                 with transaction.atomic(using=self._using):
-                    settled = settle(batch, skip_lost=True, using=self._using)
+                    settled = settle_batch(batch, skip_lost=True, using=self._using)
             except (PgQueueError, DatabaseError) as error:
                 self._settle([self._refused(execution, error) for execution in batch])
             else:
@@ -253,7 +214,7 @@ class Drain:
         problem = HandlerError(f"The outcome {kind} cannot be written down: {error}")
         problem.__cause__ = error
         self._raised[execution.delivery.id] = problem
-        return failed(execution.delivery, problem, seconds=execution.seconds)
+        return failed_execution(execution.delivery, problem, seconds=execution.seconds)
 
     def _error(self, execution: Execution) -> BaseException | None:
         error = self._raised.pop(execution.delivery.id, None)
@@ -281,11 +242,11 @@ def is_later(execution: Execution, event: str) -> bool:
     return event == "retried" or (isinstance(outcome, Defer) and bool(outcome.until or outcome.delay))
 
 
-def queues(using: str) -> list[str]:
+def all_queues(using: str) -> list[str]:
     return sorted(set(Channel.objects.using(using).values_list("queue", flat=True)))
 
 
-def unknown(name: str) -> UnknownHandler:
+def unknown_handler_error(name: str) -> UnknownHandler:
     try:
         handlers.get(name)
     except UnknownHandler as error:
@@ -295,7 +256,7 @@ def unknown(name: str) -> UnknownHandler:
     raise AssertionError(name)
 
 
-def story(item: Handled) -> str:
+def error_note(item: Handled) -> str:
     delivery = item.delivery
     what = f"{delivery.handler} #{delivery.id} (attempt {delivery.attempt} of {delivery.max_attempts})"
     return f"raised by {what}, which is {item.event.replace('_', '-')} now; drain(raise_errors=False) goes on"

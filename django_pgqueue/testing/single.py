@@ -14,7 +14,7 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.enqueue import retry_policy
 from django_pgqueue.outcomes import Complete, Outcome
-from django_pgqueue.worker.call.executor import nonsense
+from django_pgqueue.worker.call.executor import invalid_answer
 
 LEASE = timedelta(hours=1)
 
@@ -46,8 +46,8 @@ def make_delivery(handler: str | Callable[..., Any], payload: Any = None, **fiel
     }
     for name in ("headers", "state", "channel_context"):
         if name in given:
-            given[name] = as_json(given[name], name)
-    return Delivery(handler=known.name, payload=as_json(payload, "payload"), **given)
+            given[name] = as_stored(given[name], name)
+    return Delivery(handler=known.name, payload=as_stored(payload, "payload"), **given)
 
 
 def run_handler(handler: str | Callable[..., Any], payload: Any = None, **fields: Any) -> Outcome:
@@ -66,15 +66,15 @@ def run_handler(handler: str | Callable[..., Any], payload: Any = None, **fields
         return outcome
     if known.batch and answer is not None:
         if not isinstance(answer, dict) or not answer.keys() <= {delivery.id}:
-            raise nonsense(delivery, answer, batch=True)
+            raise invalid_answer(delivery, answer, batch=True)
         answer = answer.get(delivery.id)
     if answer is None:
         return Complete()
     if not isinstance(answer, Outcome):
-        raise nonsense(delivery, answer)
+        raise invalid_answer(delivery, answer)
     return answer
 
 
-def as_json(value: Any, what: str) -> Any:
+def as_stored(value: Any, what: str) -> Any:
     """Return the value as the database would return it: lists for tuples, text for dates."""
     return from_json(to_json(value, what))

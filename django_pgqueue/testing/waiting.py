@@ -13,10 +13,10 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django_pgqueue.handlers import name_of
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from django_pgqueue.testing.single import as_json
+from django_pgqueue.testing.single import as_stored
 
-MOST_SHOWN = 10
-LONGEST_SHOWN = 200
+SHOWN_MESSAGES = 10
+SHOWN_CHARACTERS = 200
 
 
 def enqueued(
@@ -57,7 +57,7 @@ def assert_enqueued(
     the most similar first.
     """
     __tracebackhide__ = True
-    wanted = Wanted(
+    wanted = ExpectedMessage(
         name_of(handler), payload, exact, channel, queue, headers, priority, dequeue_at, dedupe_key
     )  # fmt: skip
     found = enqueued(using=using)
@@ -76,14 +76,14 @@ def assert_not_enqueued(
     The arguments are those of :func:`assert_enqueued`.
     """
     __tracebackhide__ = True
-    wanted = Wanted(name_of(handler) if handler else None, payload, **given)
+    wanted = ExpectedMessage(name_of(handler) if handler else None, payload, **given)
     matching = [message for message in enqueued(using=using) if not wanted.differences(message)]
     if matching:
-        raise AssertionError(f"for {wanted}, there should be nothing.{listed(wanted, matching)}")
+        raise AssertionError(f"for {wanted}, there should be nothing.{list_messages(wanted, matching)}")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedMessage:
     """Describe the messages that an assertion looks for."""
 
     handler: str | None = None
@@ -106,18 +106,20 @@ class Wanted:
             ("dequeue_at", self.dequeue_at, message.dequeue_at),
             ("dedupe_key", self.dedupe_key, message.dedupe_key),
         ]
-        found = [f"{name} is {shown(is_)}" for name, wanted, is_ in plain if wanted is not None and wanted != is_]
+        found = [
+            f"{name} is {clipped_repr(is_)}" for name, wanted, is_ in plain if wanted is not None and wanted != is_
+        ]
         if self.payload is not ...:
-            found += differ(as_json(self.payload, "payload"), message.payload, "payload", exact=self.exact)
+            found += differ(as_stored(self.payload, "payload"), message.payload, "payload", exact=self.exact)
         if self.headers is not None:
-            found += differ(as_json(self.headers, "headers"), message.headers or {}, "headers", exact=self.exact)
+            found += differ(as_stored(self.headers, "headers"), message.headers or {}, "headers", exact=self.exact)
         return found
 
     def __str__(self) -> str:
-        parts = [f"{name} {shown(value)}" for name, value in self._plain() if value is not None]
+        parts = [f"{name} {clipped_repr(value)}" for name, value in self._plain() if value is not None]
         if self.payload is not ...:
             parts.insert(0, f"payload {'=' if self.exact or not isinstance(self.payload, dict) else '⊇'} "
-                           f"{shown(self.payload)}")  # fmt: skip
+                           f"{clipped_repr(self.payload)}")  # fmt: skip
         return (
             " with ".join([self.handler or "any handler", ", ".join(parts)]) if parts else self.handler or "any handler"
         )
@@ -141,43 +143,44 @@ def differ(wanted: Any, found: Any, place: str, *, exact: bool) -> Iterator[str]
                 f"{place} has {json.dumps(key, ensure_ascii=False)} too" for key in found.keys() - wanted.keys()
             )
     elif wanted != found or isinstance(wanted, bool) != isinstance(found, bool):
-        yield f"{place} is {shown(found)}"
+        yield f"{place} is {clipped_repr(found)}"
 
 
-def there(wanted: Wanted, found: list[Message], using: str | None) -> str:
+def there(wanted: ExpectedMessage, found: list[Message], using: str | None) -> str:
     """Return the messages that exist instead, as text."""
-    text = listed(wanted, found) if found else "\nNothing waits."
+    text = list_messages(wanted, found) if found else "\nNothing waits."
     if settled := handled(wanted.handler, using):
         text += f"\nHandled already: {', '.join(settled)}."
     return text
 
 
-def listed(wanted: Wanted, found: list[Message]) -> str:
+def list_messages(wanted: ExpectedMessage, found: list[Message]) -> str:
     compared = [(wanted.differences(message), message) for message in found]
     # Another handler is the least like it, however little else differs.
     compared.sort(key=lambda pair: (pair[1].handler != wanted.handler, len(pair[0])))
     lines = [f"\n{len(found)} {'waits' if len(found) == 1 else 'wait'}:"]
-    for differences, message in compared[:MOST_SHOWN]:
+    for differences, message in compared[:SHOWN_MESSAGES]:
         lines.append(f"  {line(message)}")
         if message.handler == wanted.handler:
             lines += [f"      {difference}" for difference in differences]
-    if len(compared) > MOST_SHOWN:
-        lines.append(f"  … and {len(compared) - MOST_SHOWN} more")
+    if len(compared) > SHOWN_MESSAGES:
+        lines.append(f"  … and {len(compared) - SHOWN_MESSAGES} more")
     return "\n".join(lines)
 
 
 def line(message: Message) -> str:
     when = f"at {message.dequeue_at.isoformat()}" if message.status == Message.Status.SCHEDULED else ""
+    place = f"{message.channel.queue}/{message.channel.name}"
     parts = [
-        f"#{message.pk} {message.handler} {shown(message.payload)} on {message.channel.queue}/{message.channel.name}",
+        f"#{message.pk} {message.handler} {clipped_repr(message.payload)} on {place}",
         f"{message.get_status_display()} {when}".strip(),
     ]
     if message.priority:
         parts.append(f"priority {message.priority}")
     if message.dedupe_key:
-        parts.append(f"dedupe_key {shown(message.dedupe_key)}")
+        parts.append(f"dedupe_key {clipped_repr(message.dedupe_key)}")
     if message.headers:
-        parts.append(f"headers {shown(message.headers)}")
+        parts.append(f"headers {clipped_repr(message.headers)}")
     return ", ".join(parts)
 
 
@@ -185,13 +188,13 @@ def handled(handler: str | None, using: str | None) -> list[str]:
     done = ArchivedMessage.objects.using(alias(using)).filter(handler=handler).order_by("-id")
     dead = DeadLetter.objects.using(alias(using)).filter(handler=handler).order_by("-id")
     return [
-        *(f"#{number} ({outcome})" for number, outcome in done.values_list("id", "outcome")[:MOST_SHOWN]),
-        *(f"#{number} (dead letter: {reason})" for number, reason in dead.values_list("id", "reason")[:MOST_SHOWN]),
+        *(f"#{number} ({outcome})" for number, outcome in done.values_list("id", "outcome")[:SHOWN_MESSAGES]),
+        *(f"#{number} (dead letter: {reason})" for number, reason in dead.values_list("id", "reason")[:SHOWN_MESSAGES]),
     ]
 
 
-def shown(value: Any) -> str:
+def clipped_repr(value: Any) -> str:
     text = value.isoformat() if isinstance(value, datetime) else json.dumps(
         value, cls=DjangoJSONEncoder, ensure_ascii=False
     )  # fmt: skip
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

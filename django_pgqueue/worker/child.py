@@ -1,6 +1,6 @@
-"""A worker process under a supervisor: ``python -m django_pgqueue.worker.child LINK BOARD``, two file descriptors.
+"""Run a worker process under a supervisor: ``python -m django_pgqueue.worker.child LINK BOARD``, two file descriptors.
 
-Imports nothing of Django before it knows where to find it.
+The module imports nothing of Django before the orders of the supervisor name the path of the modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.prepare import prepare
+from django_pgqueue.worker.link.prepare import prepare_process
 
 if TYPE_CHECKING:
     from django_pgqueue.worker.worker import QueueWorker
@@ -27,17 +27,22 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 
 def main(link: Link, board: Board) -> int:
-    """Returns the exit status: 0 when all is written down, else 1."""
-    # Of a crash in C code, the traceback says which handler it was. On SIGUSR1, each thread says where it is.
+    """Run the worker of this process until it stops. Returns the exit status.
+
+    ``link``: the connection to the supervisor, whose first frame has the orders. ``board``: the shared memory in which
+    the process shows the messages that it runs. The status is 0 if all outcomes are written and no role crashed, and
+    else 1. A handler that does not end makes the process exit at once with 1.
+    """
+    # After a crash in C code, the traceback on stderr names the handler. On SIGUSR1, it shows the stack of each thread.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = link.receive()
-    if orders is None or not prepare(orders[0], link, hint=HINT):
+    if orders is None or not prepare_process(orders[0], link, hint=HINT):
         return 1
     try:
         clean = make_worker(orders[0], link, board).run()
-    except Exception:  # no thread starts, for example; those that a handler has left must not keep the process
+    except Exception:  # no thread starts, for example; threads that a handler has left must not keep the process
         traceback.print_exc()
         clean = False
     logging.shutdown()
@@ -50,7 +55,7 @@ def main(link: Link, board: Board) -> int:
 
 
 def make_worker(orders: Orders, link: Link, board: Board) -> QueueWorker:
-    """Make the worker, after what the project wants to be called at the start. Django is set up."""
+    """Call the project's start function and return a new worker. Django must be set up."""
     from django_pgqueue.worker.worker import QueueWorker
 
     call_at_start(orders)
@@ -58,16 +63,20 @@ def make_worker(orders: Orders, link: Link, board: Board) -> QueueWorker:
 
 
 def call_at_start(orders: Orders) -> None:
+    """Call the function that ``orders.at_start`` names with the alias of the queue's database, if it names one.
+
+    An error of the database is logged, and the worker starts all the same. Other exceptions are raised.
+    """
     if orders.at_start is None:
         return
 
     from django.db import Error
     from django.utils.module_loading import import_string
 
-    from django_pgqueue.worker.database import dedicate, keep_alive
+    from django_pgqueue.worker.database import dedicate_connection, keep_alive
 
     keep_alive()
-    connection = dedicate(orders.options.using)
+    connection = dedicate_connection(orders.options.using)
     try:
         import_string(orders.at_start)(orders.options.using)
     except Error as error:

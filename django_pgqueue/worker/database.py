@@ -1,4 +1,4 @@
-"""The worker's connections, and what it does while the database is away."""
+"""Manage the worker's connections, and retry while the database is away."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 from django_pgqueue.backoff import pause
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.sql.call import primary
-from django_pgqueue.sql.stall import expect_answers
+from django_pgqueue.sql.stall import limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -26,7 +26,7 @@ TRANSIENT = (OperationalError, InterfaceError, InternalError)
 
 LISTENER = "listener"
 # Seconds to reach the server with the request to cancel a query.
-CANCEL_TIMEOUT = 2.0
+CANCEL_SECONDS = 2.0
 
 # For libpq, on TCP: a peer that is gone is noticed after about ten seconds, not after two hours.
 KEEP_ALIVE = {
@@ -41,7 +41,10 @@ T = TypeVar("T")
 
 
 def keep_alive() -> None:
-    """Let this process notice half-open connections soon, also those of its handlers; what the project sets, stays."""
+    """Set TCP keep-alive options for all databases of the process, so that a dead server is noticed in about 10 s.
+
+    They apply to the connections of handlers, too. Options that the project sets are kept.
+    """
     for connection in connections.all():
         if connection.vendor == "postgresql":
             options = connections.settings[connection.alias].setdefault("OPTIONS", {})
@@ -50,20 +53,22 @@ def keep_alive() -> None:
 
 
 def without_pool(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
-    """Return a copy of the connection that is a session of its own, outside of the pool."""
+    """Return a copy of the connection that opens a session of its own instead of one from the pool."""
     copy = connection.copy()
     copy.settings_dict["OPTIONS"].pop("pool", None)
     return copy
 
 
-def dedicate(using: str) -> BaseDatabaseWrapper:
-    """Give this thread a connection of its own: one that it keeps all the time would only starve the pool.
+def dedicate_connection(using: str) -> BaseDatabaseWrapper:
+    """Replace this thread's connection by one outside of the pool, and return it.
 
-    It gives up a server that falls silent, so it is for short statements: not for handlers.
+    ``using``: database alias. A thread that keeps its connection would take one from the pool for good. The connection
+    has a limit for each answer of the server (:mod:`django_pgqueue.sql.stall`), so it is for short statements and not
+    for handlers.
     """
     connections[using] = connection = without_pool(connections[using])
     without_query_log(connection)
-    expect_answers(connection)
+    limit_answer_time(connection)
     return connection
 
 
@@ -73,13 +78,16 @@ def without_query_log(connection: BaseDatabaseWrapper) -> None:
         connection.make_debug_cursor = connection.make_cursor  # type: ignore[method-assign, assignment]  # for this connection alone
 
 
-def opened() -> Sequence[BaseDatabaseWrapper]:
-    """Return the connections that this thread has opened. Call it once a message: the look-up is expensive."""
+def opened_connections() -> Sequence[BaseDatabaseWrapper]:
+    """Return the connections that this thread has opened. The look-up is expensive: call it once a message."""
     return connections.all(initialized_only=True)
 
 
-def tidy(opened: Iterable[BaseDatabaseWrapper]) -> None:
-    """Close connections that are broken, left in a transaction or too old, and return pooled ones."""
+def tidy_connections(opened: Iterable[BaseDatabaseWrapper]) -> None:
+    """Close the connections that are broken or too old, and return those of a pool. Open transactions are left alone.
+
+    ``opened``: the answer of :func:`opened_connections`.
+    """
     for connection in opened:
         if connection.in_atomic_block:
             continue
@@ -96,9 +104,11 @@ def tidy(opened: Iterable[BaseDatabaseWrapper]) -> None:
 
 
 def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence[Delivery]) -> None:
-    """Roll back what the handler of ``deliveries`` has left open: the next one's writes would be lost with it.
+    """Close the connections with an open transaction, which rolls it back, and log the handler that left it.
 
-    ``deliveries`` is empty for the connection that all async handlers share: nothing tells which one it was.
+    Otherwise the writes of the next handler would be lost with it. ``opened``: the answer of
+    :func:`opened_connections`. ``deliveries``: those of the handler; empty for the connection that all async handlers
+    share, where the log line cannot name one.
     """
     who = f"the handler of {', '.join(map(label, deliveries))}" if deliveries else "an async handler"
     extra: dict[str, Any] = {"event": "transaction_left_open"}
@@ -117,20 +127,23 @@ def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether a transaction is open that Django does not know."""
+    """Return whether PostgreSQL has a transaction open on this connection that Django does not know."""
     if connection.vendor != "postgresql" or not connection.settings_dict["AUTOCOMMIT"]:
         return False
     return connection.connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 def cancel_query(connection: BaseDatabaseWrapper) -> None:
-    """End the query that another thread waits for on this connection, if there is one."""
+    """Cancel the query that another thread waits for on this connection, if there is one.
+
+    Waits up to CANCEL_SECONDS for the server; an error is logged and not raised.
+    """
     session = connection.connection
     if session is None or connection.vendor != "postgresql":
         return
     try:
         if session.info.transaction_status == TransactionStatus.ACTIVE:
-            session.cancel_safe(timeout=CANCEL_TIMEOUT)
+            session.cancel_safe(timeout=CANCEL_SECONDS)
     except psycopg.Error:  # it has just ended, or the server does not answer
         logger.debug("a query was not cancelled", exc_info=True)
 
@@ -138,23 +151,31 @@ def cancel_query(connection: BaseDatabaseWrapper) -> None:
 def recover(
     deliveries: Sequence[Delivery], using: str, role: str, outage: Outage, *, sleep: Callable[[float], bool]
 ) -> None:
-    """Tidy up after the messages. If the connection broke, see whether the server is there before the next ones."""
-    used = opened()
+    """Clean up the connections of this thread after a handler, and wait for the database if its connection broke.
+
+    ``deliveries``: the messages that the handler had; ``using``: alias of the queue's database; ``role``: the name of
+    the caller in log lines; ``sleep``: as for :meth:`Outage.retry_until_success`.
+    """
+    used = opened_connections()
     suspicious = [connection for connection in used if connection.errors_occurred and connection.alias == using]
     end_transactions(used, deliveries)
-    tidy(used)
+    tidy_connections(used)
     for connection in suspicious:
         if connection.connection is None:
-            outage.patiently(role, connection.ensure_connection, sleep=sleep)
+            outage.retry_until_success(role, connection.ensure_connection, sleep=sleep)
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether a table, a column or a function of the queue is missing: waiting alone does not help."""
+    """Return whether a table, a column or a function is missing in the database, so that a retry cannot help."""
     return isinstance(error.__cause__, UndefinedTable | UndefinedColumn | UndefinedFunction)
 
 
 class Outage:
-    """Logs once that the database is away, for all roles, and once that it is back."""
+    """Track whether the database answers, for all roles of a process, and log each outage once.
+
+    A role calls :meth:`retry_until_success` for each step that needs the database. ``using``: database alias;
+    ``name``: the worker's name, for log lines.
+    """
 
     def __init__(self, using: str, name: str) -> None:
         self.using = using
@@ -167,19 +188,27 @@ class Outage:
 
     @property
     def problem(self) -> str:
-        """Return the last error of the database while it fails, else an empty text."""
+        """Return the last error text while the database fails, else an empty text."""
         return "" if self._calm.is_set() else self._error
 
     @property
     def over(self) -> bool:
+        """Return whether no role but the listener is failing."""
         return self._calm.is_set()
 
     def wait_until_over(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds. Returns False if an outage of more than the listener lasts longer."""
+        """Wait up to ``timeout`` seconds for the end of the outage. Returns whether it is over.
+
+        A failure of the listener alone does not count as an outage.
+        """
         return self._calm.wait(timeout)
 
     def failed(self, role: str, error: BaseException, failures: int) -> None:
-        """Record a failure. ``failures``: in a row, before this one; the first may be an old broken connection."""
+        """Record that a step of ``role`` failed with ``error``, and log the start of an outage.
+
+        ``failures``: the number of failures in a row before this one. The first is logged as a broken connection,
+        which may only be old; an outage begins with the second, or when a table or function is missing.
+        """
         text = primary(error)
         if is_missing(error):
             text += ". Is the database migrated? Run manage.py migrate."
@@ -203,6 +232,7 @@ class Outage:
             )
 
     def ended(self, role: str) -> None:
+        """Record that a step of ``role`` succeeded, and log the end of the outage if no other role fails."""
         if role not in self._failing:
             return
         with self._lock:
@@ -213,7 +243,7 @@ class Outage:
         if last:
             logger.info("the database works again", extra={**self._extra, "event": "database_back"})
 
-    def patiently(
+    def retry_until_success(
         self,
         role: str,
         function: Callable[[], T],
@@ -221,7 +251,12 @@ class Outage:
         sleep: Callable[[float], bool],
         on: tuple[type[Exception], ...] = (Error,),
     ) -> T | None:
-        """Call ``function`` until it succeeds. Returns its value; None if ``sleep(seconds)`` returned True to stop."""
+        """Call ``function`` until it succeeds, with a new connection and a growing pause after each failure.
+
+        ``role``: the caller's name in log lines. ``sleep``: waits for a number of seconds, and returns True to stop.
+        ``on``: the exceptions that are retried; others are raised. Returns the value of ``function``, or None if
+        ``sleep`` asked to stop.
+        """
         failures = 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The options of a worker."""
+"""Hold the options of a worker."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ from datetime import timedelta
 from typing import Literal
 from uuid import uuid4
 
-# In the place of a queue's name: every queue, also those that are made later.
+# In place of a queue's name, this means every queue, also those that are made later.
 ALL = "*"
 
 
 def worker_name(pid: int | None = None) -> str:
+    """Return a new unique name for a worker: host, process id (default: this process) and a random part."""
     return f"{socket.gethostname()[:100]}:{pid or os.getpid()}:{uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """``using``: alias of the queue's database. ``queues``: their names, or ALL; ``excluded``: those of them that are
-    not served. ``concurrency``: sync handlers at the same time, each in a thread;
-    ``async_concurrency``: async ones. ``batch``: most messages of one dequeue. ``timeout``: of handlers that have none;
-    ``grace``: after it, for a handler to end by itself.
+    """Hold what a worker serves and how much it takes: the command line of ``runqueueworker``, or a test, makes it.
 
-    ``lease``, ``poll_interval``, ``shutdown_timeout``: how long a silent worker keeps its messages, an idle one sleeps,
-    a stopping one waits for its handlers. ``listen``: alias for LISTEN, None for polling only. ``notify``: whether
-    enqueuers wake it when it is "waiting", or "always" send their NOTIFY. ``once``: one dequeue; ``drain``: until
-    nothing is ready. ``max_messages``, ``max_age``, ``max_memory`` (bytes): when a process has done enough, and makes
-    way for a fresh one.
+    ``using``: alias of the queue's database. ``queues``: names of queues, or ALL. ``excluded``: names that are not
+    served. ``concurrency``: the most sync handlers at a time, each in a thread. ``async_concurrency``: the most async
+    handlers at a time. ``batch``: the most messages of one dequeue. ``lease``: how long a silent worker keeps its
+    messages. ``timeout``: the time limit of handlers that have none; None: no limit. ``grace``: the time in which an
+    interrupted handler may end by itself. ``poll_interval``: the longest sleep of an idle worker.
+    ``shutdown_timeout``: how long a stopping worker waits for its handlers.
+
+    ``listen``: the database alias for LISTEN; None: polling only. ``notify``: "waiting" if the worker announces that
+    it sleeps and is notified only then, "always" if the announcement always holds. ``once``: end after one dequeue.
+    ``drain``: end when nothing is ready. ``max_messages``, ``max_age``, ``max_memory`` (bytes): the process is replaced
+    when it reaches one of these; None: no limit. ``name``: the worker's row and the name in log lines.
     """
 
     using: str
@@ -53,6 +57,6 @@ class WorkerOptions:
 
     @property
     def served(self) -> str:
-        """Return the queues in words, for the log."""
+        """Return the served queues in words, for log lines."""
         wanted = "all queues" if ALL in self.queues else ", ".join(self.queues)
         return f"{wanted} without {', '.join(self.excluded)}" if self.excluded else wanted

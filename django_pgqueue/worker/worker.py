@@ -1,215 +1,44 @@
-"""The worker: wires the roles together, and takes them apart in the order that loses nothing."""
+"""Start the parts of a worker, and stop them in the order in which no outcome is lost."""
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import time
-from collections.abc import Callable, Iterator
 
-from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.call.middleware import Middleware
-from django_pgqueue.worker.database import Outage, keep_alive
-from django_pgqueue.worker.fetch.listener import Listener
-from django_pgqueue.worker.fetch.producer import Producer
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.link.child_end import Reports, SupervisorInbox, end_within
-from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
-from django_pgqueue.worker.operate.logs import announce
-from django_pgqueue.worker.operate.recycling import Recycling, memory_bytes
-from django_pgqueue.worker.operate.registration import Registration, WorkerDescription, as_json
-from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
-from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
-from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.role import Companion
-from django_pgqueue.worker.run.async_runner import AsyncRunner
-from django_pgqueue.worker.run.atomic import Atomic
-from django_pgqueue.worker.run.buffer import Buffer
-from django_pgqueue.worker.run.deadlines import Deadlines, Run
-from django_pgqueue.worker.run.dispatch import Dispatch
-from django_pgqueue.worker.run.handler_process import HandlerProcesses
-from django_pgqueue.worker.run.limits import HandlerLimits
-from django_pgqueue.worker.run.perform import Performer
-from django_pgqueue.worker.run.runtime import Runtime
-from django_pgqueue.worker.run.slots import Slots
-from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.settle.completer import Completer
-from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.database import keep_alive
+from django_pgqueue.worker.operate.logs import log_start
+from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS, Health
+from django_pgqueue.worker.parts import WorkerParts
 from django_pgqueue.worker.settle.unstarted import return_unstarted
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-VITALS_INTERVAL = 1.0
+VITALS_SECONDS = 1.0
 
 
-class QueueWorker:
-    """Serves its queues until it is asked to stop, once, or until they are empty.
+class QueueWorker(WorkerParts):
+    """Serve queues until a stop is requested; with ``once`` or ``drain``, until nothing is left to do.
 
-    ``link``, ``board``: to its supervisor. A worker without one does itself what a supervisor does for its children;
-    ``companion`` makes what else runs beside it, given a function that wakes the producer.
+    A child process of a supervisor runs one, and so do ``--processes 0`` and tests. ``options``: what it serves.
+    ``companion``: makes the service that runs beside it (the maintenance loop), given a function that wakes the
+    producer. ``link``, ``board``: connect it to its supervisor; without a supervisor it extends its leases and writes
+    its row itself. ``vitals``: reports the health to probes.
     """
 
-    def __init__(
-        self,
-        options: WorkerOptions,
-        *,
-        companion: Callable[[Callable[[], None]], Companion] | None = None,
-        link: Link | None = None,
-        board: Board | None = None,
-        vitals: Vitals | None = None,
-    ) -> None:
-        self.options = options
-        self.board = board or Board()
-        self.ledger = Ledger(options.using, options.name)
-        self.shutdown = Shutdown()
-        self._vitals = vitals or Vitals()
-        self._registration: Registration | None = None
-        self._crashes: list[str] = []
-        self._outage = Outage(options.using, options.name)
-        self._served = ServedQueues(options)
-        self._link = link
-        self._make_settling()
-        self._make_running()
-        self._make_fetching()
-        self._companions = self._make_companions(companion)
-
-    def _make_settling(self) -> None:
-        """Make the roles that hold leases and write outcomes."""
-        self._keeper = self._make_keeper()
-        self._completer = Completer(
-            self.options.using,
-            keeper=self._keeper,
-            board=self.board,
-            ledger=self.ledger,
-            outage=self._outage,
-            on_settled=self._wake,
-            crashed=self._crashed,
-        )
-
-    def _make_running(self) -> None:
-        """Make the roles that call handlers: threads, event loop, deadlines, and dispatch between them."""
-        options, keeper, middleware = self.options, self._keeper, Middleware.configured()
-        keep = options.once or options.drain
-        limits = HandlerLimits(keep=keep)
-        self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=self._crashed)
-        runtime = self._make_runtime(middleware)
-        buffer = Buffer(options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike)
-        atomic = Atomic(options, keeper=keeper, board=self.board, ledger=self.ledger)
-        performer = Performer(atomic, HandlerProcesses(options), find=middleware.find)
-        self._slots = Slots(buffer, performer=performer, runtime=runtime)
-        self._loop = AsyncRunner(
-            options.async_concurrency, options.batch, limits=limits, wake=self._wake, runtime=runtime
-        )
-        self._dispatch = Dispatch(
-            buffer,
-            self._loop,
-            limits=limits,
-            keep=keep,
-            board=self.board,
-            keeper=keeper,
-            using=options.using,
-            put=self._completer.put,
-        )
-
-    def _make_fetching(self) -> None:
-        """Make the roles that take messages from the database."""
-        self._producer = Producer(
-            self.options,
-            served=self._served,
-            dispatch=self._dispatch,
-            hold=self._keeper.hold,
-            held=self._keeper.__len__,
-            done=lambda: self.shutdown.request("nothing left to do"),
-            outage=self._outage,
-            crashed=self._crashed,
-        )
-
-    def _make_runtime(self, middleware: Middleware) -> Runtime:
-        return Runtime(
-            using=self.options.using,
-            middleware=middleware,
-            timeout=self.options.timeout,
-            board=self.board,
-            outage=self._outage,
-            put=self._completer.put,
-            expect=self._deadlines.expect,
-            recycle=self._unfit,
-            crashed=self._crashed,
-        )
-
-    def _make_keeper(self) -> LeaseKeeper[Delivery] | RemoteKeeper:
-        if self._link is not None:
-            return RemoteKeeper(self._link, self.options.lease, on_lost=self._lost, on_cancelled=self._cancelled)
-        return LeaseKeeper(
-            self.options.using,
-            self.options.lease,
-            outage=self._outage,
-            on_lost=self._lost,
-            on_cancelled=self._cancelled,
-            crashed=self._crashed,
-        )
-
-    def _make_companions(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
-        options, outage, crashed = self.options, self._outage, self._crashed
-        link, keeper = self._link, self._keeper
-        if link is not None and isinstance(keeper, RemoteKeeper):
-            companions = self._supervised(link, keeper)
-        else:
-            companions = self._alone(companion)
-        companions.append(Recycling(options, settled=self.ledger.settled, recycle=self.recycle, crashed=crashed))
-        if options.listen is not None:
-            # Not in the parent: the way from there takes half a millisecond, for each message that is waited for.
-            listener = Listener(
-                options.listen,
-                self._served.serves,
-                worker=options.name,
-                outage=outage,
-                wake=self._producer.hear,
-                crashed=crashed,
-            )
-            companions.append(listener)
-        return companions
-
-    def _alone(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
-        options, outage, crashed = self.options, self._outage, self._crashed
-        registration = self._registration = Registration(
-            options,
-            served=self._served,
-            describe=lambda: [self.describe()],
-            on_paused=lambda names: self._producer.pause(options.name in names),
-            outage=outage,
-            crashed=crashed,
-        )
-        companions: list[Companion] = [registration]
-        if companion is not None:
-            companions.append(companion(self._wake))
-        return companions
-
-    def _supervised(self, link: Link, keeper: RemoteKeeper) -> list[Companion]:
-        frames: dict[str, Callable[..., None]] = {
-            "wake": self._wake,
-            "lost": keeper.lost,
-            "cancelled": keeper.cancelled,
-            "pause": self._producer.pause,
-            "stop": self.shutdown.request,
-        }
-        return [
-            SupervisorInbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
-            Reports(link, describe=self.describe, trouble=lambda: self._outage.problem, crashed=self._crashed),
-        ]
-
     def run(self) -> bool:
-        """Work until the end. Returns whether it was clean: all handlers ended, all is written, no role crashed."""
+        """Run until a stop is requested.
+
+        Returns whether everything was clean: all handlers have ended, all outcomes are written, and no role crashed.
+        """
         self.shutdown.install()
         keep_alive()
         try:
             self._start()
             self._vitals.start(self.health)
             while not self.shutdown.reason:
-                self.shutdown.sleep(VITALS_INTERVAL)
+                self.shutdown.sleep(VITALS_SECONDS)
                 self._vitals.beat()
             self._vitals.stopping()
             clean = self._stop(self.shutdown.reason)
@@ -220,41 +49,24 @@ class QueueWorker:
         return clean and not self._crashes
 
     def stop(self) -> None:
-        """Ask the worker to stop; from any thread."""
+        """Ask the worker to stop, and return at once; from any thread."""
         self.shutdown.request("asked to stop")
-
-    def recycle(self, reason: str) -> None:
-        """Ask for a fresh process in place of this one. Without a supervisor it ends, to be restarted."""
-        if self._link is not None:
-            self._link.send("recycle", reason)
-        else:
-            self.shutdown.request(f"recycling: {reason}")
-
-    def describe(self) -> WorkerDescription:
-        return WorkerDescription(
-            name=self.options.name,
-            pid=os.getpid(),
-            state="stopping" if self.shutdown.reason else "running",
-            running=as_json(self.board.running()),
-            totals=self.ledger.totals(),
-            memory_bytes=memory_bytes(),
-        )
 
     def health(self) -> Health:
         """Return the health of a worker that runs without a supervisor."""
         silence = 0.0 if self._registration is None else time.monotonic() - self._registration.written_at
-        problems = ["the database does not answer"] if silence > LONGEST_SILENCE else []
+        problems = ["the database does not answer"] if silence > LONGEST_SILENCE_SECONDS else []
         if self._outage.problem:
             problems.append(f"the database fails: {self._outage.problem}")
         oldest = min((entry.ended_at for entry in self.board.begun() if entry.ended_at), default=math.inf)
-        if (late := time.monotonic() - oldest) > max(LONGEST_SILENCE, self.options.lease.total_seconds()):
+        if (late := time.monotonic() - oldest) > max(LONGEST_SILENCE_SECONDS, self.options.lease.total_seconds()):
             problems.append(f"outcomes are not written down for {late:.0f} s")
         about = self.describe()
         worker = {"name": about.name, "pid": about.pid, "state": about.state, "running": len(about.running)}
         return Health(about.state, problems, [worker])
 
     def _start(self) -> None:
-        announce(self.options)
+        log_start(self.options)
         self._keeper.start()
         self._completer.start()
         self._slots.start()
@@ -292,38 +104,7 @@ class QueueWorker:
         self._deadlines.stop()
         for companion in self._companions:
             companion.stop()
-        # Last of all: until here, everything that is held stays held.
+        # The keeper is stopped last, so that all leases are extended until here.
         self._keeper.stop()
         self.ledger.close()
         return idle and written
-
-    def _runs(self) -> Iterator[Run]:
-        yield from self._slots.runs()
-        yield from self._loop.runs()
-
-    def _unfit(self, reason: str) -> None:
-        logger.error("this worker should be replaced: %s", reason, extra={"event": "worker_unfit"})
-        if self._link is not None:
-            self.recycle(reason)
-
-    def _orphaned(self) -> None:
-        self.shutdown.request("the supervisor is gone")
-        end_within(self.options.lease)
-
-    def _wake(self) -> None:
-        self._producer.wake()
-
-    def _lost(self, lost: list[Delivery]) -> None:
-        for delivery in lost:
-            waited = self._dispatch.drop(delivery)
-            effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
-            self.ledger.lost([delivery], effects=effects)
-
-    def _cancelled(self, deliveries: list[Delivery]) -> None:
-        for delivery in deliveries:
-            self._dispatch.cancel(delivery)
-
-    def _crashed(self, role: str, error: BaseException) -> None:
-        self._crashes.append(role)
-        logger.critical("%s crashed; the worker stops", role, exc_info=error, extra={"event": "role_crashed"})
-        self.shutdown.request(f"{role} crashed")

@@ -141,8 +141,8 @@ def test_the_page_in_between_does_not_ask_for_each_message(
 def test_when_the_time_of_a_request_is_over_the_page_asks_whether_to_go_on(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
-    monkeypatch.setattr(bulk_actions, "BATCH", 2)
-    monkeypatch.setattr(bulk_actions, "SECONDS", 0.0)
+    monkeypatch.setattr(bulk_actions, "BATCH_ROWS", 2)
+    monkeypatch.setattr(bulk_actions, "REQUEST_SECONDS", 0.0)
     if model == "message":
         enqueue_many(NewMessage(handler="mail.send") for _ in range(5))
         action, done, left = "cancel", "messages are cancelled", Message.objects.all()
@@ -186,8 +186,8 @@ def test_a_rate_that_is_none_is_refused(admin_client: Client, rate: str) -> None
 
 
 def test_a_rate_goes_on_over_requests(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_actions, "BATCH", 2)
-    monkeypatch.setattr(bulk_actions, "SECONDS", 0.0)
+    monkeypatch.setattr(bulk_actions, "BATCH_ROWS", 2)
+    monkeypatch.setattr(bulk_actions, "REQUEST_SECONDS", 0.0)
     make_dead(4)
     response = admin_client.post(address("deadletter"), everything("redrive", shown="4", rate="0.1"))
     posted = dict(response.context["hidden"]) | {"rate": "0.1"}
@@ -228,8 +228,8 @@ def test_dead_letters_are_discarded(admin_client: Client) -> None:
 def test_all_dead_letters_that_match_are_discarded_in_batches(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_actions, "BATCH", 2)
-    monkeypatch.setattr(bulk_actions, "EACH", 1)
+    monkeypatch.setattr(bulk_actions, "BATCH_ROWS", 2)
+    monkeypatch.setattr(bulk_actions, "LOGGED_ROWS", 1)
     make_dead(4, reason="spam")
     [other] = make_dead()
     path = f"{address('deadletter')}?reason=spam"

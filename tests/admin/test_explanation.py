@@ -66,9 +66,9 @@ def test_a_page_asks_no_more_when_there_is_more(admin_client: Client, model: str
 
 
 def test_every_code_that_is_coloured_exists() -> None:
-    bodies = "".join(files.body(name, version) for name, version in files.latest_functions().items())
+    bodies = "".join(files.function_body(name, version) for name, version in files.latest_functions().items())
     outcomes = {"completed", "popped"}
     for code in explanation.BAD | explanation.GOOD | explanation.INFORMATION:
         assert f"'{code}'" in bodies or code in outcomes, code
-    assert explanation.kind(explain_message(123456789)[0].code) == "bad"
-    assert explanation.kind("rate") == "late"
+    assert explanation.badge_kind(explain_message(123456789)[0].code) == "bad"
+    assert explanation.badge_kind("rate") == "late"

@@ -84,7 +84,7 @@ def test_nonsense_finds_nothing_and_breaks_nothing(admin_client: Client, indexed
 def test_of_very_many_matches_some_are_shown_and_that_is_said(
     admin_client: Client, indexed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(payload_search, "MOST", 20)
+    monkeypatch.setattr(payload_search, "MOST_FOUND_ROWS", 20)
     enqueue_many(NewMessage(handler="h", payload={"n": 1}) for _ in range(30))
     response = admin_client.get(address("message"), {"q": "payload.n=1"})
     assert response.context["cl"].result_count == 20
@@ -94,7 +94,7 @@ def test_of_very_many_matches_some_are_shown_and_that_is_said(
 def test_the_search_reads_the_index(indexed: None) -> None:
     enqueue_many(NewMessage(handler="h", payload={"customer": n}) for n in range(5_000))
     sql("ANALYZE pgqueue_message")
-    [wanted, text] = payload_search.parse("payload.customer=42") or []
+    [wanted, text] = payload_search.payload_terms("payload.customer=42") or []
     plan = sql(
         f"EXPLAIN SELECT t.id FROM pgqueue_message AS t WHERE t.payload @> '{wanted}'::jsonb"
         f" OR t.payload @> '{text}'::jsonb LIMIT 1001"

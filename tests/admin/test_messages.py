@@ -60,8 +60,8 @@ def test_what_is_gone_in_the_meantime_is_no_error(admin_client: Client) -> None:
 def test_all_messages_of_a_filter_are_cancelled_up_to_a_number(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_actions, "BATCH", 3)
-    monkeypatch.setattr(bulk_actions, "MOST", 7)
+    monkeypatch.setattr(bulk_actions, "BATCH_ROWS", 3)
+    monkeypatch.setattr(bulk_actions, "MOST_ROWS", 7)
     enqueue_many(NewMessage(handler=handler) for handler in ["mail.send"] * 9 + ["mail.bounce"])
     [first] = Message.objects.filter(handler="mail.send").order_by("id")[:1]
     posted = {"action": "cancel", "select_across": "1", "_selected_action": first.pk, "confirmed": "yes", "reason": ""}

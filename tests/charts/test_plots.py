@@ -11,10 +11,10 @@ import pytest
 
 from django_pgqueue import charts
 from django_pgqueue.charts import Series
-from django_pgqueue.charts.frame import BOTTOM, HEIGHT, TOP
+from django_pgqueue.charts.frame import BOTTOM_PX, HEIGHT_PX, TOP_PX
 
 HOSTILE = """</title></text><script>alert("1")</script>&'\u202e\x07"""
-GROUND = HEIGHT - BOTTOM
+GROUND = HEIGHT_PX - BOTTOM_PX
 
 
 def hours(count: int) -> list[datetime]:
@@ -32,21 +32,21 @@ def paths(chart: str, style: str) -> list[list[tuple[float, float]]]:
 
 
 def test_a_line_goes_through_its_values() -> None:
-    [line] = paths(charts.lines("waiting", hours(3), [Series("all", [0, 4, 2])]), "pgq-line")
+    [line] = paths(charts.line_plot("waiting", hours(3), [Series("all", [0, 4, 2])]), "pgq-line")
 
-    assert [y for _, y in line] == [GROUND, TOP, (GROUND + TOP) / 2]
+    assert [y for _, y in line] == [GROUND, TOP_PX, (GROUND + TOP_PX) / 2]
     assert line[1][0] - line[0][0] == pytest.approx(line[2][0] - line[1][0], abs=0.2)
 
 
 def test_a_line_is_broken_where_there_is_nothing_and_a_lonely_value_is_a_dot() -> None:
-    chart = charts.lines("waiting", hours(6), [Series("all", [1, 2, None, 3, None, 4])])
+    chart = charts.line_plot("waiting", hours(6), [Series("all", [1, 2, None, 3, None, 4])])
 
     assert [len(line) for line in paths(chart, "pgq-line")] == [2]
     assert len(list(parsed(chart).iter("circle"))) == 2
 
 
 def test_a_band_fills_what_is_between_two_lines() -> None:
-    chart = charts.lines("waiting", hours(2), [Series("p50", [1, 1]), Series("p95", [4, 2])], band=(0, 1))
+    chart = charts.line_plot("waiting", hours(2), [Series("p50", [1, 1]), Series("p95", [4, 2])], band=(0, 1))
 
     [band] = paths(chart, "pgq-band")
     low, high = paths(chart, "pgq-line")
@@ -59,8 +59,8 @@ def test_a_stack_stands_on_what_is_below_it() -> None:
     [first], [second] = ([node.get("d") for node in parsed(chart).iter("path") if style in node.get("class", "")]
                          for style in ("pgq-1", "pgq-2"))  # fmt: skip
     top = float(re.search(r"V([\d.]+)", first)[1])
-    assert top == pytest.approx(GROUND - (GROUND - TOP) * 3 / 4, abs=0.1)
-    assert re.match(r"M[\d.]+ ([\d.]+)V([\d.]+)", second).groups() == (f"{top:g}", str(TOP))
+    assert top == pytest.approx(GROUND - (GROUND - TOP_PX) * 3 / 4, abs=0.1)
+    assert re.match(r"M[\d.]+ ([\d.]+)V([\d.]+)", second).groups() == (f"{top:g}", str(TOP_PX))
 
 
 def test_one_among_thousands_can_be_seen() -> None:
@@ -92,8 +92,8 @@ def test_what_comes_after_eight_colours_is_grey() -> None:
 
 
 NOTHING: list[Callable[[], str]] = [
-    lambda: charts.lines("a", [], []),
-    lambda: charts.lines("a", hours(2), [Series("x", [None, None])]),
+    lambda: charts.line_plot("a", [], []),
+    lambda: charts.line_plot("a", hours(2), [Series("x", [None, None])]),
     lambda: charts.stack("a", hours(1), [Series("x", [None])]),
     lambda: charts.bars("a", []),
     lambda: charts.bars("a", [("x", 0)]),
@@ -119,7 +119,7 @@ def test_an_empty_meter_shows_its_whole_length() -> None:
 
 
 HOSTILE_CHARTS: list[Callable[[], str]] = [
-    lambda: charts.lines(HOSTILE, hours(2), [Series(HOSTILE, [1, 2]), Series("b", [0, 1])], note=HOSTILE),
+    lambda: charts.line_plot(HOSTILE, hours(2), [Series(HOSTILE, [1, 2]), Series("b", [0, 1])], note=HOSTILE),
     lambda: charts.stack(HOSTILE, hours(2), [Series(HOSTILE, [1, 2])], line=Series(HOSTILE, [1, 2], "pgq-over")),
     lambda: charts.bars(HOSTILE, [(HOSTILE, 2.0)], note=HOSTILE),
     lambda: charts.sparkline(HOSTILE, [1, 2]),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_pgqueue.charts.scale import scale_for, shown
+from django_pgqueue.charts.scale import scale_for, value_text
 
 AMOUNTS = st.floats(min_value=0, max_value=1e12, allow_subnormal=False)
 
@@ -40,7 +40,7 @@ AMOUNTS = st.floats(min_value=0, max_value=1e12, allow_subnormal=False)
     ],
 )
 def test_a_value_is_shown_short(value: float | None, kind: str, told: str) -> None:
-    assert shown(value, kind) == told
+    assert value_text(value, kind) == told
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_seconds_that_lie_far_apart_get_a_logarithmic_scale_with_round_times() -
     scale = scale_for([0.02, 0.02, 0.03, 700], "seconds")
 
     assert scale.log
-    assert [shown(tick, "seconds") for tick in scale.ticks][:2] == ["10 ms", "100 ms"]
+    assert [value_text(tick, "seconds") for tick in scale.ticks][:2] == ["10 ms", "100 ms"]
     assert scale.part(0.02) < scale.part(0.2) < scale.part(700) <= 1
     assert not scale_for([1, 1, 1, 30], "seconds").log
     assert not scale_for([1, 1, 1, 3000], "count").log

@@ -31,7 +31,7 @@ def run(*arguments: object) -> str:
     ids=str,
 )
 def test_filters_choose(arguments: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discarddeadletters, "BATCH", 2)
+    monkeypatch.setattr(discarddeadletters, "BATCH_LETTERS", 2)
     oldest_first = list(DeadLetter.objects.order_by("id").values_list("id", flat=True))
     assert run(*arguments, "--dry-run").splitlines()[-1] == f"{count} would be discarded"
     assert run(*arguments) == f"{count} discarded\n"

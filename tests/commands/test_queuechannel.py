@@ -53,7 +53,7 @@ def test_a_channel_that_is_not_there_is_made() -> None:
 
 
 def test_what_waits_is_purged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queuechannel, "BATCH", 2)
+    monkeypatch.setattr(queuechannel, "BATCH_MESSAGES", 2)
     for _ in range(4):
         enqueue("h", channel="acme")
     enqueue("h", channel="acme", delay=timedelta(hours=1))

@@ -22,8 +22,8 @@ def run(*arguments: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queuepurge, "BATCH", 2)
-    monkeypatch.setattr(queuedrop, "BATCH", 2)
+    monkeypatch.setattr(queuepurge, "BATCH_MESSAGES", 2)
+    monkeypatch.setattr(queuedrop, "BATCH_MESSAGES", 2)
     for name in "abc":
         channel_set(channel=name, queue="mails")
         enqueue("h", channel=name, queue="mails")

@@ -155,4 +155,4 @@ def test_mistakes_are_one_clear_line() -> None:
 def test_it_is_decided_for_every_table() -> None:
     """A new table needs a thought: is it about live messages, and what if a crash empties it?"""
     decided = page("docs/explanation/decisions/unlogged-live-tables.md")
-    assert {name for name in roles.tables(pipeline=True) if f"`{name}`" not in decided} == set()
+    assert {name for name in roles.queue_tables(pipeline=True) if f"`{name}`" not in decided} == set()

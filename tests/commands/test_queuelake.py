@@ -20,7 +20,7 @@ from django.db import connections
 from django.test import override_settings
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
-from django_pgqueue.management.commands.queuelake import conninfo, environment, promises, run
+from django_pgqueue.management.commands.queuelake import conninfo, lake_environment, promises, run_process
 from django_pgqueue.pipeline.models import Lake
 from django_pgqueue.spark.transforms.sla import parse_sla
 from tests.support.commands import manage
@@ -32,8 +32,8 @@ PARENT = f"""
 import os, sys
 import django
 django.setup()
-from django_pgqueue.management.commands.queuelake import run
-sys.exit(run([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
+from django_pgqueue.management.commands.queuelake import run_process
+sys.exit(run_process([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
 """
 
 
@@ -111,7 +111,7 @@ def test_a_password_and_options_reach_the_process() -> None:
     wrapper = type(connections["default"])(given, "elsewhere")
     connections["elsewhere"] = wrapper
     try:
-        source = environment("elsewhere")["PGQUEUE_SOURCE"]
+        source = lake_environment("elsewhere")["PGQUEUE_SOURCE"]
     finally:
         del connections["elsewhere"]
     found = psycopg.conninfo.conninfo_to_dict(source)
@@ -122,7 +122,7 @@ def test_a_password_and_options_reach_the_process() -> None:
 def test_settings_are_handed_over() -> None:
     given = {"LAKE": Path("/srv/lake"), "SLA": {"mails": timedelta(minutes=1), "a=b/c": timedelta(microseconds=1)}}
     with override_settings(DJANGO_PGQUEUE=given):
-        assert environment("default")["PGQUEUE_LAKE"] == "/srv/lake"
+        assert lake_environment("default")["PGQUEUE_LAKE"] == "/srv/lake"
         assert promises("export") == []
         options = promises("rollup")
     assert all(option.startswith("--sla=") for option in options)
@@ -133,7 +133,9 @@ def test_settings_are_handed_over() -> None:
     ("program", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
 )
 def test_a_status_and_a_signal_are_told_as_a_shell_does(program: str, status: int) -> None:
-    thread = threading.Thread(target=lambda: told.append(run([sys.executable, "-c", program], dict(os.environ))))
+    thread = threading.Thread(
+        target=lambda: told.append(run_process([sys.executable, "-c", program], dict(os.environ)))
+    )
     told: list[int] = []
     thread.start()
     thread.join(280)

@@ -96,7 +96,7 @@ def test_one_that_is_gone_is_no_traceback() -> None:
 
 
 def test_batches_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queuemessages, "BATCH", 2)
+    monkeypatch.setattr(queuemessages, "BATCH_MESSAGES", 2)
     ids = [enqueue("h").id for _ in range(7)]
     assert run("cancel", "--all", "--limit", 3) == "3 cancelled"
     assert sorted(Message.objects.values_list("id", flat=True)) == ids[3:]

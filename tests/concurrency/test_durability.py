@@ -17,8 +17,8 @@ CHANNELS = {"free": {}, "limited": {"max_concurrency": 4}, "small": {"max_size":
 
 
 def change(*, unlogged: bool) -> None:
-    for table in durability.pending(durability.find("default"), unlogged=unlogged):
-        durability.change("default", table, unlogged=unlogged, lock_timeout=10)
+    for table in durability.pending_tables(durability.unlogged_by_table("default"), unlogged=unlogged):
+        durability.rewrite_table("default", table, unlogged=unlogged, lock_timeout=10)
 
 
 @pytest.fixture(autouse=True)

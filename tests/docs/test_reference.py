@@ -37,7 +37,7 @@ def in_one_line(text: str) -> str:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_there_with_its_signature(function: str) -> None:
-    newest = files.read("functions", function, files.latest_functions()[function])
+    newest = files.read_file("functions", function, files.latest_functions()[function])
     signature = re.search(r"^CREATE (?:FUNCTION|PROCEDURE) (.*?)^LANGUAGE", newest, re.MULTILINE | re.DOTALL)[1]
     path = DOCS / "reference" / "sql-functions.md"
     told = [in_one_line(block.text) for block in blocks(path) if "signature" in block.words]
@@ -151,7 +151,9 @@ def test_every_examination_can_be_asked_for_alone() -> None:
 def test_every_error_is_there_with_its_sqlstate() -> None:
     rows = re.findall(r"^\| `(PGQ\d\d)` \| `(\w+)` \|", page("docs/reference/errors.md"), re.MULTILINE)
     raised = {
-        state for path in files.paths("functions") for state in re.findall(r"ERRCODE = '(PGQ\d\d)'", path.read_text())
+        state
+        for path in files.file_paths("functions")
+        for state in re.findall(r"ERRCODE = '(PGQ\d\d)'", path.read_text())
     }
 
     assert dict(rows) == {state: error.__name__ for state, error in exceptions.BY_SQLSTATE.items()}

@@ -26,7 +26,7 @@ def test_an_index_that_was_dropped(connect: Connect, found: Examine, index: str)
     owner = connect(autocommit=True)
     before = value("SELECT pg_get_indexdef(%s::regclass)", index)
     table = value("SELECT indrelid::regclass::text FROM pg_index WHERE indexrelid = %s::regclass", index)
-    statement = indexes.expected("default")[index].statement
+    statement = indexes.expected_indexes("default")[index].statement
     try:
         if sql("SELECT 1 FROM pg_constraint WHERE conname = %s", index):
             owner.execute(f"ALTER TABLE {table} DROP CONSTRAINT {index}")
@@ -152,10 +152,10 @@ def test_all_indexes_are_known(db: None) -> None:
     }
     by_django = {name for name in there if name.endswith(("_like", "_uniq", "_key"))}
     of_sql_tables = {name for name in there if name.endswith("_pkey") and name.removesuffix("_pkey") in sql_tables()}
-    assert there - by_django - of_sql_tables == set(indexes.expected("default"))
+    assert there - by_django - of_sql_tables == set(indexes.expected_indexes("default"))
 
 
 def sql_tables() -> set[str]:
     """Tables of sql/tables with a primary key: it is part of the table, and goes with it."""
-    texts = [path.read_text() for path in files.paths("tables")]
+    texts = [path.read_text() for path in files.file_paths("tables")]
     return {name for text in texts for name in re.findall(r"^CREATE TABLE (\w+)", text, re.MULTILINE)}

@@ -24,7 +24,7 @@ def test_settings_that_somebody_has_reset(found: Examine) -> None:
 
 def test_the_settings_of_all_tables_are_known() -> None:
     tables = "SELECT relname::text, reloptions FROM pg_class WHERE relname LIKE 'pgqueue%' AND relkind = 'r'"
-    assert vacuum.expected() == {
+    assert vacuum.expected_options() == {
         table: dict(option.split("=") for option in options) for table, options in sql(tables) if options
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_pgqueue.embedded import Cluster, home
-from django_pgqueue.embedded.home import locked
+from django_pgqueue.embedded.home import cluster_lock
 from tests.embedded.conftest import query
 
 Make = Callable[..., Cluster]
@@ -53,8 +53,8 @@ def test_starts_and_stops_and_destroys_take_turns(in_python: InPython, folder: P
 
 
 def test_a_process_killed_while_it_holds_the_lock_blocks_nobody(in_python: InPython, make: Make, folder: Path):
-    script = "from django_pgqueue.embedded.home import locked\nfrom pathlib import Path\nimport time\n"
-    script += "with locked(Path(argv[1])): print('held', flush=True); time.sleep(600)"
+    script = "from django_pgqueue.embedded.home import cluster_lock\nfrom pathlib import Path\nimport time\n"
+    script += "with cluster_lock(Path(argv[1])): print('held', flush=True); time.sleep(600)"
     holder = in_python(script, folder)
     assert holder.stdout.readline() == "held\n"
     holder.kill()
@@ -68,10 +68,10 @@ def test_who_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(
     opened, entered = threading.Event(), threading.Event()
 
     def wait_and_enter() -> None:
-        with locked(folder):
+        with cluster_lock(folder):
             entered.set()
 
-    removed, new = locked(folder), locked(folder)
+    removed, new = cluster_lock(folder), cluster_lock(folder)
     removed.__enter__()
     wait = home._lock_until
 

@@ -129,7 +129,7 @@ def test_rows_of_django_celery_beat_keep_their_time_zone_and_whether_they_are_en
         SimpleNamespace(**{**same, "solar": "sunset"}, name="dusk"),
         SimpleNamespace(**same, name="once", schedule=SimpleNamespace(clocked_time=None)),
     ]
-    work, ten, dusk, once = celery.schedules(project, rows)
+    work, ten, dusk, once = celery.celery_schedules(project, rows)
 
     assert work.becomes == (
         '@schedule("*/5 8-18 * * *", time_zone="Europe/Berlin", name="work", enabled=False)  # on the handler "a"'

@@ -16,7 +16,7 @@ from procrastinate.contrib.django.django_connector import DjangoConnector
 from procrastinate.schema import SchemaManager
 
 from django_pgqueue import channel_set, dequeue, enqueue
-from django_pgqueue.importing.move import BATCH
+from django_pgqueue.importing.move import BATCH_JOBS
 from django_pgqueue.models import Channel, Message
 
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -69,9 +69,9 @@ def test_each_job_is_moved_once_and_cancelled_there(app: App, queueimport: Calla
 
 
 def test_more_jobs_than_a_batch_are_moved(app: App, queueimport: Callable[..., str]) -> None:
-    app.configure_task("shop.send").batch_defer(*({"order": number} for number in range(BATCH + 1)))
+    app.configure_task("shop.send").batch_defer(*({"order": number} for number in range(BATCH_JOBS + 1)))
 
-    assert f"{BATCH + 1} moved" in queueimport("procrastinate")
+    assert f"{BATCH_JOBS + 1} moved" in queueimport("procrastinate")
 
 
 def test_a_lock_becomes_a_channel_that_runs_one_at_a_time(app: App, queueimport: Callable[..., str]) -> None:

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django_pgqueue import handler, handlers, schedule, schedules
 from django_pgqueue.checks import configuration
 from django_pgqueue.exceptions import InvalidSchedule
-from django_pgqueue.maintenance.declared import SyncCounts, sync
+from django_pgqueue.maintenance.declared import SyncCounts, sync_schedules
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Schedule
 from tests.maintenance.conftest import make, plan
@@ -35,8 +35,8 @@ def forget() -> None:
 def test_a_declared_schedule_becomes_a_row_and_then_nothing_changes(settings):
     settings.TIME_ZONE = "Europe/Berlin"
     declare(payload={"a": (1, 2)}, headers={"x": 1}, priority=2, missed="all", missed_limit=7)
-    assert sync() == SyncCounts(added=1, changed=0, removed=0)
-    assert sync() == NOTHING
+    assert sync_schedules() == SyncCounts(added=1, changed=0, removed=0)
+    assert sync_schedules() == NOTHING
     row = Schedule.objects.get()
     assert (row.name, row.handler, row.cron, row.every) == ("reports.make", "reports.make", "30 2 * * *", None)
     assert (row.time_zone, row.queue, row.channel) == ("Europe/Berlin", "default", "default")
@@ -55,7 +55,7 @@ def test_decorators_come_in_any_order():
     @handler("reports.b", queue="mail")
     def b(delivery): ...
 
-    sync()
+    sync_schedules()
     found = Schedule.objects.values_list("name", "handler", "queue", "every")
     assert set(found) == {
         ("reports.a", "reports.a", "default", timedelta(hours=1)),
@@ -87,7 +87,7 @@ def yields(delivery):
 def test_a_function_that_cannot_be_a_handler_is_refused_at_import(function: Any, problem: str):
     with pytest.raises(InvalidSchedule, match=problem):
         schedule("@daily")(function)
-    assert schedules.collect().found == {}
+    assert schedules.collect_declared().found == {}
 
 
 def test_a_schedule_without_a_time_says_so():
@@ -97,9 +97,9 @@ def test_a_schedule_without_a_time_says_so():
 
 def test_code_decides_but_whether_it_is_enabled():
     declare(payload=1)
-    sync()
+    sync_schedules()
     Schedule.objects.update(enabled=False, payload=5, cron="0 0 * * *")
-    assert sync() == SyncCounts(added=0, changed=1, removed=0)
+    assert sync_schedules() == SyncCounts(added=0, changed=1, removed=0)
     row = Schedule.objects.get()
     assert (row.enabled, row.payload, row.cron) == (False, 1, "30 2 * * *")
 
@@ -107,14 +107,14 @@ def test_code_decides_but_whether_it_is_enabled():
 def test_what_code_changes_is_planned_anew_and_nothing_else():
     declare()
     declare(timedelta(hours=1), name="hourly")
-    sync()
+    sync_schedules()
     for name in ("reports.make", "hourly"):
         plan(name, minutes=-20)
     before = Schedule.objects.get(name="hourly").next_fire_at
     forget()
     declare("45 2 * * *")
     declare(timedelta(hours=1), name="hourly", payload={"new": True})
-    assert sync() == SyncCounts(added=0, changed=2, removed=0)
+    assert sync_schedules() == SyncCounts(added=0, changed=2, removed=0)
     assert Schedule.objects.get(name="reports.make").next_fire_at is None
     assert Schedule.objects.get(name="hourly").next_fire_at == before
 
@@ -122,11 +122,11 @@ def test_what_code_changes_is_planned_anew_and_nothing_else():
 def test_what_code_does_not_declare_any_more_fires_no_more_until_it_does_again():
     declare(timedelta(hours=1), missed="once")
     make("by hand")
-    sync()
+    sync_schedules()
     plan("reports.make", minutes=5)
     forget()
-    assert sync() == SyncCounts(added=0, changed=0, removed=1)
-    assert sync() == NOTHING
+    assert sync_schedules() == SyncCounts(added=0, changed=0, removed=1)
+    assert sync_schedules() == NOTHING
     assert Schedule.objects.get(name="by hand").removed_at is None
     assert Scheduler().run_once("default").fired == 0
 
@@ -139,14 +139,14 @@ def test_schedules_of_modules_that_are_not_loaded_here_are_left_alone():
     """Another worker has that app; or its handlers cannot be imported at the moment."""
     make("theirs", declared_in="their_app.handlers")
     assert "their_app.handlers" not in sys.modules
-    assert sync() == NOTHING
+    assert sync_schedules() == NOTHING
     assert Schedule.objects.get().removed_at is None
 
 
 def test_a_row_made_by_hand_is_taken_over_by_code_of_the_same_name():
     make("reports.make")
     declare()
-    assert sync() == SyncCounts(added=0, changed=1, removed=0)
+    assert sync_schedules() == SyncCounts(added=0, changed=1, removed=0)
     assert Schedule.objects.get().declared_in == __name__
 
 
@@ -174,7 +174,7 @@ def test_a_declaration_that_makes_no_sense_changes_nothing_for_the_others(caplog
     declare(timedelta(hours=1), name="good")
     make("no json", declared_in=__name__)
 
-    assert sync() == SyncCounts(added=2, changed=0, removed=0)
+    assert sync_schedules() == SyncCounts(added=2, changed=0, removed=0)
     assert Schedule.objects.get(name="double").every == timedelta(hours=1)
     assert Schedule.objects.get(name="no json").removed_at is None
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
@@ -190,9 +190,9 @@ def test_a_function_with_two_names_must_say_which():
 
     schedule("@daily")(handler("reports.a")(handler("reports.b")(work)))
     schedule("@daily", handler="reports.b", name="this one")(work)
-    [problem] = schedules.collect().problems
+    [problem] = schedules.collect_declared().problems
     assert "reports.a, reports.b" in str(problem)
-    assert list(schedules.collect().found) == ["this one"]
+    assert list(schedules.collect_declared().found) == ["this one"]
 
 
 @pytest.mark.parametrize(

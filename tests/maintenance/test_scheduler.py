@@ -13,7 +13,7 @@ from django.db import connection
 from django_pgqueue import channel_pause, channel_release, channel_set, dequeue, handler, schedule_run
 from django_pgqueue.backoff import Exponential
 from django_pgqueue.maintenance.loop import MaintenanceLoop
-from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler, due
+from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler, due_schedules
 from django_pgqueue.models import Message, Schedule, ScheduleTick
 from tests.maintenance.conftest import made, make, pass_time_of_schedules, plan
 
@@ -240,7 +240,7 @@ def test_what_waits_longest_comes_first():
         make(name)
         plan(name, seconds=ago)
     make("new")
-    assert [schedule.name for schedule in due("default")] == ["old", "middle", "young", "new"]
+    assert [schedule.name for schedule in due_schedules("default")] == ["old", "middle", "young", "new"]
 
 
 def test_when_many_are_due_the_loop_comes_back_at_once():
@@ -264,7 +264,7 @@ def test_looking_for_what_is_due_costs_the_same_however_many_wait(record_plans: 
         )
         cursor.execute("ANALYZE pgqueue_schedule")
     plans = record_plans(connection.connection)
-    assert due("default") == []
+    assert due_schedules("default") == []
     scans = [plan["Plan"]["Plans"][0] for plan in plans if "pgqueue_schedule" in plan["Query Text"]]
     assert len(scans) == 2
     for scan in scans:

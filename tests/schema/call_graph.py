@@ -60,7 +60,7 @@ def callers() -> dict[str, str]:
     modules: dict[str, set[str]] = {name: set() for name in LATEST}
     triggers: dict[str, set[str]] = {name: set() for name in LATEST}
     for name, version in LATEST.items():
-        for called in called_by_sql(files.body(name, version)) - {name}:
+        for called in called_by_sql(files.function_body(name, version)) - {name}:
             functions[called].add(name)
     for path in PACKAGE.rglob("*.py"):
         source = path.read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ import re
 
 from django_pgqueue.sql import files
 
-FILES = files.paths("functions")
-TABLES = files.paths("tables")
+FILES = files.file_paths("functions")
+TABLES = files.file_paths("tables")
 SQL = [*FILES, *TABLES, *sorted((files.PACKAGE / "spark").rglob("*.sql"))]
 LATEST = files.latest_functions()
 

@@ -109,7 +109,7 @@ def test_dates_without_time_zones() -> None:
 
 @pytest.mark.django_db
 def test_a_server_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "OLDEST", 99)
+    monkeypatch.setattr(server, "OLDEST_MAJOR", 99)
     assert "pgqueue.E010" in of_database()
 
 

@@ -38,7 +38,7 @@ def test_a_function_outside_of_the_search_path() -> None:
 
 @pytest.mark.django_db
 def test_a_changed_function() -> None:
-    source = files.read("functions", "pgqueue_channel_pause", 1).replace(
+    source = files.read_file("functions", "pgqueue_channel_pause", 1).replace(
         "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"
     )
     sql(source.replace("coalesce(p_reason, '')", "'hot fix'"))
@@ -94,7 +94,7 @@ def test_a_schema_in_which_everybody_may_create() -> None:
 @pytest.mark.django_db
 def test_the_hint_for_a_changed_function_repairs_it(name: str) -> None:
     """Its command by other means: psql would not see what this test changes."""
-    file = files.read("functions", name, files.latest_functions()[name])
+    file = files.read_file("functions", name, files.latest_functions()[name])
     replace = re.sub("^CREATE ", "CREATE OR REPLACE ", file, flags=re.MULTILINE)
     sql(replace.replace("AS $$\n", "AS $$\n-- hot fix\n"))
     assert "sed 's/^CREATE /CREATE OR REPLACE /'" in of_database()["pgqueue.E012"].hint

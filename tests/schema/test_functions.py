@@ -35,7 +35,7 @@ def test_the_migrations_install_every_newest_file(app: str) -> None:
 
 @pytest.mark.parametrize("kind", ["functions", "tables"])
 def test_a_file_is_known_by_its_name_alone(kind: str) -> None:
-    names = [path.name for path in files.paths(kind)]
+    names = [path.name for path in files.file_paths(kind)]
     assert len(names) == len(set(names))
 
 
@@ -47,7 +47,7 @@ def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
     of_pipeline = set(files.latest_functions([files.PIPELINE]))
     tables = {f"pgqueue_{table}" for table in roles.PIPELINE_TABLES}
     asked = set()
-    for path in files.paths("functions", [files.QUEUE]):
+    for path in files.file_paths("functions", [files.QUEUE]):
         code = uncommented(path.read_text(encoding="utf-8"))
         guarded = set(GUARDED.findall(code))
         code = GUARDED.sub("", code)
@@ -72,7 +72,7 @@ def test_the_database_runs_what_the_files_say() -> None:
     assert len(found) == len(rows), "a function is there with two signatures"
     assert sorted(found) == sorted(LATEST)
     for name, version in LATEST.items():
-        assert found[name] == files.body(name, version), name
+        assert found[name] == files.function_body(name, version), name
 
 
 @pytest.mark.django_db
@@ -82,7 +82,7 @@ def test_the_database_has_the_signatures_of_the_files() -> None:
         for name, version in LATEST.items():
             cursor.execute("SELECT proargnames, proargmodes::text[], proconfig FROM pg_proc WHERE proname = %s", [name])
             names, modes, config = cursor.fetchone()
-            text = files.read("functions", name, version)
+            text = files.read_file("functions", name, version)
             declaration = text[: text.index("AS $$")]
             given = [n for n, mode in zip(names or [], modes or ["i"] * len(names or []), strict=True) if mode == "i"]
             assert given == re.findall(r"\b(p_\w+)\b(?= )", uncommented(declaration)), name
@@ -206,4 +206,4 @@ def test_a_function_of_another_signature_is_replaced(signature: str) -> None:
         install(editor, "pgqueue_wake", LATEST["pgqueue_wake"])
         cursor.execute(OIDS, ["pgqueue_wake"])
         [(_, source, _)] = cursor.fetchall()
-    assert source == files.body("pgqueue_wake", LATEST["pgqueue_wake"])
+    assert source == files.function_body("pgqueue_wake", LATEST["pgqueue_wake"])

@@ -87,7 +87,7 @@ def test_the_numbers_of_functions_are_explained_at_one_place() -> None:
     for path in FILES:
         for found in NUMBER.findall(uncommented(path.read_text(encoding="utf-8"))):
             used.setdefault("".join(found), set()).add(path.stem.removeprefix("pgqueue_").rpartition("_v")[0])
-    text = files.read("tables", "runtime", 1)
+    text = files.read_file("tables", "runtime", 1)
     entries = re.findall(r"^--   (7205, \d|\d+ [a-z]+) (.*\n(?:--    .*\n)*)", text, re.MULTILINE)
     names = {path.stem.removeprefix("pgqueue_").rpartition("_v")[0] for path in FILES}
     explained = {

@@ -37,7 +37,7 @@ SHADOWS = (HERE / "shadows.sql").read_text()
 @pytest.fixture
 def attacker(empty: Session, login: Login) -> Iterator[Callable[[], Session]]:
     """Sessions with everything in the way. They run all functions, so they may be granted all."""
-    bodies = "".join(files.body(name, version) for name, version in files.latest_functions().items())
+    bodies = "".join(files.function_body(name, version) for name, version in files.latest_functions().items())
     used = ",".join(sorted(set(re.findall(r"\b([a-z]\w+)\(", bodies))))
     empty.execute("SELECT set_config('evil.used', %s, false)", [f"{{{used}}}"])
     empty.execute(EVIL)

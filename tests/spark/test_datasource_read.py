@@ -8,7 +8,7 @@ import pytest
 from django_pgqueue.spark.datasource import ranges
 from django_pgqueue.spark.datasource.options import ReadOptions
 from django_pgqueue.spark.datasource.reader import TableReader
-from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
+from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.support.sessions import Session as Database
 
@@ -28,7 +28,7 @@ def read(spark: SparkSession, dsn: str, table: str, schema: str = "", **options:
 def asked(dsn: str, **options: str) -> TableReader:
     """The reader that Spark would make, for what need not run in Spark."""
     given = ReadOptions.of({"source": dsn, **options})
-    return TableReader(given, spark_schema(TABLES[given.table]))
+    return TableReader(given, source_schema(TABLES[given.table]))
 
 
 def test_live_messages_are_read_with_all_their_columns(spark: SparkSession, dsn: str, database: Database) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from django_pgqueue.spark.datasource.claims import Claims, Heart
 from django_pgqueue.spark.datasource.options import StreamOptions
 from django_pgqueue.spark.datasource.stream_reader import StreamReader
-from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
+from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 from tests.support.sessions import Session as Database
@@ -31,7 +31,7 @@ def send(database: Database, messages: int, channel: str = "default") -> None:
 
 def reader(dsn: str, **options: str) -> StreamReader:
     """The reader that Spark would make, for what need not run in Spark."""
-    return StreamReader(StreamOptions.of({"source": dsn, "stream": "s", **options}), spark_schema(TABLES["message"]))
+    return StreamReader(StreamOptions.of({"source": dsn, "stream": "s", **options}), source_schema(TABLES["message"]))
 
 
 def ids(reader: StreamReader, start: dict[str, int], end: dict[str, int]) -> list[int]:

@@ -44,7 +44,7 @@ from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.source import Source
 
 master, lake = sys.argv[1:]
-engine.FEW = 1000
+engine.FEW_RANGES = 1000
 export(Source.from_environment(), Path(lake), ExportOptions(master or None, memory="512m", range_bytes=200_000))
 """
 MOMENTS = {

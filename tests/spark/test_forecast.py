@@ -13,7 +13,7 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.load.forecast import load_forecast
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.forecast import forecast
+from django_pgqueue.spark.transforms.forecast import write_forecast
 from django_pgqueue.spark.transforms.rollup import rollup
 from tests.spark.rows import DAY, fill_archive
 from tests.support.sessions import Session as Database
@@ -42,7 +42,7 @@ def test_the_forecast_is_what_was_seen_at_the_same_hour(
         writing.commit("test", state={"exported_at": (NOON + timedelta(minutes=25)).isoformat()})
     rollup(spark, opened)
 
-    written = forecast(spark, opened, source, now=NOON + timedelta(minutes=30))
+    written = write_forecast(spark, opened, source, now=NOON + timedelta(minutes=30))
     load_forecast(source, opened)
 
     rows = ds.dataset(lake / "forecast", partitioning="hive").to_table().sort_by("hour_at").to_pylist()

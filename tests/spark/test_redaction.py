@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_pgqueue.spark.redaction import redact, secrets_of
+from django_pgqueue.spark.redaction import redact_secrets, secrets_of
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _no_secrets_around(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_passwords_are_hidden_where_they_are_known_by_their_place(text: str, shown: str):
-    assert redact(text) == shown
+    assert redact_secrets(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,15 @@ def test_passwords_are_hidden_where_they_are_known_by_their_place(text: str, sho
     ],
 )
 def test_the_password_of_a_source_is_hidden_anywhere(dsn: str):
-    assert redact("it said: <c4n4 ry>, c4n4%20ry", secrets_of(dsn)) == "it said: <********>, ********"
+    assert redact_secrets("it said: <c4n4 ry>, c4n4%20ry", secrets_of(dsn)) == "it said: <********>, ********"
 
 
 def test_the_password_of_the_environment_is_hidden(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PGPASSWORD", "c4n4ry!")
     monkeypatch.setenv("PGQUEUE_SOURCE", "host=db password=other-one")
-    assert redact("c4n4ry! and other-one", secrets_of()) == "******** and ********"
+    assert redact_secrets("c4n4ry! and other-one", secrets_of()) == "******** and ********"
 
 
 def test_a_short_password_does_not_blot_out_words(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PGPASSWORD", "post")
-    assert redact("postgresql said post", secrets_of()) == "postgresql said ********"
+    assert redact_secrets("postgresql said post", secrets_of()) == "postgresql said ********"

@@ -26,7 +26,7 @@ def _tasks() -> Iterator[None]:
     """What a process does when it starts, and undone again."""
     before = dict(handlers._registry)
     with override_settings(TASKS=TASKS):
-        discovery.set_up()
+        discovery.set_up_tasks()
         defined.heard.clear()
         yield
     for signal in finished.EVENTS:

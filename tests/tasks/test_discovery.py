@@ -37,15 +37,15 @@ def checked(**params: Any) -> list[str]:
 
 
 def test_the_tasks_of_the_named_modules_are_handlers() -> None:
-    assert "tests.tasks.defined.add" in registry.paths()
-    assert set(registry.paths()) <= set(handlers.names())
-    assert registry.find("tests.tasks.defined.plain") is None
+    assert "tests.tasks.defined.add" in registry.task_paths()
+    assert set(registry.task_paths()) <= set(handlers.names())
+    assert registry.find_task("tests.tasks.defined.plain") is None
 
 
 def test_tasks_py_of_an_installed_app_is_looked_through() -> None:
     with override_settings(INSTALLED_APPS=[*apps_now(), "tests.tasks.shop"]):
-        discovery.autodiscover()
-    assert {"tests.tasks.shop.tasks.pack", "tests.tasks.shop.mail.greet"} <= set(registry.paths())
+        discovery.discover_tasks()
+    assert {"tests.tasks.shop.tasks.pack", "tests.tasks.shop.mail.greet"} <= set(registry.task_paths())
 
 
 def apps_now() -> list[str]:
@@ -65,17 +65,17 @@ def test_a_task_may_be_registered_by_hand() -> None:
     assert register(homeless) is homeless
     assert register(homeless) is homeless, "twice is once"
     assert homeless.enqueue().status == "READY"
-    registry.forget(homeless.module_path)
-    assert registry.find(homeless.module_path) is None
+    registry.forget_task(homeless.module_path)
+    assert registry.find_task(homeless.module_path) is None
     assert handlers.find(homeless.module_path) is None
 
 
 def test_a_module_that_cannot_be_imported_takes_only_its_own_tasks_away() -> None:
     options = {"MODULES": ["tests.worker.broken.handlers", "tests.tasks.defined"]}
     with override_settings(TASKS={"default": {"BACKEND": BACKEND, "OPTIONS": options}}):
-        discovery.autodiscover()
+        discovery.discover_tasks()
     assert list(handlers.broken) == ["tests.worker.broken.handlers"]
-    assert registry.find("tests.tasks.defined.add") is not None
+    assert registry.find_task("tests.tasks.defined.add") is not None
 
 
 @pytest.mark.django_db
@@ -93,10 +93,10 @@ def test_a_broken_alias_breaks_only_itself(params: Any, problem: str, caplog: py
     aliases._logged.clear()
     with override_settings(TASKS={"broken": params, **TASKS}):
         assert keeps_tasks()
-        discovery.set_up()
+        discovery.set_up_tasks()
         result = defined.add.enqueue(1)
         assert task_backends["default"].get_result(result.id) == result
-        assert list(discovery.channels())
+        assert list(discovery.backend_channels())
     told = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
     assert len(told) == 1, "it is said once"
     assert problem in told[0]
@@ -113,12 +113,12 @@ def test_a_backend_of_others_is_not_made_for_a_task_of_ours(caplog: pytest.LogCa
 def test_a_path_in_a_message_imports_nothing() -> None:
     before = set(sys.modules)
     for path in ("tests.tasks.trap.spring", "tests.tasks.trap", "os.system", "tests.tasks.defined.plain"):
-        assert registry.find(path) is None
+        assert registry.find_task(path) is None
     assert "tests.tasks.trap" not in set(sys.modules) - before
 
 
 def test_a_handler_and_a_task_cannot_have_one_name() -> None:
-    registry.forget("tests.tasks.defined.add")
+    registry.forget_task("tests.tasks.defined.add")
     handlers.handler("tests.tasks.defined.add")(lambda delivery: None)
     with pytest.raises(ValueError, match="Two handlers"):
         register(defined.add)
@@ -175,7 +175,7 @@ def test_manage_check_asks_the_backend() -> None:
 
 
 def test_without_the_app_the_check_and_the_enqueue_say_so() -> None:
-    registry.forget("tests.tasks.defined.add")
+    registry.forget_task("tests.tasks.defined.add")
     ours = ("django_pgqueue", "django_pgqueue.pipeline", "flights")
     with override_settings(INSTALLED_APPS=[name for name in apps_now() if name not in ours]):
         assert checked() == ["pgqueue.E019"]
@@ -208,7 +208,7 @@ def test_tasks_can_be_defined_before_the_apps_are_ready(environment: dict[str, s
         "import django; django.setup()\n"
         "from django_pgqueue.tasks import PgQueueTask, registry\n"
         "assert isinstance(greet, PgQueueTask)\n"
-        "assert registry.find('tests.tasks.defined.add') is not None\n"
+        "assert registry.find_task('tests.tasks.defined.add') is not None\n"
     )
     run_python(program, {**environment, "DJANGO_SETTINGS_MODULE": "tests.tasks.settings"})
 

@@ -169,7 +169,7 @@ def test_who_never_ends_is_stopped_with_an_error(monkeypatch):
     enqueue("t.again")
 
     assert drain(limit=5).counts == {"deferred": 5}
-    monkeypatch.setattr(drainer, "MOST", 20)
+    monkeypatch.setattr(drainer, "MOST_DELIVERIES", 20)
     with pytest.raises(RuntimeError, match="20 deliveries"):
         drain()
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from django_pgqueue.worker.hold import board as module
-from django_pgqueue.worker.hold.board import PLACES, Board
+from django_pgqueue.worker.hold.board import MOST_PLACES, Board
 from tests.support.paths import REPOSITORY
 
 WRITER = """
@@ -48,9 +48,9 @@ def test_what_a_killed_process_had_begun_is_on_the_board_until_it_is_settled() -
 
 def test_places_are_used_again_and_a_full_board_takes_no_more() -> None:
     board = Board()
-    shown = messages(*range(1, PLACES + 10))
+    shown = messages(*range(1, MOST_PLACES + 10))
     board.begin(shown)
-    assert len(board.running()) == PLACES
+    assert len(board.running()) == MOST_PLACES
     assert board.free == 0
     board.end(shown)
     assert board.free == 0
@@ -83,7 +83,7 @@ def test_a_message_without_a_time_limit_has_none() -> None:
 
 def test_it_works_without_memory_that_has_a_name_of_its_own() -> None:
     fd = module._temporary_file()
-    os.ftruncate(fd, module.SIZE)
+    os.ftruncate(fd, module.BOARD_BYTES)
     board = Board(fd)
     board.begin(messages(5))
     assert [entry.id for entry in Board(fd).running()] == [5]

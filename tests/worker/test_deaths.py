@@ -18,7 +18,7 @@ from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.supervisor.lease_reclaimer import LeaseReclaimer, after_death
 from django_pgqueue.worker.supervisor.restarts import Restarts
-from django_pgqueue.worker.supervisor.watch import Verdict, judge
+from django_pgqueue.worker.supervisor.watch import Verdict, find_verdict
 from tests.support.processes import process_exists
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.conftest import effects, mark, marks, script, scripts, where
@@ -150,30 +150,30 @@ def test_a_process_that_cannot_even_give_up_what_is_overdue_is_killed(spawn: Spa
 def test_a_process_that_is_stopped_while_it_runs_nothing_is_replaced() -> None:
     """In less than the minute that it takes: by what is known of the child."""
     child = SimpleNamespace(board=Board(), end_by=math.inf, ready=True, heard_at=100.0)
-    assert judge(child, 160.0, grace=5) is None
-    assert judge(child, 160.1, grace=5) == Verdict("it says nothing for 60 s, and runs nothing")
+    assert find_verdict(child, 160.0, grace=5) is None
+    assert find_verdict(child, 160.1, grace=5) == Verdict("it says nothing for 60 s, and runs nothing")
     child.board.begin([SimpleNamespace(id=7)], deadline=190.0)
-    assert judge(child, 200.0, grace=5) is None
-    assert judge(child, 200.1, grace=5) == Verdict("it runs past the deadline of #7", frozenset({7}))
+    assert find_verdict(child, 200.0, grace=5) is None
+    assert find_verdict(child, 200.1, grace=5) == Verdict("it runs past the deadline of #7", frozenset({7}))
 
 
 def test_a_process_that_does_not_start_or_stop_is_killed() -> None:
     starting = SimpleNamespace(board=Board(), end_by=math.inf, ready=False, started_at=100.0)
-    assert judge(starting, 220.0, grace=5) is None
-    assert judge(starting, 220.1, grace=5) == Verdict("it was not ready after 120 s")
+    assert find_verdict(starting, 220.0, grace=5) is None
+    assert find_verdict(starting, 220.1, grace=5) == Verdict("it was not ready after 120 s")
     stopping = SimpleNamespace(board=Board(), end_by=100.0, ready=True, heard_at=100.0, stop_reason="SIGTERM")
-    assert judge(stopping, 100.0, grace=5) is None
-    assert judge(stopping, 100.1, grace=5) == Verdict("it did not stop in time (SIGTERM)")
+    assert find_verdict(stopping, 100.0, grace=5) is None
+    assert find_verdict(stopping, 100.1, grace=5) == Verdict("it did not stop in time (SIGTERM)")
 
 
 def test_pauses_between_starts_grow_as_the_deaths_need_it() -> None:
     loads_nothing, is_killed = Restarts(), Restarts()
-    starts = [loads_nothing.delay(lived=1, was_ready=False) for _ in range(8)]
+    starts = [loads_nothing.delay(ran_seconds=1, was_ready=False) for _ in range(8)]
     # The last two are both the longest, but for the jitter.
     assert starts[:-1] == sorted(starts[:-1])
     assert 0.4 <= starts[0] <= 0.5
     assert 24 <= starts[-1] <= 30
-    works = [is_killed.delay(lived=1, was_ready=True) for _ in range(8)]
+    works = [is_killed.delay(ran_seconds=1, was_ready=True) for _ in range(8)]
     assert works[0] == 0
     assert 0.8 <= works[-1] <= 1
-    assert is_killed.delay(lived=61, was_ready=True) == 0
+    assert is_killed.delay(ran_seconds=61, was_ready=True) == 0

@@ -10,8 +10,8 @@ import pytest
 
 from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing, run
-from django_pgqueue.worker.call.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK
+from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing_handler, run_function
+from django_pgqueue.worker.call.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
 from tests.support.deliveries import DELIVERY
 
 
@@ -69,8 +69,8 @@ def test_an_exception_that_causes_itself_is_described() -> None:
 def test_messages_are_cleaned_and_bounded() -> None:
     error = execute(raising(ValueError("nul \x00, half a pair \ud800, " + "x" * 100_000)), DELIVERY).error
     assert error["message"].startswith("nul \\x00, half a pair \\ud800, xxx")
-    assert len(error["message"]) < LONGEST_MESSAGE + 100
-    assert len(error["traceback"]) < LONGEST_TRACEBACK + 100
+    assert len(error["message"]) < MESSAGE_CHARACTERS + 100
+    assert len(error["traceback"]) < TRACEBACK_CHARACTERS + 100
 
 
 def test_an_exception_that_cannot_be_shown_is_still_a_failure() -> None:
@@ -98,7 +98,7 @@ def test_an_async_handler_is_named_without_a_warning_of_a_forgotten_await() -> N
 
 
 def test_a_message_without_a_handler_waits_and_will_be_rejected() -> None:
-    execution = missing(DELIVERY)
+    execution = missing_handler(DELIVERY)
     assert execution.outcome == HandlerMissing()
     assert execution.reason == "rejected"
     assert "No handler is called 'h'" in execution.error["message"]
@@ -113,7 +113,7 @@ class TestBatch:
     deliveries = [DELIVERY, replace(DELIVERY, id=8)]
 
     def outcomes(self, function: Any) -> list[Any]:
-        return [execution.outcome for execution in run(function, self.deliveries, batch=True)]
+        return [execution.outcome for execution in run_function(function, self.deliveries, batch=True)]
 
     def test_nothing_returned_is_all_done(self) -> None:
         assert all(isinstance(outcome, Complete) for outcome in self.outcomes(lambda deliveries: None))
@@ -126,11 +126,11 @@ class TestBatch:
 
     @pytest.mark.parametrize("answer", [[None, None], {9: None}, "done"])
     def test_an_answer_that_is_not_about_its_messages_fails_all(self, answer: Any) -> None:
-        executions = run(lambda deliveries: answer, self.deliveries, batch=True)
+        executions = run_function(lambda deliveries: answer, self.deliveries, batch=True)
         assert {execution.error["type"] for execution in executions} == {"django_pgqueue.exceptions.HandlerError"}
 
     def test_an_exception_fails_all(self) -> None:
-        executions = run(raising(ValueError("no")), self.deliveries, batch=True)
+        executions = run_function(raising(ValueError("no")), self.deliveries, batch=True)
         assert [execution.error["message"] for execution in executions] == ["no", "no"]
         assert all(execution.raised for execution in executions)
 

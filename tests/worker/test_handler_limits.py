@@ -13,7 +13,7 @@ import pytest
 
 from django_pgqueue import Delivery, handlers
 from django_pgqueue.models import ArchivedMessage
-from django_pgqueue.worker.run.limits import LONGEST, HandlerLimits
+from django_pgqueue.worker.run.limits import LONGEST_DELAY_SECONDS, HandlerLimits
 from tests.support.deliveries import DELIVERY
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.conftest import effects, scripts
@@ -146,7 +146,7 @@ class TestLimits:
         _, back = limits.split(self.messages(6))
         assert list(back) == [2, 4, 6, 8, 10]
         _, back = limits.split(self.messages(100))
-        assert max(back) == LONGEST
+        assert max(back) == LONGEST_DELAY_SECONDS
 
     def test_a_worker_that_works_everything_off_keeps_all(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=1)

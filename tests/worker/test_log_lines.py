@@ -13,7 +13,7 @@ from psycopg.errors import UndefinedFunction
 
 from django_pgqueue import DeadLetter, channel_set
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.settle.ledger import duration
+from django_pgqueue.worker.settle.ledger import short_duration
 from tests.worker.conftest import Process, script
 
 Drain = Callable[..., dict[str, int]]
@@ -80,7 +80,7 @@ def test_a_worker_shows_its_handlers(spawn: Callable[..., Process]) -> None:
     ("seconds", "expected"), [(0.0004, "0.4 ms"), (0.0123, "12 ms"), (0.9994, "999 ms"), (3.46, "3.5 s")]
 )
 def test_a_duration_is_short(seconds: float, expected: str) -> None:
-    assert duration(seconds) == expected
+    assert short_duration(seconds) == expected
 
 
 def test_a_function_that_is_missing_is_no_broken_connection(caplog: pytest.LogCaptureFixture) -> None:

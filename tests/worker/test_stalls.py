@@ -123,9 +123,9 @@ class Clock:
 
 
 def child(**changes: Any) -> Any:
-    fields = {"name": "a", "pid": 7, "keys": {}, "stop_reason": "", "stall": "", "stalled": "", "trouble": ""}
+    fields = {"name": "a", "pid": 7, "keys": {}, "stop_reason": "", "stall": "", "stalled": "", "database_error": ""}
     fields |= {"state": "running", "heard_at": math.inf}
-    return SimpleNamespace(board=Board(), trouble_at=0.0, ran_at=0.0, **{**fields, **changes})
+    return SimpleNamespace(board=Board(), database_error_at=0.0, ran_at=0.0, **{**fields, **changes})
 
 
 def held(message: int) -> Lease[Any]:
@@ -154,7 +154,7 @@ def test_what_makes_no_progress_for_three_leases_is_replaced_and_shown_before(cl
         stalled.board.begin([delivery])
         stalled.board.end([delivery])
     if state == "the database fails":
-        stalled.trouble, stalled.trouble_at = "no more files", time.monotonic()
+        stalled.database_error, stalled.database_error_at = "no more files", time.monotonic()
     if state == "says nothing":
         stalled.heard_at = time.monotonic()
     leases = [held(1)] if state == "waits to start" else []

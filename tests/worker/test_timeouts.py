@@ -179,7 +179,7 @@ def test_a_handler_that_cannot_be_interrupted_is_given_up(
     worker = start(concurrency=1, async_concurrency=1, grace=SHORT)
     eventually(lambda: DeadLetter.objects.exists())
     assert where(message) == "dead: timed_out"
-    assert "did not end when told to" in DeadLetter.objects.get(id=message).errors[0]["message"]
+    assert "did not end when it was interrupted" in DeadLetter.objects.get(id=message).errors[0]["message"]
     script(["effect"])
     eventually(effects)
     assert "worker_unfit" in [getattr(record, "event", "") for record in caplog.records]

@@ -79,7 +79,7 @@ def test_the_log_says_it_once_a_minute_for_each_name(drain: Drain, caplog: pytes
 
 
 def test_names_that_clients_make_up_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, drain: Drain) -> None:
-    monkeypatch.setattr(executor, "MOST_LOGGED_UNKNOWN", 3)
+    monkeypatch.setattr(executor, "MOST_LOGGED_NAMES", 3)
     for number in range(10):
         script(handler=f"nobody {number}")
     drain()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from django_pgqueue.sql.durability import LIVE, MESSAGE, statements
+from django_pgqueue.sql.durability import LIVE, MESSAGE, rewrite_statements
 from tests.support.markdown import DOCS, blocks
 from tests.support.sessions import Session, one, row_of
 from tests.support.waiting import eventually
@@ -112,7 +112,7 @@ def test_a_crash_while_the_tables_are_changed_strands_no_message(server: Server)
         enqueue(session, "a", 1)
         enqueue(session, "small", 3)
         with session.transaction():
-            for statement in statements(MESSAGE, unlogged=True):
+            for statement in rewrite_statements(MESSAGE, unlogged=True):
                 session.execute(statement)
     server.kill(all_of_it=True)
     server.recover()

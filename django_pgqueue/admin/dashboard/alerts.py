@@ -22,11 +22,11 @@ from django_pgqueue.conf import settings
 
 BAD, LATE = "bad", "late"
 # A message that waits longer than this many times WAITING_WARNING is bad; a shorter wait is late.
-MUCH = 10
+MUCH_FACTOR = 10
 # More dead letters than this share of an hour's messages are bad.
-MANY_DEAD = 0.01
+MANY_DEAD_SHARE = 0.01
 # More retries than this share of an hour's messages raise an alert.
-MANY_RETRIES = 0.2
+MANY_RETRIES_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def alerts(
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
-    found += [*of_limits(limited), *of_workers(workers), *of_schedules(schedules)]
+    found += [*of_limits(limited), *worker_alerts(workers), *of_schedules(schedules)]
     return sorted(found, key=lambda alert: alert.kind != BAD)
 
 
@@ -66,7 +66,7 @@ def of_freshness(fresh: Freshness) -> Iterator[Alert]:
 
 def lateness(age: timedelta) -> str:
     """Return whether a wait of this age is bad, late, or neither (empty)."""
-    if age > MUCH * settings.WAITING_WARNING:
+    if age > MUCH_FACTOR * settings.WAITING_WARNING:
         return BAD
     return LATE if age > settings.WAITING_WARNING else ""
 
@@ -101,8 +101,8 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert
         share = hour.dead / hour.settled
         sentence = text % {"queue": name, "dead": f"{hour.dead:,}", "share": percent(share)}
         query = {"queue": name, "redriven": "no", "age": "hour"}
-        yield Alert(BAD if share > MANY_DEAD else LATE, sentence, "deadletter_changelist", query)
-    if hour.retries > MANY_RETRIES * hour.settled:
+        yield Alert(BAD if share > MANY_DEAD_SHARE else LATE, sentence, "deadletter_changelist", query)
+    if hour.retries > MANY_RETRIES_SHARE * hour.settled:
         text = ngettext(
             "In queue %(queue)s %(retries)s attempt failed within an hour; messages settled: %(settled)s.",
             "In queue %(queue)s %(retries)s attempts failed within an hour; messages settled: %(settled)s.",
@@ -133,7 +133,7 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Alert]:
     yield Alert(LATE, sentence, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
 
 
-def of_workers(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
+def worker_alerts(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
     """Yield alerts for silent and paused workers."""
     silent = workers[0].total_silent if workers else 0
     if silent:

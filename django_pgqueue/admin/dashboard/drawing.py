@@ -11,10 +11,10 @@ from django.utils.translation import gettext as _
 from django_pgqueue import charts
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.dashboard.figures import ChannelFigures
-from django_pgqueue.admin.dashboard.spans import Span, Spans, Timeline
+from django_pgqueue.admin.dashboard.spans import SettledFigures, Spans, Timeline
 
 Link = Callable[..., str]
-FULL, NEARLY = 1.0, 0.8
+FULL_SHARE, NEARLY_FULL_SHARE = 1.0, 0.8
 
 
 def drawn(svg: str) -> SafeString:
@@ -22,8 +22,8 @@ def drawn(svg: str) -> SafeString:
     return mark_safe(svg)
 
 
-def number(value: int) -> str:
-    return charts.shown(float(value))
+def short_number(value: int) -> str:
+    return charts.value_text(float(value))
 
 
 def linked(link: Link, value: int, page: str, kind: str = "", **query: object) -> str:
@@ -34,7 +34,7 @@ def linked(link: Link, value: int, page: str, kind: str = "", **query: object) -
         '<span class="pgqueue-{}" title="{}">{}</span>',
         kind or "plain",
         f"{value:,}",
-        link(number(value), page, **query),
+        link(short_number(value), page, **query),
     )
 
 
@@ -42,24 +42,24 @@ def course(title: str, spans: Spans) -> SafeString:
     return drawn(charts.sparkline(title, list(spans.course))) if any(spans.course) else SafeString("")
 
 
-def seconds(value: float | None) -> str:
-    return charts.shown(value, "seconds").replace(" ", "\N{NO-BREAK SPACE}")
+def seconds_html(value: float | None) -> str:
+    return charts.value_text(value, "seconds").replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def pair(fifty: float | None, ninety_five: float | None) -> str:
+def percentile_pair(fifty: float | None, ninety_five: float | None) -> str:
     """Return the percentiles p50 and p95, or a dash."""
     if fifty is None:
         return format_html('<span class="quiet">{}</span>', "–")
     return format_html(
-        '<span class="pgqueue-pair"><span>{}</span> <b>{}</b></span>', seconds(fifty), seconds(ninety_five)
+        '<span class="pgqueue-pair"><span>{}</span> <b>{}</b></span>', seconds_html(fifty), seconds_html(ninety_five)
     )
 
 
-def times(hour: Span, day: Span, what: str) -> str:
+def times(hour: SettledFigures, day: SettledFigures, what: str) -> str:
     """Return p50 and p95 of the hour, and below them those of the day."""
     return format_html(
         '{}<span class="pgqueue-day">{}</span>',
-        *(pair(getattr(span, f"{what}_p50"), getattr(span, f"{what}_p95")) for span in (hour, day)),
+        *(percentile_pair(getattr(span, f"{what}_p50"), getattr(span, f"{what}_p95")) for span in (hour, day)),
     )
 
 
@@ -68,21 +68,21 @@ def saturation(channel: ChannelFigures, spans: Spans) -> str:
     meters = []
     if channel.max_concurrency:
         # A channel at its max_concurrency is only late; one at its max_size refuses messages, which is bad.
-        meters.append(meter(_("at once"), channel.backlog.leased, channel.max_concurrency, full="late"))
+        meters.append(limit_meter(_("at once"), channel.backlog.leased, channel.max_concurrency, full="late"))
     if channel.max_size:
-        meters.append(meter(_("held"), channel.backlog.live, channel.max_size))
+        meters.append(limit_meter(_("held"), channel.backlog.live, channel.max_size))
     if channel.release_interval:
         meters.append(
-            meter(_("per hour"), spans.hour.settled, 3600 / channel.release_interval.total_seconds(), full="late")
+            limit_meter(_("per hour"), spans.hour.settled, 3600 / channel.release_interval.total_seconds(), full="late")
         )
     return format_html("{}" * len(meters), *meters) if meters else format_html('<span class="quiet">{}</span>', "–")
 
 
-def meter(what: str, value: float, limit: float, *, full: str = "bad") -> str:
+def limit_meter(what: str, value: float, limit: float, *, full: str = "bad") -> str:
     """Return a meter of ``value`` against ``limit``. ``full``: its kind at the limit."""
     share = value / limit
-    kind = full if share >= FULL else "late" if share >= NEARLY else "good"
-    text = f"{charts.shown(value)}/{charts.shown(limit)}"
+    kind = full if share >= FULL_SHARE else "late" if share >= NEARLY_FULL_SHARE else "good"
+    text = f"{charts.value_text(value)}/{charts.value_text(limit)}"
     return format_html(
         '<span class="pgqueue-limit">{}<span>{}</span> <span class="quiet">{}</span></span>',
         drawn(charts.meter(what, share, style=f"pgq-{kind}")),
@@ -114,9 +114,11 @@ def waiting_chart(title: str, line: Timeline) -> SafeString:
         return [line.rows[time][place] if time in line.rows else None for time in line.times]
 
     series = [charts.Series("p50", column(4), "pgq-p50"), charts.Series("p95", column(5), "pgq-p99")]
-    return drawn(charts.lines(title, line.times, series, kind="seconds", band=(0, 1), note=_("from due to delivered")))
+    return drawn(
+        charts.line_plot(title, line.times, series, kind="seconds", band=(0, 1), note=_("from due to delivered"))
+    )
 
 
 def ago(value: float | None) -> str:
     """Return seconds as ``5 s ago``."""
-    return "–" if value is None else _("%s ago") % rendering.seconds(max(0.0, value))
+    return "–" if value is None else _("%s ago") % rendering.seconds_text(max(0.0, value))

@@ -15,7 +15,7 @@ from django_pgqueue.sql.call import call
 
 MOST_NAMES = 1_000
 MOST_QUEUES, MOST_CHANNELS, MOST_WORKERS, MOST_SCHEDULES = 20, 20, 20, 10
-MOST_RUNNING = 3
+MOST_SHOWN_RUNNING = 3
 MEASURED = """
 SELECT clock_timestamp(),
     (SELECT m.measured_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1),
@@ -119,7 +119,9 @@ class Freshness:
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class BacklogCounts:
+    """Hold the numbers of messages by state. ``dead``: not redriven. ``oldest_at``: since when the oldest is ready."""
+
     ready: int
     leased: int
     scheduled: int
@@ -133,8 +135,10 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
+    """Hold the present figures of one queue. ``workers``: those with a recent heartbeat that are not stopping."""
+
     name: str
-    backlog: Backlog
+    backlog: BacklogCounts
     paused: bool
     pause_reason: str
     workers: int
@@ -142,6 +146,8 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class ChannelFigures:
+    """Hold the present figures and the limits of one channel."""
+
     id: int
     queue: str
     name: str
@@ -150,7 +156,7 @@ class ChannelFigures:
     max_concurrency: int | None
     max_size: int | None
     release_interval: timedelta | None
-    backlog: Backlog
+    backlog: BacklogCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,25 +207,25 @@ class ScheduleFigures:
     total_failing: int
 
 
-def freshness(*, using: str) -> Freshness:
+def read_freshness(*, using: str) -> Freshness:
     return Freshness(*call(using, MEASURED)[0])
 
 
-def queue_names(*, using: str) -> list[str]:
+def shown_queue_names(*, using: str) -> list[str]:
     return [name for (name,) in call(using, QUEUES, (MOST_NAMES,))]
 
 
-def queues(names: list[str], *, using: str) -> list[QueueFigures]:
+def queue_figures(names: list[str], *, using: str) -> list[QueueFigures]:
     """Return the queues with the longest lines, by name."""
     rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_QUEUES))
     found = [
-        QueueFigures(name, Backlog(ready, leased, scheduled, dead, oldest_at), paused, reason, workers)
+        QueueFigures(name, BacklogCounts(ready, leased, scheduled, dead, oldest_at), paused, reason, workers)
         for name, ready, leased, scheduled, dead, oldest_at, paused, reason, workers in rows
     ]
     return sorted(found, key=lambda queue: queue.name)
 
 
-def channels(
+def channel_figures(
     *, queue: str | None, name: str, order: str, page: int, now: datetime, using: str
 ) -> tuple[list[ChannelFigures], bool]:
     """Return a page of channels, and whether there are more."""
@@ -234,33 +240,33 @@ def channels(
     }
     rows = call(using, sql, asked)
     found = [
-        ChannelFigures(number, queue, name, paused, released, at_once, size, interval, Backlog(*backlog))
+        ChannelFigures(number, queue, name, paused, released, at_once, size, interval, BacklogCounts(*backlog))
         for number, queue, name, paused, released, at_once, size, interval, *backlog in rows
     ]
     return found[:MOST_CHANNELS], len(found) > MOST_CHANNELS
 
 
-def limited(queue: str | None, *, using: str) -> LimitedChannels | None:
+def limited_channels(queue: str | None, *, using: str) -> LimitedChannels | None:
     rows = call(using, LIMITED, {"queue": queue})
     return LimitedChannels(*rows[0]) if rows else None
 
 
-def workers(*, using: str) -> list[WorkerFigures]:
+def worker_figures(*, using: str) -> list[WorkerFigures]:
     """Return workers, the silent ones first."""
     return [
-        WorkerFigures(name, state, paused, names(queues), concurrency, current(running), *rest)
+        WorkerFigures(name, state, paused, queue_names_in(queues), concurrency, running_messages(running), *rest)
         for name, state, paused, queues, concurrency, running, *rest in call(
             using, WORKERS, (settings.LEASE, settings.LEASE, MOST_WORKERS)
         )
     ]
 
 
-def names(queues: Any) -> list[str]:
+def queue_names_in(queues: Any) -> list[str]:
     found = from_json(queues)
     return [str(queue) for queue in found] if isinstance(found, list) else [str(found)]
 
 
-def current(running: Any) -> list[tuple[int, float]]:
+def running_messages(running: Any) -> list[tuple[int, float]]:
     """Return id and seconds of running messages. A worker's row may hold anything, so entries of another shape are left
     out."""
     found = from_json(running)
@@ -274,6 +280,6 @@ def current(running: Any) -> list[tuple[int, float]]:
     ]
 
 
-def schedules(*, using: str) -> list[ScheduleFigures]:
+def schedule_figures(*, using: str) -> list[ScheduleFigures]:
     """Return schedules: the failing ones first, then by their next time."""
     return [ScheduleFigures(*row) for row in call(using, SCHEDULES, (MOST_SCHEDULES,))]

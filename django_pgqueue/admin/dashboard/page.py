@@ -21,7 +21,7 @@ from django_pgqueue.admin.base import ReadOnlyAdmin, breadcrumbs
 from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.alerts import Alert, alerts, lateness
 from django_pgqueue.admin.dashboard.figures import (
-    Backlog,
+    BacklogCounts,
     ChannelFigures,
     Freshness,
     QueueFigures,
@@ -35,7 +35,7 @@ from django_pgqueue.models import Dashboard
 from django_pgqueue.sql.call import bounded_read
 
 # The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
-LONGEST = 10.0
+STATEMENT_SECONDS = 10.0
 MOST_PAGES = 500
 MOST_ALERTS = 12
 PART = "X-Pgqueue-Part"
@@ -114,15 +114,15 @@ class DashboardAdmin(ReadOnlyAdmin):
     def figures(self, request: HttpRequest, asked: Asked) -> dict[str, Any]:
         using = alias(None)
         link = self.link_for(request)
-        with bounded_read(using, seconds=LONGEST):
-            fresh = figures.freshness(using=using)
-            names = figures.queue_names(using=using)
+        with bounded_read(using, seconds=STATEMENT_SECONDS):
+            fresh = figures.read_freshness(using=using)
+            names = figures.shown_queue_names(using=using)
             shown = [name for name in names if name == asked.queue] if asked.queue else names
-            queues = figures.queues(shown, using=using)
+            queues = figures.queue_figures(shown, using=using)
             of_queues = spans.spans([(queue.name, None) for queue in queues], fresh.now, using=using)
             hour = spans.timeline(asked.queue, fresh.now, 1, spans.HOUR, using=using)
             day = spans.timeline(asked.queue, fresh.now, 10, spans.DAY, using=using)
-            channels, more = figures.channels(
+            channels, more = figures.channel_figures(
                 queue=asked.queue,
                 name=asked.name,
                 order=asked.order,
@@ -131,9 +131,9 @@ class DashboardAdmin(ReadOnlyAdmin):
                 using=using,
             )
             of_channels = spans.spans([(row.queue, row.name) for row in channels], fresh.now, using=using)
-            limited = figures.limited(asked.queue, using=using)
-            workers = figures.workers(using=using)
-            schedules = figures.schedules(using=using)
+            limited = figures.limited_channels(asked.queue, using=using)
+            workers = figures.worker_figures(using=using)
+            schedules = figures.schedule_figures(using=using)
         found = alerts(fresh, queues, of_queues, limited, workers, schedules)
         now = fresh.now
         return {
@@ -184,7 +184,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         text = link(alert.text, alert.page, **alert.query) if alert.page else alert.text
         return rendering.badge(text, alert.kind)
 
-    def age(self, backlog: Backlog, fresh: Freshness) -> str:
+    def age(self, backlog: BacklogCounts, fresh: Freshness) -> str:
         if backlog.oldest_at is None:
             return format_html('<span class="quiet">{}</span>', "–")
         age = max(timedelta(0), fresh.now - backlog.oldest_at)
@@ -193,7 +193,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         return format_html('<span class="pgqueue-{}">{}</span>', kind, rendering.duration(age))
 
     def backlog_cells(
-        self, backlog: Backlog, link: drawing.Link, live: Mapping[str, Any], dead: Mapping[str, Any]
+        self, backlog: BacklogCounts, link: drawing.Link, live: Mapping[str, Any], dead: Mapping[str, Any]
     ) -> dict[str, str]:
         return {
             "ready": drawing.linked(link, backlog.ready, "message_changelist", **live, status__exact=1),
@@ -262,9 +262,9 @@ class DashboardAdmin(ReadOnlyAdmin):
             format_html(
                 '{}\N{NO-BREAK SPACE}<span class="quiet">{}</span>',
                 link(f"#{message}", "message_change", message),
-                rendering.seconds(since),
+                rendering.seconds_text(since),
             )
-            for message, since in worker.running[: figures.MOST_RUNNING]
+            for message, since in worker.running[: figures.MOST_SHOWN_RUNNING]
         ]
         return {
             "name": link(worker.name, "worker_change", worker.name),
@@ -272,7 +272,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "heartbeat": drawing.ago(worker.silent),
             "queues": ", ".join(worker.queues),
             "running": running,
-            "more": max(0, len(worker.running) - figures.MOST_RUNNING),
+            "more": max(0, len(worker.running) - figures.MOST_SHOWN_RUNNING),
             "busy": f"{len(worker.running)} / {worker.concurrency}",
         }
 
@@ -282,13 +282,13 @@ class DashboardAdmin(ReadOnlyAdmin):
         elif schedule.next < 0:
             coming = (
                 format_html(
-                    '<span class="pgqueue-is-bad">{}</span>', _("due for %s") % rendering.seconds(-schedule.next)
+                    '<span class="pgqueue-is-bad">{}</span>', _("due for %s") % rendering.seconds_text(-schedule.next)
                 )
                 if schedule.next < -60
                 else _("now")
             )
         else:
-            coming = _("in %s") % rendering.seconds(schedule.next)
+            coming = _("in %s") % rendering.seconds_text(schedule.next)
         return {
             "name": link(schedule.name, "schedule_change", schedule.id),
             "when": schedule.cron or _("every %s") % rendering.duration(schedule.every or timedelta(0)),

@@ -81,7 +81,7 @@ LEFT JOIN counts AS c ON c.bucket_at = s.bucket_at
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SettledFigures:
     """Hold the messages that were settled in a time; percentiles in seconds, None if nothing was settled."""
 
     completed: int = 0
@@ -103,8 +103,8 @@ class Spans:
     """Hold an hour and a day. ``course``: messages settled in each bucket, the oldest first, without the present
     bucket."""
 
-    hour: Span = Span()
-    day: Span = Span()
+    hour: SettledFigures = SettledFigures()
+    day: SettledFigures = SettledFigures()
     course: tuple[int, ...] = ()
 
 
@@ -146,9 +146,9 @@ def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]
         "day_ago": floored(now, coarse) - DAY,
         "span": 0 if of_queues else 1,
     }
-    sums: dict[Key, dict[str, Span]] = defaultdict(dict)
+    sums: dict[Key, dict[str, SettledFigures]] = defaultdict(dict)
     for key, span, *figures in call(using, SPANS.format(part=part), asked):
-        sums[keys[key - 1]][("hour", "day")[span]] = Span(*figures)
+        sums[keys[key - 1]][("hour", "day")[span]] = SettledFigures(*figures)
     courses: dict[Key, dict[datetime, int]] = defaultdict(dict)
     for key, bucket_at, settled in call(using, COURSES.format(part=part), asked):
         courses[keys[key - 1]][bucket_at] = settled

@@ -39,14 +39,14 @@ RESET = "SELECT set_config(u.name, u.value, true) FROM unnest(%s::text[], %s::te
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LocalSettings:
     """Hold the values to set. ``done_on``: the connection whose transaction has them already."""
 
     values: Mapping[str, str]
     done_on: BaseDatabaseWrapper | None
 
 
-_wanted: ContextVar[Wanted | None] = ContextVar("pgqueue_set_local", default=None)
+_wanted: ContextVar[LocalSettings | None] = ContextVar("pgqueue_set_local", default=None)
 
 
 class Restore:
@@ -58,7 +58,7 @@ class Restore:
 
     @contextmanager
     def __call__(self, delivery: Delivery) -> Iterator[None]:
-        values = {name: text(name, key, delivery) for name, key in settings.SET_LOCAL.items()}
+        values = {name: setting_text(name, key, delivery) for name, key in settings.SET_LOCAL.items()}
         if not values:
             yield
             return
@@ -75,7 +75,7 @@ class Restore:
 restore = Restore()
 
 
-def text(name: str, key: str, delivery: Delivery) -> str:
+def setting_text(name: str, key: str, delivery: Delivery) -> str:
     """Return the setting's value as PostgreSQL takes it. Without one, a setting of the project's own gets ''.
 
     Raises HandlerError if the message has no value for a setting of PostgreSQL (``role``): the worker's own value would
@@ -95,7 +95,7 @@ def text(name: str, key: str, delivery: Delivery) -> str:
 @contextmanager
 def wanted(values: Mapping[str, str], *, done_on: BaseDatabaseWrapper | None) -> Iterator[None]:
     """Use these values for the statements of this context."""
-    before = _wanted.set(Wanted(values, done_on))
+    before = _wanted.set(LocalSettings(values, done_on))
     try:
         yield
     finally:

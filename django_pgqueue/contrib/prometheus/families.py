@@ -12,7 +12,7 @@ from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.sql.call import bounded_read, call
 
 # The timeout of a statement, in seconds: Prometheus gives up a scrape that takes longer.
-LONGEST = 10.0
+STATEMENT_SECONDS = 10.0
 # The most workers that are reported, those with the newest heartbeats first.
 MOST_WORKERS = 1000
 WORKERS = """
@@ -55,9 +55,9 @@ class Family:
 def families(*, using: str | None = None) -> list[Family]:
     """Return all metrics as they are now, in four queries."""
     using = alias(using)
-    with bounded_read(using, seconds=LONGEST):
-        workers = of_workers(call(using, WORKERS, (MOST_WORKERS,)))
-        return [*of_queues(health(using=using)), *workers, *of_server(using)]
+    with bounded_read(using, seconds=STATEMENT_SECONDS):
+        workers = worker_families(call(using, WORKERS, (MOST_WORKERS,)))
+        return [*queue_families(health(using=using)), *workers, *server_families(using)]
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> Family:
@@ -66,7 +66,7 @@ def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | 
     )
 
 
-def of_queues(rows: list[QueueHealth]) -> list[Family]:
+def queue_families(rows: list[QueueHealth]) -> list[Family]:
     def each(field: str) -> list[tuple[dict[str, str], float]]:
         return [({"queue": row.queue}, float(getattr(row, field))) for row in rows]
 
@@ -92,7 +92,7 @@ def of_queues(rows: list[QueueHealth]) -> list[Family]:
     ]
 
 
-def of_workers(rows: list[tuple[Any, ...]]) -> list[Family]:
+def worker_families(rows: list[tuple[Any, ...]]) -> list[Family]:
     return [
         gauge("worker_silence_seconds", "Seconds since its heartbeat.", [({"worker": n}, s) for n, s, _, _ in rows]),
         gauge("worker_running", "Messages that it runs; 100 at most.", [({"worker": n}, r) for n, _, r, _ in rows]),
@@ -109,7 +109,7 @@ def of_workers(rows: list[tuple[Any, ...]]) -> list[Family]:
     ]
 
 
-def of_server(using: str) -> list[Family]:
+def server_families(using: str) -> list[Family]:
     oldest, ticked, usage = call(using, SERVER)[0]
     return [
         gauge("oldest_transaction_age_seconds", "The oldest open transaction of the database.", [({}, oldest or 0.0)]),

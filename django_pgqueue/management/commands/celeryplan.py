@@ -32,7 +32,7 @@ class Command(BaseCommand):
         rows: Iterable[Any] = []
         if apps.is_installed("django_celery_beat"):
             rows = apps.get_model(*PERIODIC_TASK)._default_manager.order_by("name")
-        plan = {"tasks": list(celery.tasks(found)), "schedules": list(celery.schedules(found, rows))}
+        plan = {"tasks": list(celery.tasks(found)), "schedules": list(celery.celery_schedules(found, rows))}
         if form == "json":
             self.stdout.write(json.dumps({kind: [asdict(port) for port in ports] for kind, ports in plan.items()}))
             return

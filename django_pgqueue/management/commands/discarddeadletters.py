@@ -7,12 +7,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.lifecycle.discard_dead import discard_dead
-from django_pgqueue.management.acting import clock, refusals
+from django_pgqueue.management.acting import clock, errors_as_command_errors
 from django_pgqueue.management.database import queue_database
-from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, parts
+from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, id_parts
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 1_000
+BATCH_LETTERS = 1_000
 
 
 class Command(DeadLettersCommand):
@@ -32,11 +32,11 @@ class Command(DeadLettersCommand):
             self.describe(found, limit, form, "discarded")
             return
         became: Counter[str] = Counter()
-        with refusals(using):
+        with errors_as_command_errors(using):
             # Messages that become dead letters from now on were not meant.
             found = found.filter(dead_at__lte=clock(using))
             named = given["ids"] and not is_filtered and limit is None
-            for ids in in_parts(given["ids"]) if named else parts(found, limit, BATCH):
+            for ids in in_parts(given["ids"]) if named else id_parts(found, limit, BATCH_LETTERS):
                 became += Counter(discard_dead(ids, using=using).values())
         left = {outcome: count for outcome, count in sorted(became.items()) if outcome != "discarded"}
         text = "".join(f", {count} {outcome}" for outcome, count in left.items())
@@ -49,4 +49,4 @@ class Command(DeadLettersCommand):
 def in_parts(ids: list[int]) -> Iterator[list[int]]:
     """Return the ids in parts, also those that do not exist or were redriven: the answer reports each named id."""
     unique = sorted(set(ids))
-    return (unique[start : start + BATCH] for start in range(0, len(unique), BATCH))
+    return (unique[start : start + BATCH_LETTERS] for start in range(0, len(unique), BATCH_LETTERS))

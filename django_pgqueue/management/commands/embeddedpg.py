@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS
 
-from django_pgqueue.embedded import Cluster, EmbeddedError, Status
+from django_pgqueue.embedded import Cluster, ClusterStatus, EmbeddedError
 
 
 class Command(BaseCommand):
@@ -18,7 +18,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "action",
             choices=["start", "stop", "status", "psql", "destroy"],
-            help="start it unless it runs; stop it, ending its connections; say where its data is and how to connect; "
+            help="start it unless it runs; stop it, ending its connections; show where its data is and how to connect; "
             "open a psql on the project's database; stop it and remove its data",
         )
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="alias in DATABASES (default: %(default)s)")
@@ -64,7 +64,7 @@ class Command(BaseCommand):
             "The server and its data were removed." if cluster.destroy() else f"There is no server in {cluster.folder}."
         )
 
-    def _describe(self, found: Status, url: str) -> None:
+    def _describe(self, found: ClusterStatus, url: str) -> None:
         for label, value in {
             "folder": found.folder,
             "data": found.data,

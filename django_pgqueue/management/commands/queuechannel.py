@@ -8,17 +8,17 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.purge import purge
-from django_pgqueue.management.acting import ActingCommand, at_least_one, refusals, seconds
+from django_pgqueue.management.acting import ActingCommand, at_least_one, errors_as_command_errors, seconds
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.outcomes import Archive
-from django_pgqueue.rates import parse
+from django_pgqueue.rates import parse_rate
 
 LIMITS = ("max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive")
 RATE = ("release_interval", "release_burst")
 # The word that lifts a limit.
 LIFTED = dict.fromkeys(LIMITS, "none") | {"archive": "queue"}
-BATCH = 10_000
+BATCH_MESSAGES = 10_000
 
 
 def count_or_none(text: str) -> int | str:
@@ -36,7 +36,7 @@ def rate_of(given: dict[str, Any]) -> tuple[Any, int]:
     if any(given[limit] is not None for limit in RATE):
         raise CommandError("--rate replaces --release-interval and --release-burst: give --rate, or those two.")
     try:
-        return ("none", 1) if given["rate"] == "none" else parse(given["rate"])
+        return ("none", 1) if given["rate"] == "none" else parse_rate(given["rate"])
     except InvalidMessage as error:
         raise CommandError(str(error)) from None
 
@@ -77,7 +77,7 @@ class Command(ActingCommand):
         there = Channel.objects.using(using).filter(queue=queue, name=name)
         if dry_run and action != "set" and not there.exists():
             raise CommandError(f"There is no channel {name!r} in queue {queue!r}.")
-        with refusals(using):
+        with errors_as_command_errors(using):
             if action == "set":
                 before = there.values(*limits).first()
                 text = f"{queue}/{name}: " + ", ".join(
@@ -91,23 +91,27 @@ class Command(ActingCommand):
                 if not dry_run:
                     channel_release(channel=name, queue=queue, using=using)
             else:
-                facts["messages"] = waiting(name, queue, using) if dry_run else purged(name, queue, using)
+                facts["messages"] = (
+                    channel_waiting_count(name, queue, using) if dry_run else purge_channel(name, queue, using)
+                )
                 text = f"{facts['messages']} {'would be purged' if dry_run else 'purged'}"
         self.answer(form, text, facts)
 
 
-def waiting(name: str, queue: str, using: str) -> int:
+def channel_waiting_count(name: str, queue: str, using: str) -> int:
     """Return the number of messages that wait on the channel."""
     found = Message.objects.using(using).filter(channel__queue=queue, channel__name=name)
     return found.exclude(status=Message.Status.LEASED).count()
 
 
-def purged(name: str, queue: str, using: str) -> int:
+def purge_channel(name: str, queue: str, using: str) -> int:
     """Purge as many messages as wait at the beginning, because producers may be faster than a purge. Returns how
     many."""
-    left, count = waiting(name, queue, using), 0
+    left, count = channel_waiting_count(name, queue, using), 0
     while True:
-        batch = purge(channel=name, queue=queue, limit=min(BATCH, left - count) if count < left else 0, using=using)
+        batch = purge(
+            channel=name, queue=queue, limit=min(BATCH_MESSAGES, left - count) if count < left else 0, using=using
+        )
         count += batch
         if batch == 0:
             return count

@@ -13,11 +13,11 @@ from django_pgqueue import doctor
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor.finding import Finding, Limits
 from django_pgqueue.lifecycle.mend import MendCounts, mend
-from django_pgqueue.management.database import known_database, refused
+from django_pgqueue.management.database import database_error, known_database
 
-UNKNOWN = 3
+UNKNOWN_STATUS = 3
 """The exit status when the database does not answer; monitors read it as *unknown*."""
-WIDTH = 10
+WIDTH_CHARACTERS = 10
 
 
 class Command(BaseCommand):
@@ -47,13 +47,13 @@ class Command(BaseCommand):
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, form: str, fix: bool, only: list[str] | None, database: str | None, **given: Any) -> None:
-        using = known_database(database, status=UNKNOWN)
+        using = known_database(database, status=UNKNOWN_STATUS)
         try:
             mended = mend(using=using) if fix and find_schema_problem(using) is None else None
             report = doctor.examine(using=using, limits=limits(**given), only=only)
         except Error as error:
-            raise refused(using, error, status=UNKNOWN) from error
-        self.stdout.write(as_json(report, mended) if form == "json" else as_text(report, mended))
+            raise database_error(using, error, status=UNKNOWN_STATUS) from error
+        self.stdout.write(report_as_json(report, mended) if form == "json" else report_as_text(report, mended))
         if report.severity:
             sys.exit(report.severity)
 
@@ -68,7 +68,7 @@ def limits(*, old_transaction: float | None, max_wait: float | None, **options: 
     return Limits(**given)
 
 
-def as_json(report: doctor.Report, mended: MendCounts | None) -> str:
+def report_as_json(report: doctor.Report, mended: MendCounts | None) -> str:
     """Return the report as a JSON document."""
     document = {
         "version": 1,
@@ -80,12 +80,12 @@ def as_json(report: doctor.Report, mended: MendCounts | None) -> str:
     return json.dumps(document, indent=2)
 
 
-def as_text(report: doctor.Report, mended: MendCounts | None) -> str:
+def report_as_text(report: doctor.Report, mended: MendCounts | None) -> str:
     """Return the report as text, the worst finding first, with the counts at the end."""
     lines = []
     if mended is not None:
         lines.append(f"mended: {mended.counts} counts, {mended.lease_floors} lease floors, {mended.places} places\n")
-    lines += [paragraph(finding) for finding in report.findings]
+    lines += [finding_as_text(finding) for finding in report.findings]
     counts = ", ".join(
         f"{sum(finding.severity == severity for finding in report.findings)} {severity.word}"
         for severity in reversed(doctor.Severity)
@@ -93,8 +93,8 @@ def as_text(report: doctor.Report, mended: MendCounts | None) -> str:
     return "\n".join([*lines, counts])
 
 
-def paragraph(finding: Finding) -> str:
+def finding_as_text(finding: Finding) -> str:
     """Return one finding as text."""
-    indent = " " * WIDTH
-    head = f"{finding.severity.word.upper():{WIDTH}}{finding.code}"
+    indent = " " * WIDTH_CHARACTERS
+    head = f"{finding.severity.word.upper():{WIDTH_CHARACTERS}}{finding.code}"
     return f"{head}\n{indent}{finding.problem}\n{indent}> {finding.action}\n"

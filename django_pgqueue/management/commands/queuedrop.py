@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.lifecycle.queue_drop import QueueDropped, queue_drop
-from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
-from django_pgqueue.management.commands.queuepurge import BATCH, waiting
+from django_pgqueue.management.acting import ActingCommand, errors_as_command_errors, has_queue
+from django_pgqueue.management.commands.queuepurge import BATCH_MESSAGES, queue_waiting_count
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Message, Schedule
 
@@ -30,7 +30,7 @@ class Command(ActingCommand):
             step = foreseen(queue, purge, using)
             add(counts, step)
         else:
-            with refusals(using):
+            with errors_as_command_errors(using):
                 step = self.drop(queue, purge, counts, using)
         word = "would be dropped" if dry_run else "is dropped" if step.done else "is not dropped yet"
         text = (
@@ -44,7 +44,7 @@ class Command(ActingCommand):
     def drop(self, queue: str, purge: bool, counts: dict[str, int], using: str) -> QueueDropped:
         """Drop in steps until the queue is gone, or a step changed nothing because other transactions hold the rest."""
         while True:
-            step = queue_drop(queue=queue, purge=purge, limit=BATCH, using=using)
+            step = queue_drop(queue=queue, purge=purge, limit=BATCH_MESSAGES, using=using)
             add(counts, step)
             if step.done or step.blocked:
                 return step
@@ -59,7 +59,7 @@ def add(counts: dict[str, int], step: QueueDropped) -> None:
 def foreseen(queue: str, purge: bool, using: str) -> QueueDropped:
     """Return what a drop would do now. Raises CommandError if it would be refused."""
     held = Message.objects.using(using).filter(channel__queue=queue, status=Message.Status.LEASED).count()
-    left = waiting(queue, using)
+    left = queue_waiting_count(queue, using)
     if held or (left and not purge):
         raise CommandError(f"Queue {queue!r} holds {held} leased and {left} waiting messages: a drop would be refused.")
     channels = Channel.objects.using(using).filter(queue=queue, released_at=None).count()

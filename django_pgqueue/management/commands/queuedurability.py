@@ -60,10 +60,10 @@ class Command(BaseCommand):
         if yes and not (unlogged or logged):
             raise CommandError("--yes needs --unlogged or --logged.")
         try:
-            found = durability.find(using)
+            found = durability.unlogged_by_table(using)
             if not (unlogged or logged):
                 self.describe(found)
-            elif not (tables := durability.pending(found, unlogged=unlogged)):
+            elif not (tables := durability.pending_tables(found, unlogged=unlogged)):
                 self.stdout.write(f"Nothing to do: the live tables are {word(unlogged=unlogged)}.")
             elif not yes:
                 self.propose(using, tables, unlogged=unlogged)
@@ -78,7 +78,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{table}: {word(unlogged=found[table])}")
         if found[durability.MESSAGE]:
             self.stdout.write("\n" + self.style.WARNING(LOST.rstrip()))
-        elif durability.pending(found, unlogged=False):
+        elif durability.pending_tables(found, unlogged=False):
             raise CommandError(
                 "Messages that survive a crash would wait for ever, because their lanes do not survive it. Run: "
                 "manage.py queuedurability --logged --yes"
@@ -88,7 +88,7 @@ class Command(BaseCommand):
 
     def propose(self, using: str, tables: list[str], *, unlogged: bool) -> None:
         """Print what --yes would change."""
-        sizes = durability.sizes(using, tables)
+        sizes = durability.table_sizes(using, tables)
         self.stdout.write(f"These tables would become {word(unlogged=unlogged)}, one after the other:\n")
         for table in tables:
             self.stdout.write(f"  {table}: {megabytes(sizes[table])}")
@@ -102,7 +102,7 @@ class Command(BaseCommand):
         """Rewrite the tables, one after the other."""
         for table in tables:
             try:
-                held = durability.change(using, table, unlogged=unlogged, lock_timeout=lock_timeout)
+                held = durability.rewrite_table(using, table, unlogged=unlogged, lock_timeout=lock_timeout)
             except Error as error:
                 raise CommandError(self.stopped(using, table, error)) from error
             self.stdout.write(f"{table}: {word(unlogged=unlogged)}, locked for {held:.2f} s")
@@ -113,7 +113,7 @@ class Command(BaseCommand):
         """Return the error text for a table that could not be changed, with the sessions that lock it."""
         text = f"{table} is not changed: {primary(error)}."
         if isinstance(error.__cause__, LockNotAvailable):
-            for holder in durability.holders(using, table):
+            for holder in durability.table_holders(using, table):
                 text += (
                     f"\nIt is used by process {holder.pid} ({printable(holder.application)}, user "
                     f"{printable(holder.user)}), whose transaction is open for {holder.seconds:.0f} s."

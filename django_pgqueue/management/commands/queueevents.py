@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
+from django_pgqueue.management.acting import ActingCommand, errors_as_command_errors, has_queue
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Queue
 
@@ -19,7 +19,7 @@ class Command(ActingCommand):
     def handle(self, *, action: str, queue: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
         rows = Queue.objects.using(using)
-        with refusals(using):
+        with errors_as_command_errors(using):
             if not has_queue(queue, using):
                 raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row of its own.")
             before = rows.filter(name=queue, events=True).exists()

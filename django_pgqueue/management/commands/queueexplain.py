@@ -14,7 +14,7 @@ from django_pgqueue.redaction import printable
 
 
 class Command(BaseCommand):
-    help = "Explains why a message or a channel is not running, or what became of the message."
+    help = "Explains why a message or a channel is not running, or how the message ended."
 
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_mutually_exclusive_group(required=True)

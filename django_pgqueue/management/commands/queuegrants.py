@@ -8,9 +8,9 @@ from django.db import Error, connections
 from django_pgqueue.checks.migrated import find_pipeline_problem
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.sql import grants
-from django_pgqueue.sql.grants import Place
+from django_pgqueue.sql.grants import SchemaPlace
 from django_pgqueue.sql.pipeline import has_pipeline
-from django_pgqueue.sql.roles import KINDS, Kind, kinds
+from django_pgqueue.sql.roles import KINDS, ClientKind, client_kinds
 
 
 class Command(BaseCommand):
@@ -44,7 +44,7 @@ class Command(BaseCommand):
             if check:
                 self.check_rights(wanted, role, place, using, is_above=is_above)
                 return
-            statements = list((grants.revoke if revoke else grants.grant)(wanted, role, place))
+            statements = list((grants.revoke_statements if revoke else grants.grant_statements)(wanted, role, place))
             if not apply:
                 self.stdout.write("".join(f"{statement};\n" for statement in statements), ending="")
                 return
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         except Error as error:
             raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
 
-    def look(self, role: str, using: str) -> tuple[Place, bool]:
+    def look(self, role: str, using: str) -> tuple[SchemaPlace, bool]:
         """Return the schema of the tables, and whether the role needs no grants. Raises CommandError without tables or
         role."""
         place = grants.find_place(using)
@@ -63,28 +63,30 @@ class Command(BaseCommand):
             raise CommandError(f"The tables of the queue are not in the database {using!r}: run manage.py migrate.")
         is_above = grants.is_above_grants(using, role)
         if is_above is None:
-            raise CommandError(f"There is no role {role!r}. Create it: CREATE ROLE {grants.quoted(role)} LOGIN")
+            raise CommandError(
+                f"There is no role {role!r}. Create it: CREATE ROLE {grants.quoted_identifier(role)} LOGIN"
+            )
         return place, is_above
 
-    def find_kind(self, name: str, using: str) -> Kind:
+    def find_kind(self, name: str, using: str) -> ClientKind:
         """Return the kind of this name. Raises CommandError for the pipeline if the database does not have its
         tables."""
-        wanted = kinds(pipeline=has_pipeline(using)).get(name)
+        wanted = client_kinds(pipeline=has_pipeline(using)).get(name)
         if wanted is None:
             problem = find_pipeline_problem(using)
             reason = f" {problem.problem} {problem.action}" if problem else ""
             raise CommandError(f"The tables of the pipeline are not in the database {using!r}.{reason}")
         return wanted
 
-    def check_rights(self, kind: Kind, role: str, place: Place, using: str, *, is_above: bool) -> None:
+    def check_rights(self, kind: ClientKind, role: str, place: SchemaPlace, using: str, *, is_above: bool) -> None:
         """Print the rights that the role lacks or does not need. Raises CommandError if it lacks any."""
         if is_above:
             self.stdout.write(f"{role!r} is a superuser or owns the tables: it needs no grants.")
             return
-        missing = list(grants.missing(kind, role, place, using))
+        missing = list(grants.missing_rights(kind, role, place, using))
         for item in missing:
             self.stdout.write(f"missing: {item.right} (to {item.purpose})")
-        for right in grants.surplus(kind, role, using):
+        for right in grants.surplus_rights(kind, role, using):
             self.stdout.write(f"more than a {kind.name} needs: {right}")
         if missing:
             raise CommandError(
@@ -93,14 +95,14 @@ class Command(BaseCommand):
             )
         self.stdout.write(f"{role!r} has all rights of a {kind.name}.")
 
-    def confirm(self, kind: Kind, role: str, place: Place, using: str, *, revoked: bool) -> None:
+    def confirm(self, kind: ClientKind, role: str, place: SchemaPlace, using: str, *, revoked: bool) -> None:
         """Check that the grants took effect, because PostgreSQL only warns when the grantor may not grant."""
         if revoked:
             self.stdout.write(
                 f"{role!r} is no longer a {kind.name}. If it is also of another kind, grant the rights of that again."
             )
             return
-        missing = [item.right for item in grants.missing(kind, role, place, using)]
+        missing = [item.right for item in grants.missing_rights(kind, role, place, using)]
         if missing:
             raise CommandError(
                 f"These rights were not granted; run the command as the owner of the tables: {', '.join(missing)}"

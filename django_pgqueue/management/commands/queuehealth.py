@@ -10,13 +10,13 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
-from django_pgqueue.lifecycle.health import MOST, QueueHealth, health
-from django_pgqueue.management.database import queue_database, refused
+from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS, QueueHealth, health
+from django_pgqueue.management.database import database_error, queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import bounded_read
 
-CRITICAL, UNKNOWN = 2, 3
-LONGEST = 30.0
+CRITICAL_STATUS, UNKNOWN_STATUS = 2, 3
+STATEMENT_SECONDS = 30.0
 
 
 def seconds(text: str) -> timedelta:
@@ -58,22 +58,22 @@ class Command(BaseCommand):
         parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
 
     def handle(self, *, queue: list[str] | None, form: str, database: str | None, **limits: Any) -> None:
-        using = queue_database(database, status=UNKNOWN)
+        using = queue_database(database, status=UNKNOWN_STATUS)
         counts = [limits[name] + 1 for name in ("max_backlog", "max_dead") if limits[name] is not None]
         try:
-            with bounded_read(using, seconds=LONGEST):
-                rows = health(most=max([MOST, *counts]), using=using)
+            with bounded_read(using, seconds=STATEMENT_SECONDS):
+                rows = health(most=max([MOST_COUNTED_ROWS, *counts]), using=using)
         except Error as error:
-            raise refused(using, error, status=UNKNOWN) from error
+            raise database_error(using, error, status=UNKNOWN_STATUS) from error
         if queue is not None:
             if missing := set(queue) - {row.queue for row in rows}:
                 names = ", ".join(sorted(map(printable, missing)))
-                raise CommandError(f"There is no queue {names}: no channel is in it.", returncode=UNKNOWN)
+                raise CommandError(f"There is no queue {names}: no channel is in it.", returncode=UNKNOWN_STATUS)
             rows = [row for row in rows if row.queue in queue]
         problems = [problem for row in rows for problem in exceeded(row, **limits)]
-        self.stdout.write(as_json(rows, problems) if form == "json" else as_text(rows, problems))
+        self.stdout.write(health_as_json(rows, problems) if form == "json" else health_as_text(rows, problems))
         if problems:
-            sys.exit(CRITICAL)
+            sys.exit(CRITICAL_STATUS)
 
 
 def exceeded(
@@ -90,14 +90,14 @@ def exceeded(
         yield f"{queue}: {at_least}{row.dead} dead"
 
 
-def as_json(rows: list[QueueHealth], problems: list[str]) -> str:
+def health_as_json(rows: list[QueueHealth], problems: list[str]) -> str:
     """Return the answer as a JSON document."""
     queues = [row.as_json() for row in rows]
-    status = CRITICAL if problems else 0
+    status = CRITICAL_STATUS if problems else 0
     return json.dumps({"version": 1, "status": status, "problems": problems, "queues": queues}, indent=2)
 
 
-def as_text(rows: list[QueueHealth], problems: list[str]) -> str:
+def health_as_text(rows: list[QueueHealth], problems: list[str]) -> str:
     """Return the answer as one line."""
     if problems:
         return f"CRITICAL: {'; '.join(problems)}"

@@ -11,7 +11,7 @@ from django_pgqueue import handlers
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.importing.move import Moved, Plan, left, move_batch
 from django_pgqueue.importing.procrastinate import PROCRASTINATE
-from django_pgqueue.importing.source import ImportSource, Waiting
+from django_pgqueue.importing.source import ImportSource, JobCounts
 from django_pgqueue.importing.tasks_db import TASKS_DB
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
@@ -65,7 +65,7 @@ class Command(BaseCommand):
             raise CommandError(f"The database {using!r} refuses: {primary(error)}") from error
         self._tell(jobs, moved, plan, form, dry_run=dry_run)
 
-    def _look(self, source: ImportSource, using: str) -> list[Waiting]:
+    def _look(self, source: ImportSource, using: str) -> list[JobCounts]:
         if not source.is_there(using):
             raise CommandError(
                 f"There is no table {source.table} in the database {using!r}. It must be in the queue's database: "
@@ -73,7 +73,7 @@ class Command(BaseCommand):
             )
         return source.look(using)
 
-    def _move(self, source: ImportSource, plan: Plan, jobs: list[Waiting], using: str) -> Moved:
+    def _move(self, source: ImportSource, plan: Plan, jobs: list[JobCounts], using: str) -> Moved:
         names = {job.name for job in jobs if plan.takes(job.name)}
         moved = Moved()
         try:
@@ -83,7 +83,7 @@ class Command(BaseCommand):
             raise CommandError(f"{printable(str(error))}\n{moved.created} moved before that.") from error
         return moved
 
-    def _tell(self, jobs: list[Waiting], moved: Moved, plan: Plan, form: str, *, dry_run: bool) -> None:
+    def _tell(self, jobs: list[JobCounts], moved: Moved, plan: Plan, form: str, *, dry_run: bool) -> None:
         staying = left(jobs, plan)
         if form == "json":
             rows = [

@@ -41,7 +41,7 @@ class Command(BaseCommand):
         if not apps.is_installed(NAMES[PIPELINE]):
             raise CommandError(f"The app {NAMES[PIPELINE]!r} is not installed. {INSTALL_PIPELINE}")
         command = [sys.executable, "-m", "django_pgqueue.spark", action, *promises(action), *given["options"]]
-        status = run(command, environment(using))
+        status = run_process(command, lake_environment(using))
         if status:
             sys.exit(status)
 
@@ -53,7 +53,7 @@ def promises(action: str) -> list[str]:
     return [f"--sla={name}={longest.total_seconds():f}" for name, longest in settings.SLA.items()]
 
 
-def environment(using: str) -> dict[str, str]:
+def lake_environment(using: str) -> dict[str, str]:
     """Return the environment that gives the database and the lake. Arguments are visible to all users, so they carry
     neither."""
     found = {**os.environ, "PGQUEUE_SOURCE": conninfo(using)}
@@ -69,7 +69,7 @@ def conninfo(using: str) -> str:
     return make_conninfo("", **{key: value for key, value in parameters.items() if key in known})
 
 
-def run(command: list[str], environment: dict[str, str]) -> int:
+def run_process(command: list[str], environment: dict[str, str]) -> int:
     """Run the process, and return its exit status as a shell gives it. A signal that ends this process is passed on
     first."""
     process = subprocess.Popen(command, env=environment)

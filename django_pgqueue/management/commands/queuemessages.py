@@ -16,9 +16,9 @@ from django_pgqueue.management.acting import (
     ActingCommand,
     at_least_one,
     clock,
+    errors_as_command_errors,
     moment,
     payload,
-    refusals,
     seconds,
 )
 from django_pgqueue.management.database import queue_database
@@ -26,7 +26,7 @@ from django_pgqueue.models import Message
 from django_pgqueue.outcomes import KEEP
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 1_000
+BATCH_MESSAGES = 1_000
 STATUSES = {status.label: status for status in Message.Status}
 FILTERS = {"queue": "channel__queue", "channel": "channel__name", "handler": "handler", "worker": "worker"}
 # The states in which an action changes a message; other messages are not read.
@@ -72,16 +72,16 @@ class Command(ActingCommand):
         if dry_run:
             self.describe(action, found, given["limit"], form)
             return
-        became: Counter[str] = Counter()
-        with refusals(using):
+        counts: Counter[str] = Counter()
+        with errors_as_command_errors(using):
             act = action_function(action, given, using)
             if given["ids"] and action != "release":
-                became = run_all(sorted(set(given["ids"])), act)
+                counts = run_all(sorted(set(given["ids"])), act)
             else:
-                became = run_matching(found, given["limit"], act)
-        text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(became.items())) or "nothing matches"
-        self.answer(form, text, {"action": action, "dry_run": False, "outcomes": dict(became)})
-        if LEFT_ALONE & set(became):
+                counts = run_matching(found, given["limit"], act)
+        text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "nothing matches"
+        self.answer(form, text, {"action": action, "dry_run": False, "outcomes": dict(counts)})
+        if LEFT_ALONE & set(counts):
             raise CommandError("Not all of them were changed: see the counts above.")
 
     def describe(self, action: str, found: QuerySet[Message], limit: int | None, form: str) -> None:
@@ -135,22 +135,22 @@ def action_function(action: str, given: dict[str, Any], using: str) -> Action:
 
 def run_all(ids: list[int], act: Action) -> Counter[str]:
     """Do the action to the ids in batches. Returns the number of each outcome."""
-    became: Counter[str] = Counter()
-    for start in range(0, len(ids), BATCH):
-        became += Counter(act(ids[start : start + BATCH]).values())
-    return became
+    counts: Counter[str] = Counter()
+    for start in range(0, len(ids), BATCH_MESSAGES):
+        counts += Counter(act(ids[start : start + BATCH_MESSAGES]).values())
+    return counts
 
 
 def run_matching(found: QuerySet[Message], limit: int | None, act: Action) -> Counter[str]:
     """Do the action to matching messages by id, up to the newest of now, because producers may be faster than this."""
-    became: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     newest = found.order_by("-id").values_list("id", flat=True).first() or 0
     last, left = 0, limit
     while left is None or left > 0:
-        size = BATCH if left is None else min(BATCH, left)
+        size = BATCH_MESSAGES if left is None else min(BATCH_MESSAGES, left)
         ids = list(found.filter(id__gt=last, id__lte=newest).order_by("id").values_list("id", flat=True)[:size])
         if not ids:
             break
-        became += Counter(act(ids).values())
+        counts += Counter(act(ids).values())
         last, left = ids[-1], None if left is None else left - len(ids)
-    return became
+    return counts

@@ -10,7 +10,7 @@ from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_resume import channel_resume
 from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_resume import queue_resume
-from django_pgqueue.management.acting import ActingCommand, clock, has_queue, refusals, seconds
+from django_pgqueue.management.acting import ActingCommand, clock, errors_as_command_errors, has_queue, seconds
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Worker
 from django_pgqueue.models.expressions import ClockTimestamp
@@ -41,9 +41,9 @@ class Command(ActingCommand):
         if given["worker"] and given["seconds"]:
             raise CommandError("--for is for queues and channels: resume a worker with --resume.")
         facts = {"action": "resume" if given["resume"] else "pause", **what, "dry_run": dry_run}
-        with refusals(using):
+        with errors_as_command_errors(using):
             if dry_run:
-                missing(what, using)
+                require_existing(what, using)
             else:
                 switch(what, given, using)
         word = {True: "would be ", False: "is "}[dry_run] + ("resumed" if given["resume"] else "paused")
@@ -64,7 +64,7 @@ def target(given: dict[str, Any]) -> tuple[dict[str, str], str]:
     raise CommandError("Name what to pause or resume: --queue, --channel or --worker.")
 
 
-def missing(what: dict[str, str], using: str) -> None:
+def require_existing(what: dict[str, str], using: str) -> None:
     """Raise CommandError if the worker, channel or queue does not exist."""
     if "worker" in what:
         there = Worker.objects.using(using).filter(name=what["worker"]).exists()
@@ -82,7 +82,7 @@ def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
     until = clock(using) + length if isinstance(length, timedelta) else None
     match what:
         case {"worker": name}:
-            missing(what, using)
+            require_existing(what, using)
             row = Worker.objects.using(using).filter(name=name)
             if given["resume"]:
                 row.update(paused_at=None, pause_reason="")

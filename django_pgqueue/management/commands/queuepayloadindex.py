@@ -29,7 +29,9 @@ class Command(BaseCommand):
         try:
             for name in table:
                 # Run one by one: the next statement depends on the result of the one before.
-                for statement in payload_index.drop(name) if drop else payload_index.create(name, using):
+                for statement in (
+                    payload_index.drop_statements(name) if drop else payload_index.create_statements(name, using)
+                ):
                     self.stdout.write(f"{statement};")
                     with connections[using].schema_editor(atomic=False) as editor:
                         editor.execute(statement, params=None)

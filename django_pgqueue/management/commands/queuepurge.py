@@ -5,12 +5,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.lifecycle.queue_purge import queue_purge
-from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
+from django_pgqueue.management.acting import ActingCommand, errors_as_command_errors, has_queue
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Message
 
 # Each batch is a transaction: locks are short, and purged messages stay purged.
-BATCH = 10_000
+BATCH_MESSAGES = 10_000
 
 
 class Command(ActingCommand):
@@ -23,23 +23,23 @@ class Command(ActingCommand):
         using = queue_database(database)
         if not has_queue(queue, using):
             raise CommandError(f"There is no queue {queue!r}: it has neither a channel nor a row of its own.")
-        with refusals(using):
-            count = waiting(queue, using) if dry_run else purged(queue, using)
+        with errors_as_command_errors(using):
+            count = queue_waiting_count(queue, using) if dry_run else purge_queue(queue, using)
         facts = {"action": "purge", "queue": queue, "dry_run": dry_run, "messages": count}
         self.answer(form, f"{count} {'would be purged' if dry_run else 'purged'}", facts)
 
 
-def waiting(queue: str, using: str) -> int:
+def queue_waiting_count(queue: str, using: str) -> int:
     """Return the number of messages that wait in the queue."""
     found = Message.objects.using(using).filter(channel__queue=queue)
     return found.exclude(status=Message.Status.LEASED).count()
 
 
-def purged(queue: str, using: str) -> int:
+def purge_queue(queue: str, using: str) -> int:
     """Purge as many messages as wait at the beginning, because producers may be faster than a purge. Returns how
     many."""
-    left = waiting(queue, using)
+    left = queue_waiting_count(queue, using)
     count = 0
-    while batch := queue_purge(queue=queue, limit=min(BATCH, left - count), using=using):
+    while batch := queue_purge(queue=queue, limit=min(BATCH_MESSAGES, left - count), using=using):
         count += batch
     return count

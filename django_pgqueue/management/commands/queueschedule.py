@@ -14,9 +14,9 @@ from django_pgqueue.management.acting import (
     ActingCommand,
     at_least_one,
     clock,
+    errors_as_command_errors,
     headers,
     payload,
-    refusals,
     seconds,
 )
 from django_pgqueue.management.database import queue_database
@@ -77,7 +77,7 @@ class Command(ActingCommand):
             raise CommandError(f"{action} takes only the name, and no other options.")
         row = Schedule.objects.using(using).filter(name=name)
         facts: dict[str, Any] = {"action": action, "schedule": name, "dry_run": dry_run}
-        with refusals(using):
+        with errors_as_command_errors(using):
             if action != "set" and not row.exists():
                 raise CommandError(f"There is no schedule {name!r}.")
             if action == "set":

@@ -5,7 +5,7 @@ from typing import Any, get_args
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.lifecycle.queue_set import queue_set
-from django_pgqueue.management.acting import ActingCommand, has_queue, refusals
+from django_pgqueue.management.acting import ActingCommand, errors_as_command_errors, has_queue
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Queue
 from django_pgqueue.outcomes import Archive
@@ -20,7 +20,7 @@ class Command(ActingCommand):
             "--archive",
             choices=get_args(Archive),
             required=True,
-            help="what the archive keeps of its messages, unless their channel or the call says otherwise",
+            help="what the archive keeps of its messages, unless their channel or the call has its own setting",
         )
 
     def handle(self, *, name: str, archive: Any, database: str | None, form: str, dry_run: bool, **_: Any) -> None:
@@ -29,7 +29,7 @@ class Command(ActingCommand):
             raise CommandError(f"There is no queue {name!r}.")
         row = Queue.objects.using(using).filter(name=name).first()
         before = row.archive if row else "full"
-        with refusals(using):
+        with errors_as_command_errors(using):
             if not dry_run:
                 queue_set(name, archive=archive, using=using)
         facts = {"action": "set", "queue": name, "before": {"archive": before}, "after": {"archive": archive}}

@@ -15,7 +15,7 @@ from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import primary
 
-EVERY = 2.0
+EVERY_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"
 HEAD = ("queue", "ready", "leased", "scheduled", "dead", "oldest", "workers", "")
 
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             "--watch",
             nargs="?",
             type=interval,
-            const=EVERY,
+            const=EVERY_SECONDS,
             metavar="SECONDS",
             help="repeat after so many seconds (default: 2)",
         )
@@ -67,19 +67,19 @@ class Command(BaseCommand):
 
     def _show(self, rows: list[QueueHealth], rates: dict[str, float] | None, form: str, *, clear: bool) -> None:
         if form == "json":
-            self.stdout.write(as_json(rows, rates))
+            self.stdout.write(stats_as_json(rows, rates))
         else:
             is_terminal = clear and self.stdout.isatty()
-            self.stdout.write((CLEAR if is_terminal else "") + as_text(rows, rates))
+            self.stdout.write((CLEAR if is_terminal else "") + stats_as_text(rows, rates))
         self.stdout.flush()
 
 
-def as_json(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:
+def stats_as_json(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:
     """Return the figures as JSON in one line."""
     return json.dumps({"version": 1, "queues": [row.as_json() for row in rows], "per_second": rates})
 
 
-def as_text(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:
+def stats_as_text(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:
     """Return the figures as a table."""
     table = [HEAD, *map(cells, rows)]
     widths = [max(len(line[place]) for line in table) for place in range(len(HEAD))]

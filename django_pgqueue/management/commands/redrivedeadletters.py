@@ -7,14 +7,14 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.redrive import redrive
-from django_pgqueue.management.acting import clock, payload, rate, refusals
+from django_pgqueue.management.acting import clock, errors_as_command_errors, payload, rate
 from django_pgqueue.management.database import queue_database
-from django_pgqueue.management.dead_letters import DeadLettersCommand, parts
+from django_pgqueue.management.dead_letters import DeadLettersCommand, id_parts
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.redaction import printable
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
-BATCH = 500
+BATCH_LETTERS = 500
 
 
 class Command(DeadLettersCommand):
@@ -36,9 +36,9 @@ class Command(DeadLettersCommand):
             self.describe(found, limit, form, "redriven")
             return
         count = 0
-        with refusals(using):
+        with errors_as_command_errors(using):
             begun_at = clock(using)
-            for ids in parts(found, limit, BATCH):
+            for ids in id_parts(found, limit, BATCH_LETTERS):
                 times = paced(begun_at, given["rate"], count, len(ids))
                 try:
                     count += len(redrive(ids, payload=given["payload"], times=times, using=using))

@@ -19,7 +19,7 @@ from django_pgqueue.maintenance import declared
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.management.database import known_database
 from django_pgqueue.management.starting import check_database, chosen_queues, queue_name
-from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.link.orders import Orders, database_identity
 from django_pgqueue.worker.operate.logs import configure_logging
 from django_pgqueue.worker.operate.vitals import Vitals
 from django_pgqueue.worker.options import WorkerOptions
@@ -203,8 +203,8 @@ def orders(options: WorkerOptions, verbosity: int) -> Orders:
             "Worker processes find the settings by DJANGO_SETTINGS_MODULE, which is not set. Set it, or give "
             "--processes 0."
         )
-    database = whereabouts(connections[options.using].settings_dict)
-    sync = f"{declared.sync.__module__}.{declared.sync.__name__}"
+    database = database_identity(connections[options.using].settings_dict)
+    sync = f"{declared.sync_schedules.__module__}.{declared.sync_schedules.__name__}"
     return Orders(options, verbosity, database, list(sys.path), os.environ.get("PYTHONPATH"), sync)
 
 

@@ -46,12 +46,12 @@ class Command(BaseCommand):
                 ("measure", measurer.run_once(using)),
             )
             for name, counts in steps:
-                self.stdout.write(f"{name}: {', '.join(said(*item) for item in asdict(counts).items())}")
+                self.stdout.write(f"{name}: {', '.join(count_text(*item) for item in asdict(counts).items())}")
         except Error as error:
             raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
 
 
-def said(field: str, count: int | bool) -> str:
+def count_text(field: str, count: int | bool) -> str:
     """Return a count as ``3 partitions made``; a flag as ``counted`` or ``not counted``."""
     words = field.replace("_", " ")
     if isinstance(count, bool):
@@ -62,19 +62,19 @@ def said(field: str, count: int | bool) -> str:
 def cron(using: str) -> str:
     """Return the statements that make pg_cron sweep, prune and measure by today's settings."""
     return CRON.format(
-        database=literal(connections[using].settings_dict["NAME"]),
-        archive=interval(settings.ARCHIVE_RETENTION),
-        dead_letter=interval(settings.DEAD_LETTER_RETENTION),
+        database=sql_literal(connections[using].settings_dict["NAME"]),
+        archive=interval_literal(settings.ARCHIVE_RETENTION),
+        dead_letter=interval_literal(settings.DEAD_LETTER_RETENTION),
         ahead=int(settings.PARTITIONS_AHEAD),
         keep="true" if settings.KEEP_UNTIL_EXPORTED else "false",
     )
 
 
-def interval(value: Any) -> str:
+def interval_literal(value: Any) -> str:
     """Return a timedelta as an SQL literal; NULL for None."""
     return "NULL" if value is None else f"'{value.total_seconds():.6f}".rstrip("0").rstrip(".") + " seconds'"
 
 
-def literal(text: str) -> str:
+def sql_literal(text: str) -> str:
     """Return the text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -136,15 +136,15 @@ class QueueMetricAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("wait p95"))
     def wait_p95(self, metric: QueueMetric) -> str | None:
-        return rendering.seconds(metric.wait_p95_seconds)
+        return rendering.seconds_text(metric.wait_p95_seconds)
 
     @admin.display(description=_("run p95"))
     def run_p95(self, metric: QueueMetric) -> str | None:
-        return rendering.seconds(metric.run_p95_seconds)
+        return rendering.seconds_text(metric.run_p95_seconds)
 
     @admin.display(description=_("total p95"))
     def total_p95(self, metric: QueueMetric) -> str | None:
-        return rendering.seconds(metric.total_p95_seconds)
+        return rendering.seconds_text(metric.total_p95_seconds)
 
     @admin.display(description=_("capacity"))
     def share(self, metric: QueueMetric) -> str | None:
@@ -157,27 +157,27 @@ class QueueMetricAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("waited"))
     def wait(self, metric: QueueMetric) -> str:
-        return percentiles(metric, "wait")
+        return percentiles_text(metric, "wait")
 
     @admin.display(description=_("ran"))
     def run(self, metric: QueueMetric) -> str:
-        return percentiles(metric, "run")
+        return percentiles_text(metric, "run")
 
     @admin.display(description=_("from the enqueue to the end"))
     def total(self, metric: QueueMetric) -> str:
-        return percentiles(metric, "total")
+        return percentiles_text(metric, "total")
 
     @admin.display(description=_("under lease"))
     def run_time(self, metric: QueueMetric) -> str | None:
-        return rendering.seconds(metric.run_seconds)
+        return rendering.seconds_text(metric.run_seconds)
 
     @admin.display(description=_("in failed attempts"))
     def retry_time(self, metric: QueueMetric) -> str | None:
-        return rendering.seconds(metric.retry_seconds)
+        return rendering.seconds_text(metric.retry_seconds)
 
     @admin.display(description=_("promised within"))
     def promise(self, metric: QueueMetric) -> str:
-        return rendering.seconds(metric.sla_seconds) or "-"
+        return rendering.seconds_text(metric.sla_seconds) or "-"
 
     @admin.display(description=_("retries by error"))
     def retries_reasons(self, metric: QueueMetric) -> str:
@@ -188,6 +188,6 @@ class QueueMetricAdmin(ReadOnlyAdmin):
         return rendering.pretty_json(metric.dead_by_reason)
 
 
-def percentiles(metric: QueueMetric, what: str) -> str:
-    found = [rendering.seconds(getattr(metric, f"{what}_p{percent}_seconds")) for percent in (50, 95, 99)]
+def percentiles_text(metric: QueueMetric, what: str) -> str:
+    found = [rendering.seconds_text(getattr(metric, f"{what}_p{percent}_seconds")) for percent in (50, 95, 99)]
     return ", ".join(text or "-" for text in found)

@@ -29,11 +29,11 @@ class PgQueueDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of a read without ``.schema(…)``: all columns of the table."""
-        from django_pgqueue.spark.datasource.options import Given, table
-        from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
+        from django_pgqueue.spark.datasource.options import Given, table_option
+        from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 
         # A stream has the columns of a message, and no option that names another table.
-        return spark_schema(TABLES[Given(self.options).take("table", table, "message")])
+        return source_schema(TABLES[Given(self.options).take("table", table_option, "message")])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from django_pgqueue.spark.datasource.options import ReadOptions

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.spark.datasource.options import StreamOptions
-from django_pgqueue.spark.datasource.refused import refusals
+from django_pgqueue.spark.datasource.refused import refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 
@@ -64,7 +64,7 @@ class Claims:
                     f"spark stream {self.options.stream}",
                 ],
             )
-            self.tell(lost, "were processed here, but also delivered to another consumer")
+            self.warn_of_lost(lost, "were processed here, but also delivered to another consumer")
             if not contended:
                 break
             time.sleep(CLAIM_PAUSE_SECONDS * 2**tries * random.uniform(0.5, 1.0))
@@ -77,7 +77,7 @@ class Claims:
             "SELECT held, lost FROM pgqueue_stream_extend(%s, %s, make_interval(secs => %s))",
             [self.options.stream, self.owner, self.options.lease],
         )
-        self.tell(lost, "are delivered to another consumer")
+        self.warn_of_lost(lost, "are delivered to another consumer")
         return held
 
     def bounds(self, after: int, upto: int) -> list[tuple[int, int]]:
@@ -102,13 +102,13 @@ class Claims:
         )
         return count
 
-    def tell(self, lost: int, fate: str) -> None:
+    def warn_of_lost(self, lost: int, consequence: str) -> None:
         if lost:
-            line = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {fate}."
+            line = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {consequence}."
             print(line, file=sys.stderr, flush=True)
 
     def _call(self, sql: str, parameters: list[Any]) -> Any:
-        with self.options.source.connect() as connection, refusals(self.options.source):
+        with self.options.source.connect() as connection, refusals_as_pipeline_errors(self.options.source):
             return connection.execute(sql, parameters).fetchone()
 
 

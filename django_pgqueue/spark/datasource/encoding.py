@@ -14,7 +14,7 @@ from pyspark.sql import types as spark
 from django_pgqueue.spark.errors import PipelineError
 
 # About this many bytes are encoded and sent at once.
-PIECE = 8 * 1024 * 1024
+PIECE_BYTES = 8 * 1024 * 1024
 NESTED = (spark.StructType, spark.MapType, spark.ArrayType)
 WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 NUMBER = (*WHOLE, spark.FloatType, spark.DoubleType, spark.DecimalType)
@@ -22,58 +22,58 @@ NUMBER = (*WHOLE, spark.FloatType, spark.DoubleType, spark.DecimalType)
 Encode = Callable[[pa.Array], pa.Array]
 
 
-def text(values: pa.Array) -> pa.Array:
+def encode_text(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
-def as_json(values: pa.Array) -> pa.Array:
+def encode_json(values: pa.Array) -> pa.Array:
     if pa.types.is_nested(values.type):
         rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else dump(row) for row in rows], pa.string())
-    return text(values)
+    return encode_text(values)
 
 
 def dump(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=moment)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=encode_moment)
     except (TypeError, ValueError) as error:
         raise PipelineError(f"A value is no JSON: {error}. Make the text yourself, with to_json(…).") from None
 
 
-def moment(value: object) -> str:
+def encode_moment(value: object) -> str:
     if isinstance(value, date | datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def body(values: pa.Array) -> pa.Array:
+def encode_body(values: pa.Array) -> pa.Array:
     return pa.array([None if value is None else "\\x" + value.hex() for value in values.to_pylist()], pa.string())
 
 
-def interval(values: pa.Array) -> pa.Array:
+def encode_interval(values: pa.Array) -> pa.Array:
     if pa.types.is_duration(values.type):
         microseconds = values.cast(pa.duration("us")).cast(pa.int64())
     else:
         microseconds = pc.round(pc.multiply(values.cast(pa.float64()), 1e6)).cast(pa.int64())
-    return pc.binary_join_element_wise(text(microseconds), "microseconds", " ")
+    return pc.binary_join_element_wise(encode_text(microseconds), "microseconds", " ")
 
 
 # The fields of a message that a frame may set: how each is encoded, and the Spark types that it may have.
 COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
-    "handler": (text, (spark.StringType,)),
-    "payload": (as_json, (spark.StringType, *NESTED)),
-    "queue": (text, (spark.StringType,)),
-    "channel": (text, (spark.StringType,)),
-    "body": (body, (spark.BinaryType,)),
-    "headers": (as_json, (spark.StringType, *NESTED)),
-    "priority": (text, WHOLE),
-    "dequeue_at": (text, (spark.TimestampType, spark.TimestampNTZType)),
-    "delay": (interval, (spark.DayTimeIntervalType, *NUMBER)),
-    "max_attempts": (text, WHOLE),
-    "backoff": (interval, (spark.DayTimeIntervalType, *NUMBER)),
-    "backoff_factor": (text, NUMBER),
-    "backoff_longest": (interval, (spark.DayTimeIntervalType, *NUMBER)),
-    "dedupe_key": (text, (spark.StringType,)),
+    "handler": (encode_text, (spark.StringType,)),
+    "payload": (encode_json, (spark.StringType, *NESTED)),
+    "queue": (encode_text, (spark.StringType,)),
+    "channel": (encode_text, (spark.StringType,)),
+    "body": (encode_body, (spark.BinaryType,)),
+    "headers": (encode_json, (spark.StringType, *NESTED)),
+    "priority": (encode_text, WHOLE),
+    "dequeue_at": (encode_text, (spark.TimestampType, spark.TimestampNTZType)),
+    "delay": (encode_interval, (spark.DayTimeIntervalType, *NUMBER)),
+    "max_attempts": (encode_text, WHOLE),
+    "backoff": (encode_interval, (spark.DayTimeIntervalType, *NUMBER)),
+    "backoff_factor": (encode_text, NUMBER),
+    "backoff_longest": (encode_interval, (spark.DayTimeIntervalType, *NUMBER)),
+    "dedupe_key": (encode_text, (spark.StringType,)),
 }
 
 
@@ -84,7 +84,7 @@ class RowEncoder:
     """
 
     def __init__(self, schema: spark.StructType, constants: Mapping[str, str]) -> None:
-        self.columns = [checked(field) for field in schema.fields]
+        self.columns = [checked_column(field) for field in schema.fields]
         self.constants = dict(constants)
         if len(set(self.columns)) < len(self.columns):
             raise PipelineError("A column is there twice; upper and lower case are the same.")
@@ -100,7 +100,7 @@ class RowEncoder:
 
     def pieces(self, batch: pa.RecordBatch) -> Iterator[bytes]:
         """Return the batch in COPY's text format, in pieces."""
-        rows = max(1, PIECE * batch.num_rows // max(batch.nbytes, 1))
+        rows = max(1, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
             yield self.lines(batch.slice(start, rows))
 
@@ -108,7 +108,7 @@ class RowEncoder:
         values = []
         for name, column in zip(self.columns, batch.columns, strict=True):
             encode, _ = COLUMNS[name]
-            encoded = text(column) if pa.types.is_null(column.type) else encode(column)
+            encoded = encode_text(column) if pa.types.is_null(column.type) else encode(column)
             if name in self.constants:
                 encoded = encoded.fill_null(self.constants[name])
             values.append(escaped(encoded))
@@ -118,7 +118,7 @@ class RowEncoder:
         return copied + b"\n"
 
 
-def checked(field: spark.StructField) -> str:
+def checked_column(field: spark.StructField) -> str:
     """Check a field of the frame, and return the name of its column in PostgreSQL. Raises PipelineError."""
     name = field.name.lower()
     if name not in COLUMNS:

@@ -44,7 +44,7 @@ class Given:
             raise PipelineError(f"Unknown option {', '.join(unknown)}; there are {', '.join(self.known)}.")
 
 
-def whole(least: int) -> Callable[[str], int]:
+def whole_option(least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.strip().isdigit() or int(text) < least:
             raise ValueError(f"{text!r} is not a whole number from {least} on.")
@@ -59,7 +59,7 @@ def truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def table(text: str) -> str:
+def table_option(text: str) -> str:
     from django_pgqueue.spark.datasource.tables import TABLES
 
     if text not in TABLES:
@@ -67,13 +67,13 @@ def table(text: str) -> str:
     return text
 
 
-def moment(text: str) -> datetime:
+def moment_option(text: str) -> datetime:
     """Parse a time in ISO 8601; without a zone it is UTC. Raises PipelineError."""
     value = datetime.fromisoformat(text)
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-def duration(text: str) -> float:
+def duration_option(text: str) -> float:
     """Parse a duration into seconds: a number, or a number with a unit: 30, 30s, 10m, 2h. Raises PipelineError."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     number, unit = (text[:-1], text[-1]) if text and text[-1] in units else (text, "s")
@@ -109,12 +109,12 @@ class ReadOptions:
         given = Given(options)
         read = cls(
             source=given.source(),
-            table=given.take("table", table, "message"),
+            table=given.take("table", table_option, "message"),
             queue=given.take("queue", channel_name),
             channel=given.take("channel", channel_name),
-            since=given.take("since", moment),
-            until=given.take("until", moment),
-            partitions=given.take("partitions", whole(1), cores()),
+            since=given.take("since", moment_option),
+            until=given.take("until", moment_option),
+            partitions=given.take("partitions", whole_option(1), cores()),
         )
         given.end()
         return read
@@ -141,12 +141,12 @@ class WriteOptions:
             "queue": given.take("queue", channel_name),
             "channel": given.take("channel", channel_name),
             "priority": given.take("priority", int),
-            "max_attempts": given.take("max_attempts", whole(1)),
-            "delay": given.take("delay", duration),
-            "backoff": given.take("backoff", duration),
+            "max_attempts": given.take("max_attempts", whole_option(1)),
+            "delay": given.take("delay", duration_option),
+            "backoff": given.take("backoff", duration_option),
             "backoff_factor": given.take("backoff_factor", float),
-            "backoff_longest": given.take("backoff_longest", duration),
-            "headers": given.take("headers", as_json),
+            "backoff_longest": given.take("backoff_longest", duration_option),
+            "headers": given.take("headers", json_option),
         }
         given.end()
         constants_as_text = {name: str(value) for name, value in constants.items() if value is not None}
@@ -156,7 +156,7 @@ class WriteOptions:
         return cls(source, job, create_channels, constants_as_text)
 
 
-def as_json(text: str) -> str:
+def json_option(text: str) -> str:
     json.loads(text)
     return text
 
@@ -182,9 +182,9 @@ class StreamOptions:
             stream=given.take("stream", channel_name, ""),
             queue=given.take("queue", channel_name, "default"),
             channel=given.take("channel", channel_name),
-            lease=given.take("lease", duration, 600.0),
-            batch_messages=given.take("batch_messages", whole(1), 10_000),
-            partitions=given.take("partitions", whole(1), cores()),
+            lease=given.take("lease", duration_option, 600.0),
+            batch_messages=given.take("batch_messages", whole_option(1), 10_000),
+            partitions=given.take("partitions", whole_option(1), cores()),
         )
         given.end()
         if not read.stream:

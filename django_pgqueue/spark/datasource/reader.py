@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from django_pgqueue.spark.datasource.options import ReadOptions
 from django_pgqueue.spark.datasource.ranges import Range, by_block, by_id, dealt
-from django_pgqueue.spark.datasource.tables import TABLES, chosen, literal, select
+from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ class TableReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.source = options.source
-        self.columns, self.schema = chosen(TABLES[options.table], schema)
+        self.columns, self.schema = chosen_columns(TABLES[options.table], schema)
 
     def partitions(self) -> list[InputPartition]:
         options, table = self.options, TABLES[self.options.table]
@@ -63,14 +63,16 @@ class TableReader(DataSourceReader):
             (options.since, f"{table.time} >= "),
             (options.until, f"{table.time} < "),
         ]
-        return "".join(f" AND {condition}{literal(value)}" for value, condition in conditions if value is not None)
+        return "".join(
+            f" AND {condition}{quoted_literal(value)}" for value, condition in conditions if value is not None
+        )
 
     # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return read(self.source, partition.statements, self.schema)
+        return read_batches(self.source, partition.statements, self.schema)
 
 
-def read(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_batches(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if statements:
         with source.reader() as reader:
             for statement in statements:

@@ -19,7 +19,7 @@ class InTheWay(PipelineError):
 
 
 @contextmanager
-def refusals(source: Source) -> Iterator[None]:
+def refusals_as_pipeline_errors(source: Source) -> Iterator[None]:
     """Convert the errors of the queue's functions.
 
     A refusal becomes a PipelineError with its hint, a conflict with another transaction becomes InTheWay. Other errors

@@ -20,7 +20,7 @@ import psycopg
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
-from django_pgqueue.spark.datasource.refused import InTheWay, refusals
+from django_pgqueue.spark.datasource.refused import InTheWay, refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from django_pgqueue.spark.datasource.encoding import RowEncoder
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
-PAUSES = (0.5, 2.0, 8.0)
+PAUSES_SECONDS = (0.5, 2.0, 8.0)
 # JSON has line numbers of its own; they come first.
 PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
 
@@ -70,7 +70,7 @@ class BulkEnqueue:
 
     def ingest(self, stages: Sequence[int], messages: int, *, create_channels: bool) -> None:
         """Enqueue the rows of the stages, once. Raises PipelineError."""
-        for pause in (*PAUSES, None):
+        for pause in (*PAUSES_SECONDS, None):
             try:
                 self._ingest(stages, messages, create_channels)
                 break
@@ -81,7 +81,7 @@ class BulkEnqueue:
         self.clean()
 
     def _ingest(self, stages: Sequence[int], messages: int, create_channels: bool) -> None:
-        with self.source.connect() as connection, refusals(self.source):
+        with self.source.connect() as connection, refusals_as_pipeline_errors(self.source):
             rows = connection.execute(
                 "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s)",
                 [self.name, self.batch, list(stages), messages, create_channels],

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from django_pgqueue.spark.datasource.claims import Claims, Heart
 from django_pgqueue.spark.datasource.options import StreamOptions
-from django_pgqueue.spark.datasource.reader import Statements, read, types
-from django_pgqueue.spark.datasource.tables import TABLES, chosen, literal, select
+from django_pgqueue.spark.datasource.reader import Statements, read_batches, types
+from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self.options = options
-        self.columns, self.schema = chosen(MESSAGE, schema)
+        self.columns, self.schema = chosen_columns(MESSAGE, schema)
         self.claims: Claims | None = None
         self.heart: Heart | None = None
         # The batch that this process claimed last.
@@ -83,7 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def statement(self, existing: dict[str, str], after: int, upto: int, first: int, last: int) -> str:
         """Return the SQL that reads the claimed messages with these ids, if the stream still holds their leases."""
         claim = (
-            f"FROM pgqueue_stream_claim AS s WHERE s.stream = {literal(self.options.stream)}"
+            f"FROM pgqueue_stream_claim AS s WHERE s.stream = {quoted_literal(self.options.stream)}"
             f" AND s.batch > {after} AND s.batch <= {upto}"
         )
         return (
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return read(self.options.source, partition.statements, self.schema)
+        return read_batches(self.options.source, partition.statements, self.schema)
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: Spark does not call this for the last batch, so no settlement depends on it."""

@@ -23,7 +23,7 @@ QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
 
 
-def said(name: str) -> str:
+def spark_property(name: str) -> str:
     """Return a property that Spark sets for the task that runs now."""
     task = TaskContext.get()
     value = None if task is None else task.getLocalProperty(name)
@@ -46,7 +46,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         # The query's id stays with its checkpoint, so it names the same job after a restart.
-        job = BulkEnqueue(self.options.source, said(QUERY), int(said(BATCH)))
+        job = BulkEnqueue(self.options.source, spark_property(QUERY), int(spark_property(BATCH)))
         return StagedRows(job.name, *job.stage(iterator, self.encoder))
 
     # Spark passes the objects that write() returned.

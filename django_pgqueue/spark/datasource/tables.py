@@ -74,11 +74,11 @@ TABLES = {
 JOINED = {"queue": "varchar", "channel": "varchar", "status_name": "text"}
 
 
-def spark_schema(table: Table) -> StructType:
+def source_schema(table: Table) -> StructType:
     return from_arrow_schema(pa.schema([(column.name, column.type) for column in table.columns]))
 
 
-def chosen(table: Table, schema: StructType) -> tuple[list[Column], pa.Schema]:
+def chosen_columns(table: Table, schema: StructType) -> tuple[list[Column], pa.Schema]:
     """Return the columns that a user's schema names, and the Arrow schema that Spark expects. Raises PipelineError."""
     known = {column.name: column for column in table.columns}
     expected = to_arrow_schema(schema, timezone="UTC")
@@ -105,6 +105,6 @@ def select(table: Table, columns: Sequence[Column], existing: dict[str, str], ro
     return f"SELECT {', '.join(values)} FROM {rows or table.rows or table.name}"  # noqa: S608
 
 
-def literal(value: object) -> str:
+def quoted_literal(value: object) -> str:
     """Return the value as quoted SQL text."""
     return sql.Literal(value).as_string(None)

@@ -46,14 +46,14 @@ def run(args: Namespace) -> int:
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
     options = ExportOptions(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
     summary = export(source_of(args), args.lake, options)
-    print(in_words(summary))
+    print(summary_text(summary))
     for line in (summary.warning, *summary.losses):
         if line:
             print(f"Warning: {line}", file=sys.stderr)
     return 1 if summary.losses else 0
 
 
-def in_words(summary: Summary) -> str:
+def summary_text(summary: Summary) -> str:
     """Return the summary in words, one or more lines."""
     archived, dead, channels = (summary.rows[table] for table in ("archive", "dead_letter", "channel"))
     lines = [f"Exported {archived:,} archived messages and {dead:,} dead letters"]
@@ -61,7 +61,9 @@ def in_words(summary: Summary) -> str:
         lines[0] += f", and the configuration of {channels:,} channels"
     if summary.files:
         rate = (archived + dead) / summary.seconds
-        lines[0] += f": {summary.files} files, {size(summary.bytes)}, {summary.seconds:.1f} s, {rate:,.0f} rows/s."
+        lines[0] += (
+            f": {summary.files} files, {size_in_words(summary.bytes)}, {summary.seconds:.1f} s, {rate:,.0f} rows/s."
+        )
     else:
         lines[0] += f": nothing is new ({summary.seconds:.1f} s)."
     if summary.rewritten:
@@ -74,7 +76,7 @@ def in_words(summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def size(count: float) -> str:
+def size_in_words(count: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

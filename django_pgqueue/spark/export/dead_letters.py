@@ -18,7 +18,7 @@ SELECT d.xid::text::bigint, d.id FROM pgqueue_dead_letter AS d
 WHERE (d.xid, d.id) > (%s::text::xid8, %s) AND d.xid < %s::text::xid8
 ORDER BY d.xid, d.id OFFSET %s LIMIT 1
 """
-FEWEST, MOST = 100, 50_000  # rows of a range
+FEWEST_ROWS, MOST_ROWS = 100, 50_000  # rows of a range
 
 
 def find_ranges(connection: psycopg.Connection[Any], xid: int, horizon: int, range_bytes: int) -> Iterator[str]:
@@ -27,7 +27,7 @@ def find_ranges(connection: psycopg.Connection[Any], xid: int, horizon: int, ran
     ``range_bytes``: the approximate size of a range in bytes.
     """
     [size] = only(connection.execute(SIZE))
-    rows = min(MOST, max(FEWEST, range_bytes // max(size, 1)))
+    rows = min(MOST_ROWS, max(FEWEST_ROWS, range_bytes // max(size, 1)))
     # This id is below all ids, so that all letters of the first transaction are read.
     last = (xid, -(2**63))
     while True:

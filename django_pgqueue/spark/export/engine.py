@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 # Up to this number of ranges, this process is done before Spark would have started.
-FEW = 6
+FEW_RANGES = 6
 
 
-def run(
+def run_tasks(
     tasks: list[ExportTask], source: Source, folder: str, progress: Progress, options: ExportOptions
 ) -> list[ExportResult]:
     """Run all tasks and return their results. If a master is given, Spark runs even a single task."""
     if not tasks:
         return []
-    if options.master is None and sum(len(task.ranges) for task in tasks) <= FEW:
+    if options.master is None and sum(len(task.ranges) for task in tasks) <= FEW_RANGES:
         return [run_here(task, source, folder, progress) for task in tasks]
     with session("pgqueue export", options.master, options.memory, options.conf) as spark:
         return run_on_spark(tasks, source, folder, progress, spark.sparkContext)

@@ -14,7 +14,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export import register
 from django_pgqueue.spark.export.archive import check_unchanged
 from django_pgqueue.spark.export.channels import take_snapshot
-from django_pgqueue.spark.export.engine import run
+from django_pgqueue.spark.export.engine import run_tasks
 from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
@@ -82,7 +82,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
 def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOptions) -> list[ExportResult]:
     progress = Progress(len(plan.tasks))
     try:
-        results = run(plan.tasks, source, str(writing.folder), progress, options)
+        results = run_tasks(plan.tasks, source, str(writing.folder), progress, options)
     finally:
         progress.end()
     for result in results:

@@ -76,7 +76,7 @@ def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
         files = Files(task.table, Path(folder))
         try:
             try:
-                for batch in read(task, source):
+                for batch in read_task(task, source):
                     files.write(batch)
             except TableGone:
                 return ExportResult(files.close(), gone=task.relation)
@@ -91,7 +91,7 @@ def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
     raise AssertionError("a loop that always returns")
 
 
-def read(task: ExportTask, source: Source) -> Iterator[pa.RecordBatch]:
+def read_task(task: ExportTask, source: Source) -> Iterator[pa.RecordBatch]:
     with source.reader() as reader:
         for condition in task.ranges:
             yield from reader.batches(f"{task.query} WHERE {condition}", schema.arrow_schema(task.table))
@@ -170,7 +170,7 @@ class Files:
     def _close(self, day: date) -> None:
         file = self._open.pop(day)
         file.writer.close()
-        durable.sync(file.path)
+        durable.sync_to_disk(file.path)
         size = file.path.stat().st_size
         created = tuple(sorted(file.created_days))
         self._closed.append(Written(self.table, day, str(file.path), file.rows, size, created))

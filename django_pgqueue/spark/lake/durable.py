@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Wait until a file's content, or a folder's entries, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -17,7 +17,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def create(path: Path, content: dict[str, Any], temporary: Path) -> None:
+def create_json(path: Path, content: dict[str, Any], temporary: Path) -> None:
     """Make a JSON file that must not exist yet. Raises FileExistsError when it exists."""
     _write(temporary, content)
     try:
@@ -25,7 +25,7 @@ def create(path: Path, content: dict[str, Any], temporary: Path) -> None:
         os.link(temporary, path)
     finally:
         temporary.unlink()
-    sync(path.parent)
+    sync_to_disk(path.parent)
 
 
 def replace(path: Path, content: dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ def replace(path: Path, content: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}")
     _write(temporary, content)
     os.replace(temporary, path)
-    sync(path.parent)
+    sync_to_disk(path.parent)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

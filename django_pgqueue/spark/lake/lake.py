@@ -93,7 +93,7 @@ class ParquetLake(LakeFolder):
                 "name": f"{self.path.name[:100]}-{uuid.uuid4().hex[:8]}",
                 "created_at": datetime.now(UTC).isoformat(),
             }
-            durable.create(self.control / "lake.json", described, self.control / f".lake-{uuid.uuid4().hex}")
+            durable.create_json(self.control / "lake.json", described, self.control / f".lake-{uuid.uuid4().hex}")
         except FileExistsError:
             pass  # another run made it at this moment
         except OSError as error:

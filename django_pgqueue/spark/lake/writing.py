@@ -48,7 +48,7 @@ class Writing:
         """Sync a file at a path from ``stage`` to disk, and describe it. Raises PipelineError when it is not whole."""
         try:
             rows = pq.read_metadata(path).num_rows
-            durable.sync(path)
+            durable.sync_to_disk(path)
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
         table, *partition, _ = path.relative_to(self.folder).parts
@@ -79,7 +79,7 @@ class Writing:
         for staged in files:
             check(staged)
         for folder in {staged.path.parent for staged in files}:
-            durable.sync(folder)
+            durable.sync_to_disk(folder)
         removed = [path for table, partition in replace for path in self._present(table, partition)]
         number = head.number + 1
         commit = Commit(
@@ -88,11 +88,11 @@ class Writing:
             at=datetime.now(UTC).isoformat(),
             files=tuple(self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)),
             removed=tuple(removed),
-            state=head.state | {"rows": count(head.state.get("rows", {}), files, replace)} | state,
+            state=head.state | {"rows": count_rows(head.state.get("rows", {}), files, replace)} | state,
         )
         temporary = self.lake.control / f".commit-{self.run}"
         try:
-            durable.create(self.lake.commit_path(number), commit.as_json(), temporary)
+            durable.create_json(self.lake.commit_path(number), commit.as_json(), temporary)
         except FileExistsError:
             raise PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.") from None
         finish(self.lake, commit)
@@ -113,7 +113,7 @@ def check(staged: StagedFile) -> None:
         raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
 
 
-def count(
+def count_rows(
     rows: dict[str, dict[str, int]], files: Iterable[StagedFile], replaced: Iterable[tuple[str, str]]
 ) -> dict[str, dict[str, int]]:
     """Return the rows by table and day, with those of new files, without those of replaced partitions."""
@@ -139,9 +139,9 @@ def finish(lake: LakeFolder, commit: Commit) -> None:
     for folder in {
         lake.path / path for file in commit.files for path in (file.table, f"{file.table}/{file.partition}")
     }:
-        durable.sync(folder)
+        durable.sync_to_disk(folder)
     if commit.files:
-        durable.sync(lake.path)
+        durable.sync_to_disk(lake.path)
 
 
 def unfinished(lake: LakeFolder, commit: Commit) -> bool:
@@ -151,7 +151,7 @@ def unfinished(lake: LakeFolder, commit: Commit) -> bool:
 
 
 @contextmanager
-def locked(lake: LakeFolder) -> Iterator[None]:
+def lake_lock(lake: LakeFolder) -> Iterator[None]:
     """Hold the lock of the lake. Raises PipelineError when another process of this machine holds it."""
     with open(lake.control / "lock", "a+") as file:
         try:
@@ -170,7 +170,7 @@ def locked(lake: LakeFolder) -> Iterator[None]:
 
 @contextmanager
 def writing(lake: LakeFolder) -> Iterator[Writing]:
-    with locked(lake):
+    with lake_lock(lake):
         right = Writing(lake)
         with errors_in_one_line():
             finish(lake, lake.head)
@@ -197,7 +197,7 @@ def settle(lake: LakeFolder) -> None:
     deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
     while unfinished(lake, lake.head):
         try:
-            with locked(lake):
+            with lake_lock(lake):
                 finish(lake, lake.head)
         except PipelineError:
             # Another run holds the lock, and is moving the files.

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from django_pgqueue.spark.errors import PipelineError
 
-BATCH = 5_000
+BATCH_ROWS = 5_000
 
 
 def read_rows(files: Iterable[Path], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -21,7 +21,7 @@ def read_rows(files: Iterable[Path], columns: Sequence[str]) -> Iterator[tuple[A
     for path in files:
         try:
             with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(BATCH, columns=list(columns)):
+                for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
                     yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} cannot be read ({error}): compute it anew with rollup --all.") from None

@@ -61,13 +61,13 @@ def run(args: Namespace) -> int:
         else:
             letters = dead_letters_of(spark, lake, args.where, args.set_payload)
         tally = put_back(letters, source, channel=args.channel, rate=args.rate, dry_run=args.dry_run)
-    print(in_words(tally, dry_run=args.dry_run))
+    print(tally_text(tally, dry_run=args.dry_run))
     for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1]):
         print(f"{count:,} refused: {reason}", file=sys.stderr)
     return 1 if tally.refused else 0
 
 
-def in_words(tally: Tally, *, dry_run: bool) -> str:
+def tally_text(tally: Tally, *, dry_run: bool) -> str:
     """Return the counts in words."""
     parts = [
         f"{tally.selected:,} dead letters chosen",

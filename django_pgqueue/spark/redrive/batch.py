@@ -25,7 +25,7 @@ WHERE d.id = ANY (%s::bigint[]) AND d.redriven_at IS NULL AND (c.id IS NULL OR c
 """
 HELD = "another session holds it"
 # Seconds between attempts at letters that another session holds; it may be this task, run twice by Spark.
-WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)
+WAITS_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)
 
 
 class Letter(NamedTuple):
@@ -45,7 +45,7 @@ def redrive_batch(
     """
     tally = Tally(selected=len(letters))
     left = list(letters)
-    for wait in WAITS:
+    for wait in WAITS_SECONDS:
         redriven, accepted = _accepted(connection, left, channel, tally)
         tally.redriven += len(redriven)
         held = _explain(connection, accepted - redriven, began_at, tally)

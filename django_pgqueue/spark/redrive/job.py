@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
-BATCH = 5_000
+BATCH_LETTERS = 5_000
 
 
 def redrive(
@@ -56,7 +56,7 @@ def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: f
     # The checkpoint keeps the choice: a repeated task has the same letters, although their rows have changed by then.
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd
-    return run(rows, RedriveTask(source, channel, rate, dry_run, began_at))
+    return run_partitions(rows, RedriveTask(source, channel, rate, dry_run, began_at))
 
 
 class RedriveTask:
@@ -73,12 +73,12 @@ class RedriveTask:
 
     def __call__(self, rows: Iterable[Any]) -> Tally:
         total = Tally()
-        size = BATCH if self.rate is None else max(1, min(BATCH, int(self.rate)))
+        size = BATCH_LETTERS if self.rate is None else max(1, min(BATCH_LETTERS, int(self.rate)))
         letters = (Letter(*row) for row in rows)
         started = time.monotonic()
         connection = None
         with self.source.errors():
-            for batch in batches(letters, size):
+            for batch in letter_batches(letters, size):
                 connection = connection or self.source.connect(application_name="pgqueue spark redrive")
                 if self.rate is not None:
                     time.sleep(max(0.0, started + total.selected / self.rate - time.monotonic()))
@@ -93,12 +93,12 @@ class RedriveTask:
         return redrive_batch(connection, batch, self.channel, self.began_at)
 
 
-def batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
+def letter_batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
     while batch := list(islice(letters, size)):
         yield batch
 
 
-def run(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
+def run_partitions(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
     progress = Progress(rows.getNumPartitions())
     try:
         tallies = collect(rows, task, attrgetter("selected"), progress)

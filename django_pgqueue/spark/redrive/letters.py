@@ -33,10 +33,10 @@ def dead_letters(
 
     ``payload``: an expression for the new payload. Raises PipelineError for SQL that Spark does not accept.
     """
-    from django_pgqueue.spark.datasource.tables import TABLES, spark_schema
+    from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 
     spoken = f"{condition} {payload or ''}"
-    fields = [field for field in spark_schema(TABLES["dead_letter"]) if _needed(field.name, spoken)]
+    fields = [field for field in source_schema(TABLES["dead_letter"]) if _needed(field.name, spoken)]
     reader = spark.read.format("pgqueue").schema(StructType(fields))
     options = {"source": source.conninfo, "table": "dead_letter", "partitions": str(partitions)}
     return chosen(reader.options(**options).load(), condition, payload)

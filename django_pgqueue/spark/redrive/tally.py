@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 # The most reasons that are kept; a broken payload is a reason of its own for each letter.
-REASONS = 10
+MOST_REASONS = 10
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Tally:
 
     def refuse(self, reason: str, letters: int) -> None:
         self.refused += letters
-        if reason in self.reasons or len(self.reasons) < REASONS:
+        if reason in self.reasons or len(self.reasons) < MOST_REASONS:
             self.reasons[reason] = self.reasons.get(reason, 0) + letters
 
     def add(self, other: Tally) -> None:

@@ -10,7 +10,7 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
 
 TABLES = ("archive", "dead_letter", "channel", "metrics", "forecast")
-LOOKED_AT = 100
+LOOKED_AT_COMMITS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _held(lake: ParquetLake, table: str, rows: dict[str, int] | None) -> TableHo
 
 def _last_rollup(lake: ParquetLake, numbers: Sequence[int]) -> datetime | None:
     """Return the time of the last rollup among the newest commits; a lake may have many thousands."""
-    commits = (lake.commit(number) for number in reversed(numbers[-LOOKED_AT:]))
+    commits = (lake.commit(number) for number in reversed(numbers[-LOOKED_AT_COMMITS:]))
     return next((_time(commit.at) for commit in commits if commit.kind == "rollup"), None)
 
 

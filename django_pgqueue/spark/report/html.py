@@ -33,7 +33,7 @@ class Section:
         return f'<section id="{self.anchor}"><h2>{safe(self.title)}</h2>{self.body}</section>'
 
 
-def paragraph(body: object) -> str:
+def html_paragraph(body: object) -> str:
     return f"<p>{safe(body)}</p>"
 
 
@@ -46,7 +46,7 @@ def tiles(items: Iterable[tuple[str, str, str]]) -> str:
     return f'<dl class="tiles">{"".join(drawn)}</dl>'
 
 
-def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, names: int = 1) -> str:
+def html_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, names: int = 1) -> str:
     """Return a table. `names`: how many columns at the left are names; the others are numbers, aligned to the right."""
     heads = "".join(f'<th scope="col"{_number(place, names)}>{text(head)}</th>' for place, head in enumerate(headings))
     lines = "".join(f"<tr>{_cells(row, names)}</tr>" for row in rows)

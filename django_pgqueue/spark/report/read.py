@@ -76,7 +76,7 @@ class Data:
         return WIDTHS[self.grain]
 
 
-def read(files: Files, days: Sequence[date], queues: Sequence[str] = ()) -> Data:
+def read_report_data(files: Files, days: Sequence[date], queues: Sequence[str] = ()) -> Data:
     """Read the data of the days, which are in order, for all queues or for some.
 
     Raises PipelineError when a file cannot be read.

@@ -16,7 +16,7 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
 from django_pgqueue.spark.report.compose import compose
 from django_pgqueue.spark.report.holdings import Holdings, holdings
-from django_pgqueue.spark.report.read import Data, read, read_forecast
+from django_pgqueue.spark.report.read import Data, read_forecast, read_report_data
 
 # The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5
@@ -34,7 +34,7 @@ def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) ->
 
     def everything() -> tuple[Data, pa.Table, Holdings]:
         period = _period(lake, days)
-        data = read(lambda grain, within: _metrics(lake, grain, within), period, queues)
+        data = read_report_data(lambda grain, within: _metrics(lake, grain, within), period, queues)
         return data, read_forecast(_newest_forecast(lake)), holdings(lake)
 
     data, expected, held = steady(lake, everything)

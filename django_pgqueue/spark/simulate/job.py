@@ -14,7 +14,7 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.simulate.capacity import Capacity
 from django_pgqueue.spark.simulate.engine import Simulation
 from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, changed
-from django_pgqueue.spark.simulate.outcome import SECOND, SimulationOutcome, WaitRecorder
+from django_pgqueue.spark.simulate.outcome import SECOND_MICROSECONDS, SimulationOutcome, WaitRecorder
 from django_pgqueue.spark.simulate.workload import Workload
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TABLES = ("archive", "dead_letter")
 # The defaults of runqueueworker.
-CONCURRENCY = 4
-BATCH = 100
+CONCURRENCY_SLOTS = 4
+BATCH_MESSAGES = 100
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -32,8 +32,8 @@ class Scenario:
     """The input of one simulation.
 
     ``files``: the lake's files, by table. ``workers``: the number of workers (None: as in the archive).
-    ``concurrency``: of each worker (None: CONCURRENCY, or more if the archive shows more); ``batch``: the most messages
-    that a worker dequeues at once.
+    ``concurrency``: of each worker (None: CONCURRENCY_SLOTS, or more if the archive shows more); ``batch``: the
+    most messages that a worker dequeues at once.
     """
 
     queue: str
@@ -41,7 +41,7 @@ class Scenario:
     changes: tuple[Change, ...] = ()
     workers: int | None = None
     concurrency: int | None = None
-    batch: int = BATCH
+    batch: int = BATCH_MESSAGES
 
     @property
     def as_it_was(self) -> bool:
@@ -74,7 +74,7 @@ def play(scenario: Scenario) -> SimulationOutcome:
     limits = changed({name: known.get(name, ChannelLimits()) for name in workload.channels}, scenario.changes)
     capacity = Capacity.of(workload.attempts())
     workers = scenario.workers or capacity.workers
-    concurrency = scenario.concurrency or max(capacity.concurrency, CONCURRENCY)
+    concurrency = scenario.concurrency or max(capacity.concurrency, CONCURRENCY_SLOTS)
     record = WaitRecorder()
     simulation = Simulation(limits, workers * concurrency, record, ahead=workers * scenario.batch)
     result = simulation.run(workload.messages(concurrency))
@@ -103,7 +103,7 @@ def _limits(row: dict[str, Any]) -> ChannelLimits:
         return ChannelLimits(weight=row["weight"])
     return ChannelLimits(
         max_concurrency=row["max_concurrency"],
-        release_interval=None if interval is None else round(interval * SECOND),
+        release_interval=None if interval is None else round(interval * SECOND_MICROSECONDS),
         release_burst=row["release_burst"],
         weight=row["weight"],
     )

@@ -11,7 +11,7 @@ from django_pgqueue.spark.simulate.capacity import Capacity
 from django_pgqueue.spark.simulate.engine import SimulatedMessage, SimulationResult
 
 PERCENTILES = (50, 95, 99)
-SECOND = 1_000_000
+SECOND_MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +88,8 @@ def percentiles(values: Iterable[int]) -> tuple[float, ...]:
     Without values it returns ().
     """
     ordered = sorted(values)
-    return tuple(ordered[max(-(-len(ordered) * p // 100) - 1, 0)] / SECOND for p in PERCENTILES) if ordered else ()
+    return (
+        tuple(ordered[max(-(-len(ordered) * p // 100) - 1, 0)] / SECOND_MICROSECONDS for p in PERCENTILES)
+        if ordered
+        else ()
+    )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 # These are the constants of django_pgqueue.worker.run.pace, which Spark's workers cannot import; a test compares them.
-LONGEST_WAIT = 200_000  # microseconds
-LARGEST = 4
-INERTIA = 0.9
+LONGEST_WAIT_MICROSECONDS = 200_000  # microseconds
+MOST_DEQUEUES = 4
+OLD_MEAN_SHARE = 0.9
 
 
 class SimulatedPace:
@@ -22,7 +22,7 @@ class SimulatedPace:
 
     def passed(self, run: int) -> None:
         """Record that a handler took ``run`` microseconds."""
-        self._run = max(1.0, run if self._run is None else INERTIA * self._run + (1 - INERTIA) * run)
+        self._run = max(1.0, run if self._run is None else OLD_MEAN_SHARE * self._run + (1 - OLD_MEAN_SHARE) * run)
 
     def room(self, waiting: int, idle: int) -> int:
         """Return how many messages to dequeue now. ``waiting``: messages in memory; ``idle``: free slots."""
@@ -30,6 +30,6 @@ class SimulatedPace:
             return idle
         wanted = self._slots
         if self._run is not None:
-            wanted += int(min(LARGEST * self._batch, self._slots * LONGEST_WAIT / self._run))
+            wanted += int(min(MOST_DEQUEUES * self._batch, self._slots * LONGEST_WAIT_MICROSECONDS / self._run))
         room = wanted - waiting - (self._slots - idle)
         return min(room, self._batch) if room > 0 and (not waiting or room >= wanted // 2) else 0

@@ -21,7 +21,7 @@ from django_pgqueue.spark.simulate.engine import SimulatedMessage
 
 COLUMNS = ("id", "channel", "priority", "attempts", "created_at", "dequeue_at", "leased_at", "worker", "errors")
 TIMES = ("created_at", "dequeue_at", "leased_at", "settled_at")
-BATCH = 10_000
+BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class Workload:
 
     @staticmethod
     def _last_attempts(rows: pa.Table, order: pa.Array) -> Iterator[Attempt]:
-        for begin in range(0, len(order), BATCH):
-            places = order.slice(begin, BATCH)
+        for begin in range(0, len(order), BATCH_ROWS):
+            places = order.slice(begin, BATCH_ROWS)
             columns = [column.to_pylist() for column in rows.take(places).columns]
             for place, start, end, worker in zip(places.to_pylist(), *columns, strict=True):
                 yield Attempt(start, end, worker or "", place, -1)
@@ -128,7 +128,7 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def _each(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in rows.to_batches(max_chunksize=BATCH):
+    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
         names = batch.schema.names
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield dict(zip(names, values, strict=True))

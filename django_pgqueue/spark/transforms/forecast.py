@@ -10,7 +10,7 @@ import pyarrow as pa
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.transforms.queries import query
-from django_pgqueue.spark.transforms.readable import readable
+from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,9 @@ GROUP BY 1, 2, 3
 """
 
 
-def forecast(spark: SparkSession, lake: ParquetLake, source: Source | None = None, now: datetime | None = None) -> int:
+def write_forecast(
+    spark: SparkSession, lake: ParquetLake, source: Source | None = None, now: datetime | None = None
+) -> int:
     """Write the lake's forecast from ``now`` on (default: the clock's time), in place of the forecast of that day.
 
     The backlog at its start is that of ``source``; without ``source``, nothing waits. Returns the number of rows.
@@ -39,7 +41,7 @@ def forecast(spark: SparkSession, lake: ParquetLake, source: Source | None = Non
     """
     now = now or datetime.now(UTC)
     since = now - HISTORY
-    with lake.writing() as writing, readable():
+    with lake.writing() as writing, unreadable_as_pipeline_errors():
         days = {(since + timedelta(days=n)).date() for n in range(HISTORY.days + 1)}
         history = (
             lake.read(spark, "metrics", days)

@@ -15,7 +15,7 @@ UNREADABLE = re.compile(
 
 
 @contextmanager
-def readable() -> Iterator[None]:
+def unreadable_as_pipeline_errors() -> Iterator[None]:
     """Raise PipelineError, with the name of the file, when Spark cannot read a file of the lake."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.queries import query
-from django_pgqueue.spark.transforms.readable import readable
+from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
 from django_pgqueue.spark.transforms.touched import MESSAGES, Touched, find_touched
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GRAINS = ("minute", "hour", "day")
 # The number of messages that are computed at once; Spark sorts them on disk, and a killed run repeats them.
-BATCH = 5_000_000
+BATCH_MESSAGES = 5_000_000
 # Percentiles of up to half this number of messages are exact; others are off by at most one rank in this number.
 ACCURACY = 100_000
 FALLBACK = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
@@ -43,7 +43,7 @@ def rollup(
     sla: Mapping[str, timedelta] | None = None,
     *,
     everything: bool = False,
-    most: int = BATCH,
+    most: int = BATCH_MESSAGES,
     done: Callable[[int, int], None] = lambda days, of: None,
 ) -> Rolled:
     """Compute the metrics of the days that changed since the last rollup; ``everything``: compute all days.
@@ -56,7 +56,11 @@ def rollup(
         touched = find_touched(lake, everything=everything)
         days, rows = sorted(touched.days, reverse=True), 0
         for batch in batches(days, _messages(lake), most):
-            with readable(), one_by_one(spark), metrics(spark, lake, batch, touched, sla or {}) as frame:
+            with (
+                unreadable_as_pipeline_errors(),
+                one_by_one(spark),
+                metric_rows(spark, lake, batch, touched, sla or {}) as frame,
+            ):
                 files = _write(frame, writing)
             touched.days -= {*batch}
             replaced = [("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch]
@@ -81,7 +85,7 @@ def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterat
 
 
 @contextmanager
-def metrics(
+def metric_rows(
     spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
 ) -> Iterator[DataFrame]:
     """Yield the rows of these days, with `day`: all grains, and all levels from the queue to the handler."""

@@ -1,1 +1,1 @@
-"""One call of a handler, from its function to an outcome."""
+"""Run one call of a handler, from its function to an outcome."""

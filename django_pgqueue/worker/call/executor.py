@@ -1,4 +1,4 @@
-"""The executor: runs a handler and turns any result into a value; the completer writes it."""
+"""Run a handler and turn its answer or exception into an execution, which the completer writes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
 from django_pgqueue.handlers import BackoffFunction
 from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
-from django_pgqueue.worker.call.failure import describe
+from django_pgqueue.worker.call.failure import describe_error
 
-COMPLETE = Complete()
-# The message waits until the module is repaired, or until a worker of another release takes it.
-WAIT = Defer(delay=timedelta(seconds=15))
+COMPLETED = Complete()
+# While a handler module is broken, messages wait until it is repaired or a worker of another release takes them.
+WAIT_FOR_HANDLER = Defer(delay=timedelta(seconds=15))
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 
-# Seconds between two log lines about the same name; names come from messages, so only so many are remembered.
+# The shortest time between two log lines about one name. Names come from messages, so their number is bounded.
 LOG_UNKNOWN_SECONDS = 60.0
-MOST_LOGGED_UNKNOWN = 1000
+MOST_LOGGED_NAMES = 1000
 _logged_unknown: dict[str, float] = {}
 
 
 class HandlerMissing(Defer):
-    """This worker does not know the handler. Another one may: a deployment takes a while."""
+    """Defer a message whose handler this worker does not have; during a deployment another worker may have it."""
 
     __match_args__ = ()
 
@@ -42,10 +42,11 @@ class HandlerMissing(Defer):
 
 @dataclass(slots=True)
 class Execution:
-    """The result of a delivery. Never changed; a frozen one would take three times as long to make.
+    """Hold the result of one delivery. No code changes it; a frozen dataclass would take three times as long to make.
 
-    ``error`` describes what went wrong (for Retry); ``reason``: of the dead letter when the attempts are used up;
-    ``raised``: the outcome left the handler as an exception.
+    ``outcome``: what is to be written. ``error``: type, message and traceback of a failure (for Retry). ``reason``: the
+    reason of the dead letter, if a Retry has used up the attempts. ``raised``: the handler raised the outcome, or
+    failed. ``seconds``: how long the handler ran; for a batch, its share.
     """
 
     delivery: Delivery
@@ -56,10 +57,14 @@ class Execution:
     seconds: float = 0.0
 
 
-def run(
+def run_function(
     function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool, backoff: BackoffFunction | None = None
 ) -> list[Execution]:
-    """Run the function for the deliveries: in one call, if it takes a ``batch``, or for the one delivery."""
+    """Run the function of a handler for the deliveries, and return an execution for each.
+
+    ``batch``: the function takes all deliveries in one call; without it, it is called once for each. ``backoff``: the
+    handler's own back-off function. Never raises.
+    """
     if batch:
         return execute_batch(function, deliveries, backoff)
     return [execute(function, delivery, backoff) for delivery in deliveries]
@@ -68,16 +73,17 @@ def run(
 def execute(
     function: Callable[[Delivery], Any], delivery: Delivery, backoff: BackoffFunction | None = None
 ) -> Execution:
-    """Run the handler's function. Never raises: even SystemExit is the message's failure.
+    """Run the function of a handler for one delivery, and return the execution.
 
-    ``backoff``: how long until the next attempt, see :func:`django_pgqueue.handlers.handler`.
+    ``backoff``: the handler's own back-off function, see :func:`django_pgqueue.handlers.handler`. Never raises: even
+    SystemExit is a failure of the message.
     """
     started = time.monotonic()
     try:
         answer = function(delivery)
     except BaseException as error:
-        return ended(delivery, error, time.monotonic() - started, backoff)
-    return answered(delivery, answer, time.monotonic() - started, backoff)
+        return execution_of_error(delivery, error, time.monotonic() - started, backoff)
+    return execution_of_answer(delivery, answer, time.monotonic() - started, backoff)
 
 
 async def execute_async(
@@ -86,25 +92,31 @@ async def execute_async(
     explain: Callable[[BaseException], BaseException],
     backoff: BackoffFunction | None = None,
 ) -> Execution:
-    """Run as :func:`execute` does. ``explain``: maps an exception to its meaning; the canceller of a task knows it."""
+    """Await the function of an async handler for one delivery, as :func:`execute`.
+
+    ``explain``: maps an exception to its cause, because a CancelledError may be a timeout or a cancelled message.
+    """
     started = time.monotonic()
     try:
         answer = await function(delivery)
     except BaseException as error:
-        return ended(delivery, explain(error), time.monotonic() - started, backoff)
-    return answered(delivery, answer, time.monotonic() - started, backoff)
+        return execution_of_error(delivery, explain(error), time.monotonic() - started, backoff)
+    return execution_of_answer(delivery, answer, time.monotonic() - started, backoff)
 
 
 def execute_batch(
     function: Callable[[list[Delivery]], Any], deliveries: list[Delivery], backoff: BackoffFunction | None = None
 ) -> list[Execution]:
-    """Run the function of a handler with ``batch``. What it raises is the outcome of each message."""
+    """Run the function of a handler with ``batch`` once for all deliveries. Returns an execution for each.
+
+    An exception applies to every message.
+    """
     started = time.monotonic()
     try:
         answers = function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, error, time.monotonic() - started, backoff)
-    return answered_together(deliveries, answers, time.monotonic() - started, backoff)
+        return executions_of_error(deliveries, error, time.monotonic() - started, backoff)
+    return executions_of_answers(deliveries, answers, time.monotonic() - started, backoff)
 
 
 async def execute_batch_async(
@@ -113,45 +125,62 @@ async def execute_batch_async(
     explain: Callable[[BaseException], BaseException],
     backoff: BackoffFunction | None = None,
 ) -> list[Execution]:
+    """Await the function of an async handler with ``batch``, as :func:`execute_batch` and :func:`execute_async`."""
     started = time.monotonic()
     try:
         answers = await function(list(deliveries))
     except BaseException as error:
-        return ended_together(deliveries, explain(error), time.monotonic() - started, backoff)
-    return answered_together(deliveries, answers, time.monotonic() - started, backoff)
+        return executions_of_error(deliveries, explain(error), time.monotonic() - started, backoff)
+    return executions_of_answers(deliveries, answers, time.monotonic() - started, backoff)
 
 
-def answered(delivery: Delivery, answer: Any, seconds: float, backoff: BackoffFunction | None) -> Execution:
+def execution_of_answer(delivery: Delivery, answer: Any, seconds: float, backoff: BackoffFunction | None) -> Execution:
+    """Return the execution for what a handler returned after ``seconds``; None means Complete."""
     if answer is None:
-        return Execution(delivery, COMPLETE, seconds=seconds)
-    return apply_backoff(judge(delivery, answer, seconds=seconds), answer, backoff)
+        return Execution(delivery, COMPLETED, seconds=seconds)
+    return apply_backoff(execution_of_outcome(delivery, answer, seconds=seconds), answer, backoff)
 
 
-def ended(delivery: Delivery, error: BaseException, seconds: float, backoff: BackoffFunction | None) -> Execution:
+def execution_of_error(
+    delivery: Delivery, error: BaseException, seconds: float, backoff: BackoffFunction | None
+) -> Execution:
+    """Return the execution for what a handler raised after ``seconds``: an outcome, or an error, which is a Retry."""
     if isinstance(error, Outcome):
-        return apply_backoff(judge(delivery, error, raised=True, seconds=seconds), error, backoff)
-    return apply_backoff(failed(delivery, error, seconds=seconds), error, backoff)
+        return apply_backoff(execution_of_outcome(delivery, error, raised=True, seconds=seconds), error, backoff)
+    return apply_backoff(failed_execution(delivery, error, seconds=seconds), error, backoff)
 
 
-def answered_together(
+def executions_of_answers(
     deliveries: list[Delivery], answers: Any, seconds: float, backoff: BackoffFunction | None
 ) -> list[Execution]:
+    """Return the executions for what the handler of a batch returned: None, or a dict of outcomes by message id.
+
+    Each message gets an equal share of ``seconds``. Any other answer is a failure of all messages.
+    """
     each = seconds / len(deliveries)
     if answers is None:
-        return [Execution(delivery, COMPLETE, seconds=each) for delivery in deliveries]
+        return [Execution(delivery, COMPLETED, seconds=each) for delivery in deliveries]
     if not isinstance(answers, Mapping) or not answers.keys() <= {delivery.id for delivery in deliveries}:
-        return [failed(delivery, nonsense(delivery, answers, batch=True), seconds=each) for delivery in deliveries]
-    return [answered(delivery, answers.get(delivery.id), each, backoff) for delivery in deliveries]
+        return [
+            failed_execution(delivery, invalid_answer(delivery, answers, batch=True), seconds=each)
+            for delivery in deliveries
+        ]
+    return [execution_of_answer(delivery, answers.get(delivery.id), each, backoff) for delivery in deliveries]
 
 
-def ended_together(
+def executions_of_error(
     deliveries: list[Delivery], error: BaseException, seconds: float, backoff: BackoffFunction | None
 ) -> list[Execution]:
-    return [ended(delivery, error, seconds / len(deliveries), backoff) for delivery in deliveries]
+    """Return the executions for what the handler of a batch raised: the same outcome for each message."""
+    return [execution_of_error(delivery, error, seconds / len(deliveries), backoff) for delivery in deliveries]
 
 
 def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | None) -> Execution:
-    """The handler's own pause, if it failed and said none."""
+    """Return the execution with the pause of the handler's own back-off function, if it is a Retry without a pause.
+
+    ``error``: the exception or outcome, which the function gets together with the attempt. If the function fails, that
+    is logged, and the message's own back-off applies.
+    """
     outcome, delivery = execution.outcome, execution.delivery
     if backoff is None or not isinstance(outcome, Retry) or outcome.after is not None:
         return execution
@@ -170,43 +199,62 @@ def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | N
     return replace(execution, outcome=Retry(after, outcome.error, outcome.state))
 
 
-def judge(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
+def execution_of_outcome(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
+    """Return the execution for an answer that is an outcome; any other value is a failure.
+
+    ``raised``: the handler raised the outcome. ``seconds``: how long the handler ran.
+    """
     match answer:
         case Retry():
-            error = describe(answer) | {"type": "Retry", "message": describe(Exception(answer.error))["message"]}
+            error = describe_error(answer) | {
+                "type": "Retry",
+                "message": describe_error(Exception(answer.error))["message"],
+            }
             return Execution(delivery, answer, error, raised=raised, seconds=seconds)
         case Complete() | Defer() | DeadLetter() | Cancelled():
             return Execution(delivery, answer, raised=raised, seconds=seconds)
-    return failed(delivery, nonsense(delivery, answer), seconds=seconds)
+    return failed_execution(delivery, invalid_answer(delivery, answer), seconds=seconds)
 
 
-def failed(delivery: Delivery, error: BaseException, *, reason: str = "failed", seconds: float = 0.0) -> Execution:
+def failed_execution(
+    delivery: Delivery, error: BaseException, *, reason: str = "failed", seconds: float = 0.0
+) -> Execution:
+    """Return the execution of a failed handler: a Retry with the description of ``error``.
+
+    ``reason``: the reason of the dead letter if the attempts are used up; a HandlerTimeout has its own.
+    """
     if isinstance(error, HandlerTimeout):
         reason = "timed_out"
-    return Execution(delivery, Retry(), describe(error), reason, raised=True, seconds=seconds)
+    return Execution(delivery, Retry(), describe_error(error), reason, raised=True, seconds=seconds)
 
 
-def stuck(delivery: Delivery) -> Execution:
+def stuck_execution(delivery: Delivery) -> Execution:
     """Return the execution of a handler that was interrupted and did not end."""
-    return failed(delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when told to."))
+    return failed_execution(
+        delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when it was interrupted.")
+    )
 
 
-def missing(delivery: Delivery) -> Execution:
-    """Let a message wait whose handler this worker does not have: for ever, if that is because of a broken module."""
+def missing_handler(delivery: Delivery) -> Execution:
+    """Return an execution that lets a message wait whose handler this worker does not have.
+
+    If a handler module is broken, the message is deferred without a limit. Otherwise it waits up to
+    UNKNOWN_HANDLER_GRACE, and a line is logged.
+    """
     if handlers.broken:
-        return Execution(delivery, WAIT)
+        return Execution(delivery, WAIT_FOR_HANDLER)
     hint = "Define it in handlers.py of an installed app, and restart the workers."
     error = UnknownHandler(f"No handler is called {delivery.handler!r} in this worker.", hint=hint)
     log_unknown(delivery)
-    return Execution(delivery, HandlerMissing(), describe(error), "rejected")
+    return Execution(delivery, HandlerMissing(), describe_error(error), "rejected")
 
 
 def log_unknown(delivery: Delivery) -> None:
-    """Log the name of a handler that is missing, each at most once a minute: there may be many messages."""
+    """Log the name of a missing handler, each name at most once a minute, because many messages may have it."""
     now = time.monotonic()
     if now < _logged_unknown.get(delivery.handler, 0.0) + LOG_UNKNOWN_SECONDS:
         return
-    if len(_logged_unknown) >= MOST_LOGGED_UNKNOWN:
+    if len(_logged_unknown) >= MOST_LOGGED_NAMES:
         _logged_unknown.clear()
     _logged_unknown[delivery.handler] = now
     logger.warning(
@@ -219,14 +267,19 @@ def log_unknown(delivery: Delivery) -> None:
     )  # fmt: skip
 
 
-def nonsense(delivery: Delivery, answer: Any, *, batch: bool = False) -> HandlerError:
+def invalid_answer(delivery: Delivery, answer: Any, *, batch: bool = False) -> HandlerError:
+    """Return the error for an answer that is no outcome, with a hint about the usual mistakes.
+
+    ``batch``: the handler takes a batch, so the hint describes a dict. A coroutine is closed, so that Python does not
+    warn about it.
+    """
     kind = type(answer).__name__
     hint = "Return None, or Complete(result=…), Defer, Retry or DeadLetter."
     if batch:
         hint = "It takes a batch: return None, or a dict of outcomes by the ids of its messages."
     if inspect.iscoroutine(answer):
         answer.close()
-        hint = "It returned a coroutine, which nobody awaits: define it with async def."
+        hint = "It returned a coroutine, which is not awaited: define it with async def."
     elif isinstance(answer, type) and issubclass(answer, Outcome):
         kind, hint = f"the class {answer.__name__}", f"Return an instance: {answer.__name__}(…)."
     return HandlerError(

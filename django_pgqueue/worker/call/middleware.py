@@ -1,4 +1,4 @@
-"""Middleware: context managers of the project that are entered around each call of a handler."""
+"""Enter the context managers of HANDLER_MIDDLEWARE around each call of a handler."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.handlers import Function, Handler
 from django_pgqueue.worker.call.thread_run import leave_if_forked
 
-# Those that are ``whole`` take all of a batch.
+# Takes a delivery and returns a context manager; one with the attribute ``whole`` takes all deliveries of a batch.
 Factory = Callable[[Any], Any]
 
 
 class Middleware:
-    """``find``: the handler of a name, its function inside of the middleware; None for an unknown one.
+    """Wrap handlers in the project's middleware, for the threads, the event loop and handler processes.
 
-    ``alike``: whether one call may take both messages. None if each may be with each: then nothing needs to be asked.
+    ``given``: dotted paths or factories, the outermost first. ``find``: returns the handler of a name with its function
+    inside of the middleware, or None for an unknown name. ``alike``: returns whether one call may take both deliveries,
+    because the middleware sees no difference between them; None if every two may go together.
     """
 
     def __init__(self, given: Sequence[str | Factory]) -> None:
-        self._factories = [factory(item) for item in given]
-        self._reads = reads(self._factories)
+        self._factories = [manager_factory(item) for item in given]
+        self._reads = context_keys_read(self._factories)
         self._wrapped: dict[str, tuple[Handler, Handler]] = {}
         self.find: Callable[[str], Handler | None] = self._find if given else handlers.find
         self.alike: Callable[[Delivery, Delivery], bool] | None = None if self._reads == () else self._alike
 
     @classmethod
     def configured(cls) -> Middleware:
-        """By the setting HANDLER_MIDDLEWARE. Raises ImportError."""
+        """Return the middleware of the setting HANDLER_MIDDLEWARE. Raises ImportError for a wrong path."""
         return cls(settings.HANDLER_MIDDLEWARE)
 
     def _find(self, name: str) -> Handler | None:
@@ -60,31 +62,39 @@ class Middleware:
         return self._seen(first) == self._seen(other)
 
     def _seen(self, delivery: Delivery) -> str:
-        """Return the parts of a delivery that the middleware can see, to compare."""
+        """Return the parts of a delivery that the middleware can see, as text that can be compared."""
         context = delivery.context
         seen = [delivery.channel, context] if self._reads is None else [context.get(key) for key in self._reads]
         return json.dumps(seen, cls=DjangoJSONEncoder, sort_keys=True)
 
 
-def factory(item: str | Factory) -> Factory:
+def manager_factory(item: str | Factory) -> Factory:
+    """Return the callable that a dotted path names, as a function that returns context managers.
+
+    A generator function is wrapped by contextmanager or asynccontextmanager. Raises ImportError.
+    """
     found = import_string(item) if isinstance(item, str) else item
     if isgeneratorfunction(found):
         return contextmanager(found)
     return asynccontextmanager(found) if isasyncgenfunction(found) else found
 
 
-def reads(factories: Sequence[Factory]) -> tuple[str, ...] | None:
-    """The keys of the context that they say they read; None if one does not say: it may read them all."""
-    told = [getattr(factory, "reads", None) for factory in factories]
-    known = [keys for keys in told if keys is not None]
-    return None if len(known) < len(told) else tuple(sorted({key for keys in known for key in keys}))
+def context_keys_read(factories: Sequence[Factory]) -> tuple[str, ...] | None:
+    """Return the keys of the context that the factories declare in their attribute ``reads``.
+
+    Returns None if one has no such attribute, because it may read all keys.
+    """
+    declared = [getattr(factory, "reads", None) for factory in factories]
+    known = [keys for keys in declared if keys is not None]
+    return None if len(known) < len(declared) else tuple(sorted({key for keys in known for key in keys}))
 
 
 def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -> Function:
-    """The function inside of the context managers.
+    """Return the function of a sync handler, wrapped in the context managers of the factories.
 
-    It runs in a copy of the context variables: whatever it or an interrupted middleware leaves in them (a language, a
-    time zone), the next message does not see. A middleware that swallows an exception does not make the message done.
+    ``batch``: the function takes a list of deliveries. Each call runs in a copy of the context variables, so the next
+    message does not see what this one or an interrupted middleware leaves in them (a language, a time zone). If a
+    middleware swallows an exception, the call raises it all the same.
     """
 
     def call(argument: Any) -> Any:
@@ -94,7 +104,9 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
             with ExitStack() as stack:
                 try:
                     for factory in factories:
-                        stack.enter_context(entered(factory, seen_by(factory, argument, batch=batch), "__enter__"))
+                        stack.enter_context(
+                            manager_of(factory, argument_for(factory, argument, batch=batch), "__enter__")
+                        )
                     try:
                         return function(argument)
                     finally:
@@ -102,7 +114,7 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
                 except BaseException as error:
                     raised = error
                     raise
-            raise swallowed(raised)
+            raise swallowed_error(raised)
         finally:
             raised = None  # it would refer to this frame, which refers to it
 
@@ -114,7 +126,10 @@ def surround(function: Function, factories: Sequence[Factory], *, batch: bool) -
 
 
 def surround_async(function: Function, factories: Sequence[Factory], *, batch: bool) -> Function:
-    """As :func:`surround`, for an async function; the event loop gives each message its own context variables."""
+    """Return the function of an async handler, wrapped as by :func:`surround`; sync context managers work, too.
+
+    The event loop gives each message context variables of its own.
+    """
 
     @wraps(function)
     async def surrounded(argument: Any) -> Any:
@@ -123,7 +138,9 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
             async with AsyncExitStack() as stack:
                 try:
                     for factory in factories:
-                        manager = entered(factory, seen_by(factory, argument, batch=batch), "__aenter__", "__enter__")
+                        manager = manager_of(
+                            factory, argument_for(factory, argument, batch=batch), "__aenter__", "__enter__"
+                        )
                         if hasattr(manager, "__aenter__"):
                             await stack.enter_async_context(manager)
                         else:
@@ -132,25 +149,28 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
                 except BaseException as error:
                     raised = error
                     raise
-            raise swallowed(raised)
+            raise swallowed_error(raised)
         finally:
             raised = None
 
     return surrounded
 
 
-def swallowed(raised: BaseException | None) -> BaseException:
-    """Return the exception that a middleware kept from the caller of the handler."""
+def swallowed_error(raised: BaseException | None) -> BaseException:
+    """Return the exception that a middleware swallowed; a RuntimeError if the middleware did not call the handler."""
     return raised or RuntimeError("the handler did not end")
 
 
-def seen_by(factory: Factory, argument: Any, *, batch: bool) -> Any:
-    """Return the middleware's argument: a delivery; the first of a batch, or all of it for one that is ``whole``."""
+def argument_for(factory: Factory, argument: Any, *, batch: bool) -> Any:
+    """Return the argument for a factory: the delivery, or of a batch the first one; all of it if it is ``whole``."""
     return argument[0] if batch and not getattr(factory, "whole", False) else argument
 
 
-def entered(factory: Factory, seen: Any, *ways: str) -> Any:
-    """Return the context manager of the factory. Raises HandlerError if it can be entered in none of these ways."""
+def manager_of(factory: Factory, seen: Any, *ways: str) -> Any:
+    """Return the context manager of the factory for ``seen``, the answer of :func:`argument_for`.
+
+    ``ways``: method names, such as ``__enter__``; HandlerError is raised if it has none of them.
+    """
     manager = factory(seen)
     if any(hasattr(manager, way) for way in ways):
         return manager

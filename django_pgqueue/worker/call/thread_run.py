@@ -1,4 +1,4 @@
-"""One call of a handler in a thread, which another thread may interrupt."""
+"""Call a handler in a thread so that another thread can interrupt it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from django_pgqueue.worker.call.ticket import Ticket
 
 
 class ThreadRun:
-    """An exception of another thread arrives between any two bytecodes. It must arrive in the handler or not at all.
+    """Run one call of a handler in the current thread, and let the thread of the deadlines interrupt it.
 
-    The one that takes the ticket has won: the handler that ends, and then no exception is raised any more; or the
-    interrupter, and then the handler waits until the exception is there.
+    An exception that another thread sends arrives between any two bytecodes; it must arrive inside of the handler or
+    not at all. So both sides compete for a ticket. If the handler ends first, no exception is sent any more. If the
+    interrupter takes the ticket, the thread waits at the end of the handler until the exception has arrived.
 
-    ``give_up``: settles the messages without the handler. ``wake``: ends the queries that the handler waits for, where
-    no exception reaches it.
+    ``timeout``: in seconds. ``give_up``: settles the messages without the handler. ``wake``: cancels the queries that
+    the handler waits for, because the exception does not reach a thread that waits in C code. ``deadline``:
+    time.monotonic() of the timeout. ``interrupted``: whether the exception was sent.
     """
 
     __slots__ = ("_give_up", "_sent", "_thread", "_ticket", "_timeout", "_wake", "deadline", "interrupted")
@@ -39,6 +41,10 @@ class ThreadRun:
         self._wake = wake
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """Call the function and return its value. Raises HandlerTimeout if it was interrupted, else what it raises.
+
+        An outcome that the handler raises goes through even after an interruption.
+        """
         process = os.getpid()
         try:
             try:
@@ -58,6 +64,7 @@ class ThreadRun:
             raise
 
     def interrupt(self) -> None:
+        """Raise HandlerTimeout in the thread of the handler, unless the handler has ended; from another thread."""
         if not self._ticket.take():
             return
         self.interrupted = True
@@ -65,10 +72,11 @@ class ThreadRun:
         try:
             self._wake()
         finally:
-            # Not before: until then the handler does not end, and no query but its own is cancelled.
+            # Set last: until then the thread stays in _close(), so no query but the handler's own is cancelled.
             self._sent = True
 
     def give_up(self) -> None:
+        """Settle the messages without the handler, which does not end; from another thread."""
         self._give_up()
 
     def _close(self) -> None:
@@ -76,13 +84,16 @@ class ThreadRun:
             return
         while not self._sent:
             time.sleep(0.001)
-        # If it has not been raised yet, this is where it is.
+        # An exception that has not been raised yet is raised here.
         time.sleep(0)
 
 
 def leave_if_forked(process: int) -> None:
-    """A handler that forks and returns in the child would make a second worker that settles on our connections."""
+    """End this process at once if it is a fork of the process with the id ``process``.
+
+    A handler that forks and returns in the child would make a second worker, which settles on the same connections.
+    """
     if os.getpid() != process:
         with suppress(OSError):
-            os.write(2, b"a handler forked, and its child process came back from the handler: it is ended\n")
+            os.write(2, b"a handler forked, and its child process returned from the handler: it is ended\n")
         os._exit(os.EX_SOFTWARE)

@@ -1,10 +1,10 @@
-"""The right to have the last word on something, which two threads may want at the same time."""
+"""Decide which of two threads may settle a run, when both try at the same time."""
 
 from __future__ import annotations
 
 
 class Ticket:
-    """Exactly one call of :meth:`take` gets it. No lock: ``pop`` happens in one step."""
+    """Grant a right to the first of several threads. It needs no lock, because ``pop`` is atomic."""
 
     __slots__ = ("_ticket",)
 
@@ -12,7 +12,7 @@ class Ticket:
         self._ticket = [None]
 
     def take(self) -> bool:
-        """Return whether the caller has got it."""
+        """Take the ticket. Returns True to the first caller, and False to all others."""
         try:
             self._ticket.pop()
         except IndexError:
@@ -21,5 +21,5 @@ class Ticket:
 
     @property
     def is_free(self) -> bool:
-        """Return whether it is not taken yet."""
+        """Return whether the ticket is not taken yet."""
         return bool(self._ticket)

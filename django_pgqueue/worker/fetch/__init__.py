@@ -1,1 +1,1 @@
-"""From a NOTIFY to a dequeue: how messages come to this process."""
+"""Fetch messages for this process: from a NOTIFY to a dequeue."""

@@ -1,4 +1,4 @@
-"""Choose the pause after an empty dequeue: other consumers hold locks, and their end is not notified."""
+"""Choose the pause after an empty dequeue, when other consumers have locked what is there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ LONGEST_PAUSE_SECONDS = 0.1
 
 
 class Contention:
-    """Computes the pause. ``tries``: looks in a row that found only messages locked by other consumers."""
+    """Compute the producer's pause while other consumers hold locks, whose release sends no notification.
+
+    ``using``: database alias. ``tries``: looks in a row that found only messages locked by others.
+    """
 
     def __init__(self, using: str | None) -> None:
         self._using = using
@@ -24,7 +27,10 @@ class Contention:
             self.tries = 0
 
     def pause(self, queues: Iterable[str]) -> float:
-        """Return the seconds until the next look, longer each time, with jitter; 0: others hold nothing there."""
+        """Return the seconds until the next look: they double each time, with jitter. 0: no other consumer has a lock.
+
+        ``queues``: the names to ask the database about. Raises its error.
+        """
         if not is_contended(queues, using=self._using):
             self.tries = 0
             return 0.0

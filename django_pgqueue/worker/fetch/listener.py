@@ -1,4 +1,4 @@
-"""The listener: a connection that hears NOTIFY and wakes the producer. Everything works without it, a little later."""
+"""Listen for NOTIFY and wake the producer. Without a listener, messages start up to a poll interval later."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue.backoff import pause
-from django_pgqueue.sql.stall import expect_answers
+from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# Seconds without a notification after which it asks whether the server is still there.
-CHECK_INTERVAL = 5.0
-# Seconds within which a notification must come through a pooler; and until it tries again whether one does.
-ECHO_LIMIT = 3.0
-DEAF_INTERVAL = 60.0
+# After this time without a notification, the listener asks whether the server is still there.
+CHECK_SECONDS = 5.0
+# A notification to itself must arrive within ECHO_SECONDS, or the listener is behind a transaction pooler. It tries
+# again after DEAF_SECONDS.
+ECHO_SECONDS = 3.0
+DEAF_SECONDS = 60.0
 
 
 class Listener:
-    """LISTEN on a session of its own: one that goes back to a pool would go on listening there.
+    """Run LISTEN in a thread of its own, on a session outside of any pool, which would go on listening there.
 
-    ``serves``: whether the worker serves a queue. ``wake``: called on a notification for one of those, and after each
-    (re)connect, since what came before was not heard.
+    ``alias``: database alias for LISTEN. ``serves``: returns whether the worker serves a queue. ``worker``: its name.
+    ``wake``: called on a notification for such a queue, and after each connect, because earlier ones did not arrive.
+    ``crashed``: called with the error if the thread ends by one.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class Listener:
         self._thread = Role("listener", self._run, crashed=crashed)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread, and wait for it for up to 5 s."""
         self._stopped = True
         os.write(self._stop_writer, b"x")
         self._thread.join(5)
@@ -77,10 +81,10 @@ class Listener:
                 self._outage.ended(LISTENER)
                 self._wake()
                 if pooled and not self._hears(session):
-                    self._say_deaf()
+                    self._log_deaf()
                     session.execute("UNLISTEN pgqueue")
                     connection.close()
-                    self._sleep(DEAF_INTERVAL)
+                    self._sleep(DEAF_SECONDS)
                 else:
                     self._deaf = False
                     self._hear(session)
@@ -94,13 +98,14 @@ class Listener:
     def _make_connection(self) -> BaseDatabaseWrapper:
         connection = without_pool(connections[self._alias])
         connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{self._worker}"[:63]
-        expect_answers(connection)
+        limit_answer_time(connection)
         return connection
 
     def _hears(self, session: psycopg.Connection) -> bool:
-        """Behind a transaction pooler LISTEN succeeds, and nothing comes: the session belonged to us for a moment.
+        """Send a notification from a second session, and return whether this session receives it.
 
-        Whether a pooler gives us a session of our own, a notification from another one tells.
+        Behind a transaction pooler LISTEN succeeds, but notifications do not arrive, because the server's session was
+        lent for one transaction only.
         """
         token = uuid4().hex
         other = self._make_connection()
@@ -109,9 +114,9 @@ class Listener:
             other.connection.execute("SELECT pg_notify('pgqueue', %s)", [token])
         finally:
             other.close()
-        return any(heard.payload == token for heard in session.notifies(timeout=ECHO_LIMIT))
+        return any(heard.payload == token for heard in session.notifies(timeout=ECHO_SECONDS))
 
-    def _say_deaf(self) -> None:
+    def _log_deaf(self) -> None:
         if not self._deaf:
             logger.warning(
                 "notifications do not come through to the database alias %r, so this worker polls. Is there a "
@@ -123,13 +128,13 @@ class Listener:
 
     def _hear(self, session: psycopg.Connection) -> None:
         while not self._stopped:
-            # First what is here already: a readable socket tells only about what is not read yet.
+            # Read what has arrived first: the socket is not readable for data that is already in psycopg's buffer.
             heard = list(session.notifies(timeout=0))
             if any(self._serves(notification.payload) for notification in heard):
                 self._wake()
-            readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], CHECK_INTERVAL)
+            readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], CHECK_SECONDS)
             if not readable:
-                # Silence may be a connection that is half open. The limit on answers finds out.
+                # The connection may be half open. The query fails then, by the limit for answers.
                 session.execute("SELECT 1")
 
     def _sleep(self, seconds: float) -> None:

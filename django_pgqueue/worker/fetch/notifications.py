@@ -11,14 +11,17 @@ from django_pgqueue.lifecycle.wait import wait
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 
-# After VAIN_NOTIFICATIONS in a row that another worker answered first, they are left to it for WITHDRAWN_SECONDS. Each
-# enqueue that has to notify commits alone, so a second worker that is woken in vain would slow down the enqueuers.
+# After VAIN_NOTIFICATIONS in a row that another worker answered first, this worker withdraws its announcement for
+# WITHDRAWN_SECONDS. Transactions that notify commit one after the other, so workers woken in vain slow down enqueuers.
 VAIN_NOTIFICATIONS = 3
 WITHDRAWN_SECONDS = 0.1
 
 
 class Notifications:
-    """Used by the producer's thread only, except ``hear``. Announces nothing when ``options.listen`` is None."""
+    """Hold the producer's announcement in the table of waiting workers, which enqueue reads to decide on a NOTIFY.
+
+    Only the thread of the producer uses it, except for :meth:`hear`. Without ``options.listen`` it announces nothing.
+    """
 
     def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
         self._options = options
@@ -31,7 +34,7 @@ class Notifications:
         self._withdrawn = False
 
     def hear(self) -> bool:
-        """Record a notification; from any thread. Returns whether it concerns this worker."""
+        """Record a notification; from any thread. Returns False while notifications are left to other workers."""
         if self._withdrawn:
             return False
         self._heard = True
@@ -42,14 +45,17 @@ class Notifications:
         self._answered, self._heard = self._heard, False
 
     def looked(self, found: int) -> None:
+        """Record that the look has found ``found`` messages; none after a notification makes that one vain."""
         self._vain = 0 if found else self._vain + self._answered
 
     @property
     def are_vain(self) -> bool:
+        """Return whether other workers have answered the last notifications first. Never with notify "always"."""
         return self._vain >= VAIN_NOTIFICATIONS and self._options.notify != "always"
 
     @property
     def are_announced(self) -> bool:
+        """Return whether this worker has announced itself, and not withdrawn that."""
         return self._announced_until > 0
 
     def announce(self) -> bool:
@@ -58,22 +64,23 @@ class Notifications:
         if self._options.listen is None or self._announced_until >= now + self._poll:
             return False
         period = 2 * self._poll + 1
-        self._say(timedelta(seconds=period))
+        self._write(timedelta(seconds=period))
         self._announced_until = now + period
         return True
 
     def renounce(self) -> None:
         """Withdraw the announcement, if there is one."""
         if self.are_announced:
-            self._say(timedelta(0))
+            self._write(timedelta(0))
             self._announced_until = 0.0
 
     def leave_to_others(self, sleep: Callable[[float], object]) -> None:
+        """Withdraw the announcement and call ``sleep`` with about WITHDRAWN_SECONDS, so that others are notified."""
         self._vain = 0
         self.renounce()
         self._withdrawn = True
         sleep(WITHDRAWN_SECONDS * random.uniform(0.8, 1.2))
         self._withdrawn = False
 
-    def _say(self, period: timedelta) -> None:
+    def _write(self, period: timedelta) -> None:
         wait(self._options.name, self._served.names, period, using=self._options.using)

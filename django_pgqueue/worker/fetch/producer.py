@@ -1,4 +1,4 @@
-"""The producer: dequeues for the free slots, and sleeps when there is nothing to do."""
+"""Dequeue messages for the free slots, and sleep when there is nothing to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.models import Message, Queue
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.fetch.flood import Flood
 from django_pgqueue.worker.fetch.notifications import Notifications
@@ -25,15 +25,20 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "producer"
 DRAIN_INTERVAL_SECONDS = 0.05
-# From one look to the next while messages trickle in: a dequeue of several messages costs little more than one of one.
+# The time between looks while messages trickle in: a dequeue of several messages costs little more than that of one.
 REST_SECONDS = 0.003
-# With --once: looks in a row that find nothing but what other consumers hold, half a second in all, before it ends.
+# With --once, the worker ends after this number of looks in a row that found only messages locked by others: 0.5 s.
 ONCE_TRIES = 10
 
 
 class Producer:
-    """``hold``: takes over the leases before their handlers start. ``held``: how many are not settled.
-    ``done``: called when nothing is left to do (``drain``, ``once``).
+    """Run the thread that takes messages from the database and passes them to the dispatch.
+
+    The worker makes one and starts it last. ``served``: the queues to dequeue from. ``dispatch``: says for how many
+    messages there is room, and takes them. ``hold``: called with the deliveries, and time.monotonic() before the
+    dequeue, so that their leases are extended before a handler starts. ``held``: returns the number of messages that
+    are not settled. ``done``: called when nothing is left to do (``drain``, ``once``). ``crashed``: called with the
+    error if the thread ends by one.
     """
 
     def __init__(
@@ -69,44 +74,50 @@ class Producer:
         self._thread = Role("producer", self._run, crashed=crashed)
 
     def wake(self) -> None:
+        """End the producer's sleep, because a slot may be free or a message ready; from any thread."""
         self._wake.set()
 
     def hear(self) -> None:
-        """Wake the producer after a notification: a message may be ready."""
+        """Wake the producer after a notification, unless notifications are left to other workers."""
         if self._notifications.hear():
             self._wake.set()
 
     def pause(self, paused: bool) -> None:
-        """Stop or resume dequeuing. Messages that are here already are still handled."""
+        """Stop dequeuing (``paused``), or resume it. Messages that the process has already are still handled."""
         if paused != self._pause_wanted:
             self._pause_wanted = paused
             self._wake.set()
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float = 10) -> None:
+        """Stop dequeuing, and wait up to ``timeout`` seconds for the present dequeue to end."""
         self._stopped = True
         self._wake.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        dedicate(self._options.using)
+        dedicate_connection(self._options.using)
         while not self._stopped:
-            self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
-        self._outage.patiently(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
+            self._outage.retry_until_success(ROLE, self.run_once, sleep=self._sleep)
+        self._outage.retry_until_success(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
 
     def run_once(self) -> int:
-        """Fill the slots, or sleep until something happens. Returns how many messages were dequeued."""
+        """Dequeue once for the free slots, or sleep until something happens. Returns how many messages were dequeued.
+
+        Raises the database's error.
+        """
         self._rest()
         # Cleared before the look, so that a message that arrives after it wakes the producer.
         self._wake.clear()
-        if self._stopped:  # stop() may have set the flag, and woken us, between the caller's look at it and this line
+        if self._stopped:  # stop() may have set the flag, and the event, since the caller looked at it
             return 0
         self._notifications.answer()
         quiet = self._held() == 0
         if self._pause_wanted != self._paused:
-            self._say_paused()
+            self._log_paused()
         if self._paused:
             self._dispatch.tend()
             self._wake.wait(self._poll)
@@ -130,19 +141,19 @@ class Producer:
         return found
 
     def _rest(self) -> None:
-        """Pause after a look that emptied the queues, so that a few messages come together; not after a sleep."""
+        """Wait for the rest of REST_SECONDS after a look that emptied the queues, so that messages come in groups."""
         left = self._rest_until - time.monotonic()
         if left > 0:
             time.sleep(min(left, REST_SECONDS))
 
-    def _say_paused(self) -> None:
+    def _log_paused(self) -> None:
         """Log that the worker is paused or resumed, after a dequeue that was under way has ended."""
         self._paused = self._pause_wanted
         extra = {"event": "worker_paused" if self._paused else "worker_resumed", "worker": self._options.name}
         logger.info("worker %s is %s", self._options.name, "paused" if self._paused else "resumed", extra=extra)
 
     def look(self, room: int) -> int:
-        """Dequeue up to ``room`` messages, from each queue in turn."""
+        """Dequeue up to ``room`` messages, from each queue in turn. Returns how many were dequeued."""
         self._served.refresh()
         queues = self._served.names
         found = 0
@@ -179,7 +190,7 @@ class Producer:
             self._notifications.leave_to_others(self._wake.wait)
             return
         if self._flood.may_go_on():
-            # Announced, it would cost each enqueuer a lock.
+            # An announcement would cost each enqueuer a lock.
             self._wake.wait(self._flood.rest(REST_SECONDS))
             return
         self._flood.rose = False
@@ -193,7 +204,7 @@ class Producer:
         if self._options.notify == "always":
             self._notifications.announce()
             return
-        # A trickle is served best by a worker that is announced; in a flood, enqueuers need not notify.
+        # While messages trickle in, a notified worker starts them soonest; in a flood, enqueuers need not notify.
         if self._notifications.are_announced and self._flood.is_here(found, room):
             self._notifications.renounce()
             self._flood.rose = True

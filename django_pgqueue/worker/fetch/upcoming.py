@@ -1,4 +1,4 @@
-"""Choose the time of the next look for channels with a rate, which come up without a notification."""
+"""Choose the time of the next look for channels with a rate, which become due without a notification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ OVERDUE_PAUSE_SECONDS = 0.005
 
 
 class Upcoming:
-    """Asks the database at each sleep, as long as there are such channels; else once in a poll interval."""
+    """Compute the producer's sleep until the next channel with a rate is due.
+
+    It asks the database before each sleep while there are such channels, and else once in a poll interval.
+    """
 
     def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
         self._options = options
@@ -24,7 +27,10 @@ class Upcoming:
         self._overdue = 0
 
     def seconds(self) -> float:
-        """Return the longest sleep in seconds; infinite when no channel waits for its rate."""
+        """Return the longest sleep in seconds; infinite if no channel waits for its rate.
+
+        Raises the database's error.
+        """
         if time.monotonic() < self._ask_at:
             return math.inf
         due = next_due(self._served.names, using=self._options.using)

@@ -1,1 +1,1 @@
-"""Keep the leases of this process, and show the messages that have begun."""
+"""Keep the leases of this process alive, and show the messages that it has begun."""

@@ -1,4 +1,4 @@
-"""The lease keeper: heartbeats everything that this worker holds, started or not, until it is settled."""
+"""Extend the leases of all messages that this process holds, started or not, until they are settled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from django_pgqueue.delivery import Delivery, Leased, LeaseToken
 from django_pgqueue.lifecycle.heartbeat import heartbeat
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.role import Crashed, Role
 
 ROLE = "lease keeper"
@@ -22,24 +22,43 @@ L = TypeVar("L", bound=Leased)
 
 
 def key(delivery: Leased) -> tuple[int, LeaseToken | None]:
-    """One lease. Not the message: a worker that lost it may get it again while the first handler still runs."""
+    """Return the key of a lease: id and token, because a worker may get a lost message again while its handler runs."""
     return delivery.id, delivery.token
 
 
 class Keeper(Protocol):
-    """Keeps leases alive: by heartbeats of its own, or through the supervisor."""
+    """Describe a keeper of leases, which extends them by heartbeats of its own or through the supervisor."""
 
-    def hold(self, deliveries: Iterable[Delivery], since: float) -> None: ...
-    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None: ...
-    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]: ...
-    def holds(self, delivery: Delivery) -> bool: ...
-    def __len__(self) -> int: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
+    def hold(self, deliveries: Iterable[Delivery], since: float) -> None:
+        """Extend the leases from now on. ``since``: time.monotonic() before they were taken."""
+
+    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
+        """Skip the leases while they are settled (``now``), or extend them again."""
+
+    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Forget the leases. Returns those that were held until now."""
+
+    def holds(self, delivery: Delivery) -> bool:
+        """Return whether this lease is held."""
+
+    def __len__(self) -> int:
+        """Return the number of leases that are held."""
+
+    def start(self) -> None:
+        """Start to extend leases."""
+
+    def stop(self) -> None:
+        """End the keeper; leases that are still held expire."""
 
 
 @dataclass(slots=True)
 class Lease(Generic[L]):
+    """Hold a lease that a keeper extends.
+
+    ``beat_at``, ``held_at``: when it was last extended, and taken (time.monotonic()). ``settling``: it is being
+    settled, so heartbeats leave it out. ``cancelled``: a requested cancellation was reported already.
+    """
+
     delivery: L
     beat_at: float
     held_at: float
@@ -48,8 +67,11 @@ class Lease(Generic[L]):
 
 
 class LeaseKeeper(Generic[L]):
-    """Extends leases by heartbeats. ``on_lost``: called with the leases that this worker has lost; ``on_cancelled``:
-    called with the messages whose cancellation was requested.
+    """Extend leases by heartbeats, each after a third of its time; for a supervisor, or a worker without one.
+
+    ``lease``: the duration of a lease. ``on_lost``: called with the leases that were swept or settled by another
+    process. ``on_cancelled``: called once with each message whose cancellation was requested. ``crashed``: called with
+    the error if the thread ends by one.
     """
 
     def __init__(
@@ -74,13 +96,16 @@ class LeaseKeeper(Generic[L]):
         self._thread = Role("lease-keeper", self._run, crashed=crashed)
 
     def hold(self, deliveries: Iterable[L], since: float) -> None:
-        """Keep the leases alive. ``since``: time.monotonic() before they were taken."""
+        """Extend the leases from now on. ``since``: time.monotonic() before they were taken."""
         with self._lock:
             for delivery in deliveries:
                 self._held[key(delivery)] = Lease(delivery, since, since)
 
     def settling(self, deliveries: Iterable[L], now: bool = True) -> None:
-        """Skip the leases while they are settled: a heartbeat would wait, and take the success for a lost lease."""
+        """Skip the leases while they are settled (``now``), or extend them again.
+
+        A heartbeat would wait for the settlement, and then report the lease as lost.
+        """
         with self._lock:
             for delivery in deliveries:
                 lease = self._held.get(key(delivery))
@@ -93,11 +118,12 @@ class LeaseKeeper(Generic[L]):
             return [delivery for delivery in deliveries if self._held.pop(key(delivery), None) is not None]
 
     def leases(self) -> list[Lease[L]]:
-        """Return all leases that are held."""
+        """Return a copy of the list of held leases."""
         with self._lock:
             return list(self._held.values())
 
     def held(self) -> list[L]:
+        """Return the deliveries whose leases are held."""
         with self._lock:
             return [lease.delivery for lease in self._held.values()]
 
@@ -109,7 +135,7 @@ class LeaseKeeper(Generic[L]):
         return len(self._held)
 
     def run_once(self) -> int:
-        """Extend all leases that are due. Returns how many were extended."""
+        """Extend all leases that are due. Returns how many were extended. Raises the database's error."""
         now = time.monotonic()
         with self._lock:
             due = [lease for lease in self._held.values() if not lease.settling and lease.beat_at + self._every <= now]
@@ -136,13 +162,15 @@ class LeaseKeeper(Generic[L]):
         return len(held)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread, and wait for it for up to 5 s. Leases that are still held expire."""
         self._stopped.set()
         self._thread.join(5)
 
     def _run(self) -> None:
-        dedicate(self._using)
+        dedicate_connection(self._using)
         while not self._stopped.wait(self._every / 4):
-            self._outage.patiently(ROLE, self.run_once, sleep=self._stopped.wait)
+            self._outage.retry_until_success(ROLE, self.run_once, sleep=self._stopped.wait)

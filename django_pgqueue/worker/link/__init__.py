@@ -1,1 +1,1 @@
-"""Between a process and its parent: how it is started, and what they say to each other."""
+"""Start a process, and exchange frames between it and its parent."""

@@ -1,4 +1,4 @@
-"""The child's side of the link: does what the supervisor says, and reports to it."""
+"""Read the supervisor's frames in a child, and report to the supervisor."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from django_pgqueue.worker.link.pipe import Link
 from django_pgqueue.worker.operate.registration import WorkerDescription
 from django_pgqueue.worker.role import Crashed, Role
 
-INTERVAL = 1.0
-# The part of a lease after which this process ends without a supervisor, which alone extends leases.
-LAST_PART = 0.8
+REPORT_SECONDS = 1.0
+# After this part of a lease a child without a supervisor exits, because only the supervisor extends leases.
+ORPHAN_LEASE_SHARE = 0.8
 
 
 class SupervisorInbox:
-    """Calls what ``on`` has for each frame. ``on_gone``: the supervisor does not exist any more."""
+    """Read the frames of the supervisor in a thread of its own, and call a function for each.
+
+    ``on``: the functions by the first word of the frame; each gets the rest of it. ``on_gone``: called when the
+    supervisor has ended. ``crashed``: called with the error if the thread ends by one.
+    """
 
     def __init__(
         self,
@@ -34,10 +38,11 @@ class SupervisorInbox:
         self._thread = Role("inbox", self._run, crashed=crashed)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """It hears until the process ends."""
+        """Do nothing: the thread reads until the process ends."""
 
     def _run(self) -> None:
         while (frame := self._link.receive()) is not None:
@@ -47,40 +52,48 @@ class SupervisorInbox:
 
 
 class Reports:
-    """Report to the supervisor every second. That a report comes at all says that this process is not stuck.
+    """Send a report to the supervisor every REPORT_SECONDS; a child without reports counts as silent.
 
-    ``describe``: what the supervisor shall know. ``trouble``: what the database says, if it fails; else empty.
+    ``describe``: returns the columns of the child's row. ``database_error``: returns the last error of the database
+    while it fails, else an empty text.
     """
 
     def __init__(
-        self, link: Link, *, describe: Callable[[], WorkerDescription], trouble: Callable[[], str], crashed: Crashed
+        self,
+        link: Link,
+        *,
+        describe: Callable[[], WorkerDescription],
+        database_error: Callable[[], str],
+        crashed: Crashed,
     ) -> None:
         self._link = link
         self._describe = describe
-        self._trouble = trouble
+        self._database_error = database_error
         self._stopped = threading.Event()
         self._thread = Role("reports", self._run, crashed=crashed)
 
     def start(self) -> None:
+        """Report that the child is ready, and start the thread."""
         self._link.send("ready")
         self._thread.start()
 
     def stop(self) -> None:
+        """Send a last report and end the thread; wait for that for up to 5 s."""
         self._stopped.set()
         self._thread.join(5)
 
     def _run(self) -> None:
         while True:
-            self._link.send("report", self._describe(), self._trouble())
-            if self._stopped.wait(INTERVAL):
+            self._link.send("report", self._describe(), self._database_error())
+            if self._stopped.wait(REPORT_SECONDS):
                 break
-        self._link.send("report", self._describe(), self._trouble())
+        self._link.send("report", self._describe(), self._database_error())
 
 
 def end_within(lease: timedelta) -> None:
-    """End the process after the supervisor has died; handlers may end first, as far as the leases allow.
+    """Wait for ORPHAN_LEASE_SHARE of ``lease``, so that handlers can end, and then exit with status 1.
 
-    Does not come back: the thread that hears the supervisor has nothing else to do, and another may not start.
+    A child whose supervisor has died calls it. It does not return: the thread of the inbox has nothing else to do.
     """
-    time.sleep(lease.total_seconds() * LAST_PART)
+    time.sleep(lease.total_seconds() * ORPHAN_LEASE_SHARE)
     os._exit(1)

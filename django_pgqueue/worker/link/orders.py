@@ -1,4 +1,4 @@
-"""The orders that a child gets when it starts."""
+"""Hold the orders that a process gets from its parent when it starts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from django_pgqueue.worker.options import WorkerOptions
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """``path``: of the modules. ``python_path``: the environment variable, as it was for the supervisor.
+    """Hold what a new process needs to know; the supervisor or a worker sends it as the first frame.
+
+    ``options``: of the worker. ``verbosity``: of the log, as in Django's commands. ``database``: the identity of the
+    queue's database in the parent. A process that finds another one must not touch it: its settings module does not
+    have changes that were made at run time, as those of a test. ``path``: sys.path of the parent. ``python_path``: the
+    environment variable PYTHONPATH, as the parent got it.
 
     ``at_start``: dotted path of a function that takes the alias of the queue's database. A child calls it when it has
-    loaded the code, which is newer than the supervisor's after a reload. The process of a single handler has none.
-
-    ``database``: where the queue is. A child that finds itself elsewhere must not touch anything: its settings module
-    does not say what the supervisor's settings were changed to, as those of a test are.
+    loaded the code, which is newer than the supervisor's after a reload. A handler process has none.
     """
 
     options: WorkerOptions
@@ -29,7 +31,7 @@ class Orders:
     at_start: str | None = None
 
     def take_path(self) -> None:
-        """Find modules where the supervisor finds them; and let programs that handlers start find their own."""
+        """Set sys.path to the parent's, and restore PYTHONPATH for the programs that handlers start."""
         sys.path[:] = self.path
         if self.python_path is None:
             os.environ.pop("PYTHONPATH", None)
@@ -37,6 +39,6 @@ class Orders:
             os.environ["PYTHONPATH"] = self.python_path
 
 
-def whereabouts(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity of a database, from its entry in DATABASES."""
+def database_identity(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return engine, host, port and name of a database, from its entry in DATABASES."""
     return {key: settings.get(key) for key in ("ENGINE", "HOST", "PORT", "NAME")}

@@ -1,4 +1,4 @@
-"""The link: frames between the supervisor and one of its children, in order, over a pair of sockets."""
+"""Carry frames between a process and its parent, in order, over a pair of sockets."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from django_pgqueue.delivery import Delivery
 
 
 class Token(int):
-    """Does for a UUID, with which each message would cost the supervisor twice as much."""
+    """Hold the number of a lease's UUID: a UUID object would cost the supervisor twice as much for each message."""
 
     __slots__ = ()
 
     @property
     def int(self) -> Token:
+        """Return the number, as the attribute of a UUID."""
         return self
 
     @property
     def hex(self) -> str:
+        """Return the number in 32 hexadecimal digits, as the attribute of a UUID."""
         return f"{self:032x}"
 
 
 class HeldLease(NamedTuple):
-    """A lease as the supervisor knows it; for the lease keeper it does for a delivery.
+    """Hold a lease as the supervisor knows it; its lease keeper takes it in place of a delivery.
 
-    ``worker``: name of the child that has the message.
+    ``id``: of the message. ``worker``: name of the child that has the message.
     """
 
     id: int
@@ -38,27 +40,29 @@ class HeldLease(NamedTuple):
 
 
 class LeaseList(NamedTuple):
-    """As the link carries them: message ids, and the tokens as numbers."""
+    """Hold leases in the form in which a link carries them: message ids, and tokens as numbers (0: none)."""
 
     ids: list[int]
     tokens: list[int]
 
     @classmethod
     def of(cls, deliveries: Sequence[Delivery | HeldLease]) -> LeaseList:
+        """Return the leases of these deliveries."""
         return cls(
             [delivery.id for delivery in deliveries],
             [0 if delivery.token is None else delivery.token.int for delivery in deliveries],
         )
 
     def held(self, worker: str) -> list[HeldLease]:
+        """Return the leases as the supervisor keeps them for the child ``worker``."""
         return [HeldLease(message, Token(token), worker) for message, token in zip(self.ids, self.tokens, strict=True)]
 
 
 class Link:
-    """One end. A frame is a tuple: what it is about, and what belongs to it.
+    """Send and receive frames at one end of the connection. A frame is a tuple: a word, and its arguments.
 
     From the child: ``ready`` · ``hold`` leases, since · ``release`` leases · ``settling`` leases, now
-    · ``report`` description, trouble · ``recycle`` reason · ``refused`` reason.
+    · ``report`` description, database error · ``recycle`` reason · ``refused`` reason.
     From the supervisor: orders · ``wake`` · ``lost`` leases · ``cancelled`` leases · ``pause`` bool · ``stop`` reason.
     """
 
@@ -68,12 +72,12 @@ class Link:
 
     @classmethod
     def pair(cls) -> tuple[Link, int]:
-        """Return a link, and the file descriptor of its other end: give it to a child, and close it here."""
+        """Return a link and the file descriptor of its other end, which the caller passes to a child and closes."""
         ours, theirs = socket.socketpair()
         return cls(ours.detach()), theirs.detach()
 
     def send(self, *frame: Any) -> bool:
-        """Send a frame. Blocks while the other end is busy. Returns False when it is gone."""
+        """Send a frame; blocks while the other end does not read. Returns whether the other end exists."""
         try:
             with self._sending:
                 self._connection.send(frame)
@@ -82,7 +86,7 @@ class Link:
         return True
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Return the next frame; None when the other end is gone and all its frames are received."""
+        """Wait for the next frame and return it; None when the other end is closed and its frames are received."""
         try:
             frame: tuple[Any, ...] = self._connection.recv()
         except (EOFError, OSError):
@@ -90,14 +94,14 @@ class Link:
         return frame
 
     def poll(self, timeout: float) -> bool:
-        """Return whether a frame, or the end of the link, can be received within ``timeout`` seconds."""
+        """Wait up to ``timeout`` seconds for a frame or the end of the link. Returns whether one of them is there."""
         try:
             return self._connection.poll(timeout)
         except OSError:
             return True
 
     def cut(self) -> None:
-        """Close the link for new frames. Frames that have arrived may still be received."""
+        """Close the link for new frames. Frames that have arrived can still be received."""
         peer = socket.socket(fileno=os.dup(self._connection.fileno()))
         try:
             peer.shutdown(socket.SHUT_RDWR)
@@ -107,4 +111,5 @@ class Link:
             peer.close()
 
     def close(self) -> None:
+        """Close this end."""
         self._connection.close()

@@ -1,18 +1,18 @@
-"""Set up a process that runs our code for another one."""
+"""Set up Django in a process that a supervisor or a worker has started."""
 
 from __future__ import annotations
 
 import os
 
-from django_pgqueue.worker.link.orders import Orders, whereabouts
+from django_pgqueue.worker.link.orders import Orders, database_identity
 from django_pgqueue.worker.link.pipe import Link
 
 
-def prepare(orders: Orders, link: Link, *, hint: str = "") -> bool:
-    """Set up Django, and check that its settings lead to the database of the process that sent the orders.
+def prepare_process(orders: Orders, link: Link, *, hint: str = "") -> bool:
+    """Set up Django and logging, and check that the settings lead to the same database as those of the parent.
 
-    ``hint``: what to do if they do not. Returns whether they do; if not, the link has carried the refusal. Imports
-    nothing of Django before the orders say where to find it.
+    ``orders``: the first frame of ``link``. ``hint``: what to do if the databases differ. Returns whether they are the
+    same; if not, the link has carried a frame ``refused``. Nothing of Django is imported before ``sys.path`` is set.
     """
     orders.take_path()
 
@@ -25,7 +25,7 @@ def prepare(orders: Orders, link: Link, *, hint: str = "") -> bool:
     from django_pgqueue.worker.operate.logs import configure_logging
 
     configure_logging(orders.verbosity)
-    found = whereabouts(connections[orders.options.using].settings_dict)
+    found = database_identity(connections[orders.options.using].settings_dict)
     if found == orders.database:
         return True
     refusal = (

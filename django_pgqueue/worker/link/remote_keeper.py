@@ -14,14 +14,17 @@ Deliveries = Callable[[list[Delivery]], None]
 
 
 class RemoteKeeper:
-    """A keeper for the roles of a child. It decides what is held; the supervisor only keeps the leases alive.
+    """Keep the leases of a child: it knows which leases are held, and the supervisor sends the heartbeats.
 
-    It stands in the way of each message, so it looks up ids, and compares tokens only where objects differ.
+    The producer, the completer and atomic handlers of a child use it in place of a LeaseKeeper. ``link``: to the
+    supervisor. ``lease``: the duration of a lease. ``on_lost``: called with deliveries whose leases are lost.
+    ``on_cancelled``: called with deliveries whose cancellation was requested. Each message passes it several times, so
+    it looks up ids, and compares tokens only if the objects differ.
     """
 
     def __init__(self, link: Link, lease: timedelta, *, on_lost: Deliveries, on_cancelled: Deliveries) -> None:
         self._link = link
-        # Leases are not beaten for before a third of their time is over.
+        # The supervisor extends a lease after a third of its time; a younger one needs no frame.
         self._young = lease.total_seconds() / 6
         self._on_lost = on_lost
         self._on_cancelled = on_cancelled
@@ -30,10 +33,10 @@ class RemoteKeeper:
         self._lock = threading.Lock()
 
     def hold(self, deliveries: Iterable[Delivery], since: float) -> None:
-        """Hold leases taken after ``since`` (time.monotonic()). Returns when they are sent to the supervisor."""
+        """Hold the leases, and send them to the supervisor. ``since``: time.monotonic() before they were taken."""
         deliveries = list(deliveries)
         with self._lock:
-            # A worker that has a message again had lost it.
+            # If a message is here already, its first lease was lost.
             lost = [self._held[delivery.id][0] for delivery in deliveries if delivery.id in self._held]
             self._held.update({delivery.id: (delivery, since) for delivery in deliveries})
         self._link.send("hold", LeaseList.of(deliveries), since)
@@ -41,13 +44,13 @@ class RemoteKeeper:
             self._on_lost(lost)
 
     def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
-        """Skip heartbeats while the leases are settled: a heartbeat would wait for that."""
+        """Have the supervisor skip the leases while they are settled (``now``), or extend them again."""
         young = time.monotonic() - self._young
         with self._lock:
             held = [delivery for delivery in deliveries if self._holds(delivery)]
             change = self._settling.update if now else self._settling.difference_update
             change([delivery.id for delivery in held])
-            # A frame for each message would be much ado: most are settled before their first heartbeat.
+            # Most messages are settled before their first heartbeat, so only older ones are worth a frame.
             old = [delivery for delivery in held if self._held[delivery.id][1] < young]
         if old:
             self._link.send("settling", LeaseList.of(old), now)
@@ -73,7 +76,10 @@ class RemoteKeeper:
         return len(self._held)
 
     def lost(self, leases: LeaseList) -> None:
-        """The supervisor's heartbeat did not find them. Those that are being settled were found settled, perhaps."""
+        """Forget leases that the supervisor's heartbeat did not find, and report them as lost.
+
+        Leases that are being settled are left out, because the heartbeat may have come after the settlement.
+        """
         with self._lock:
             lost = [delivery for delivery in self._known(leases) if delivery.id not in self._settling]
             for delivery in lost:
@@ -82,6 +88,7 @@ class RemoteKeeper:
             self._on_lost(lost)
 
     def cancelled(self, leases: LeaseList) -> None:
+        """Report the deliveries whose cancellation was requested."""
         with self._lock:
             cancelled = self._known(leases)
         if cancelled:
@@ -96,7 +103,7 @@ class RemoteKeeper:
         return [entry[0] for entry, token in held if entry is not None and int(entry[0].token or 0) == token]
 
     def start(self) -> None:
-        """The supervisor beats."""
+        """Do nothing: the supervisor sends the heartbeats."""
 
     def stop(self) -> None:
-        """The supervisor goes on beating until this process has ended."""
+        """Do nothing: the supervisor sends heartbeats until this process has ended."""

@@ -1,1 +1,1 @@
-"""For those who operate the worker: its row, probes, signals, systemd and log."""
+"""Serve the operator of a worker: its row, probes, signals, systemd and log."""

@@ -1,4 +1,4 @@
-"""Where the worker's log goes when the project says nothing about it, and what it begins with."""
+"""Configure the worker's log if the project does not, and log the start."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.worker.options import WorkerOptions
 
-# Names of handlers that a worker shows when it starts.
-MOST_NAMES = 20
+# A worker that starts logs at most this many names of handlers.
+MOST_HANDLER_NAMES = 20
 
 
 def configure_logging(verbosity: int) -> None:
-    """Show the worker's log on stderr, unless the project has configured it. ``verbosity``: as Django's commands."""
+    """Write the log of the package to stderr, unless the project has configured logging.
+
+    ``verbosity``: as in Django's commands: 0 shows warnings, 1 information, more also debug messages.
+    """
     logger = logging.getLogger("django_pgqueue")
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
@@ -22,8 +25,8 @@ def configure_logging(verbosity: int) -> None:
         logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
-def announce(options: WorkerOptions) -> None:
-    """Log what a worker that starts serves, and with which handlers."""
+def log_start(options: WorkerOptions) -> None:
+    """Log the queues and options of a worker that starts, and its handlers; warn if there are none."""
     logger = logging.getLogger("django_pgqueue.worker")
     names = handlers.names()
     logger.info(
@@ -33,7 +36,9 @@ def announce(options: WorkerOptions) -> None:
         extra={"event": "worker_started", "worker": options.name, "queue": ",".join(options.queues)},
     )  # fmt: skip
     if names:
-        shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES))
+        shown = ", ".join(names[:MOST_HANDLER_NAMES]) + (
+            f" and {len(names) - MOST_HANDLER_NAMES} more" * (len(names) > MOST_HANDLER_NAMES)
+        )
         extra = {"event": "handlers_found", "worker": options.name}
         logger.info("%d handler(s): %s", len(names), shown, extra=extra)
     else:

@@ -1,4 +1,4 @@
-"""Recycling: a process that has done enough, lived long enough or grown too large makes way for a fresh one."""
+"""Ask for a new process when this one has settled enough messages, is too old or has grown too large."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 
-INTERVAL = 0.5
+RECYCLING_LOOK_SECONDS = 0.5
 STATM = Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
-    """Return the resident memory of this process in bytes; its peak where the system has no current value."""
+    """Return the resident memory of this process in bytes; its peak if the system does not give the current value."""
     with suppress(OSError):
         return int(STATM.read_text().split()[1]) * resource.getpagesize()
     unit = 1 if sys.platform == "darwin" else 1024
@@ -26,7 +26,11 @@ def memory_bytes() -> int:
 
 
 class Recycling:
-    """``settled``: how many messages are done. ``recycle``: called once, with the reason."""
+    """Watch the limits ``max_messages``, ``max_age`` and ``max_memory`` of a worker in a thread of its own.
+
+    ``settled``: returns the number of settled messages. ``recycle``: called once, with the reason, when a limit is
+    reached. ``crashed``: called with the error if the thread ends by one. Without limits no thread is started.
+    """
 
     def __init__(
         self, options: WorkerOptions, *, settled: Callable[[], int], recycle: Callable[[str], None], crashed: Crashed
@@ -39,7 +43,7 @@ class Recycling:
         self._thread = Role("recycling", self._run, crashed=crashed)
 
     def reason(self) -> str:
-        """Return the reason to replace this process; empty when there is none."""
+        """Return the reason to replace this process, or an empty text."""
         limits = self._options
         if limits.max_messages is not None and (settled := self._settled()) >= limits.max_messages:
             return f"{settled} messages are done, --max-messages is {limits.max_messages}"
@@ -50,14 +54,16 @@ class Recycling:
         return ""
 
     def start(self) -> None:
+        """Start the thread if there is a limit to watch."""
         if any((self._options.max_messages, self._options.max_age, self._options.max_memory)):
             self._thread.start()
 
     def stop(self) -> None:
+        """End the thread at its next look."""
         self._stopped.set()
 
     def _run(self) -> None:
-        while not self._stopped.wait(INTERVAL):
+        while not self._stopped.wait(RECYCLING_LOOK_SECONDS):
             reason = self.reason()
             if reason:
                 self._recycle(reason)

@@ -13,21 +13,25 @@ from typing import Any
 from django_pgqueue import __version__, handlers
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues
 
 ROLE = "registration"
-INTERVAL = 1.5
-# The longest running messages that a row names.
-MOST_RUNNING = 100
+REFRESH_SECONDS = 1.5
+# A row names at most this many running messages, those that run longest.
+MOST_RUNNING_MESSAGES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDescription:
-    """The changing columns of a worker's row."""
+    """Hold the columns of a worker's row that change.
+
+    ``state``: starting, running or stopping. ``supervisor``: its name, or an empty text. ``running``: the answer of
+    :func:`running_as_json`. ``totals``: numbers of messages by event. ``memory_bytes``: None if it is not known.
+    """
 
     name: str
     pid: int
@@ -38,8 +42,11 @@ class WorkerDescription:
     memory_bytes: int | None
 
 
-def as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
-    """Return running messages, the longest first: ``seconds`` since the start, ``seconds_left`` to the deadline."""
+def running_as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
+    """Return the running messages as dicts for JSON, the longest running first.
+
+    ``seconds``: the time since its handler began. ``seconds_left``: the time until its deadline; None without one.
+    """
     now = time.monotonic()
     return [
         {
@@ -47,13 +54,16 @@ def as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
             "seconds": round(now - entry.started_at, 1),
             "seconds_left": None if entry.deadline == math.inf else round(entry.deadline - now, 1),
         }
-        for entry in sorted(running, key=lambda entry: entry.started_at)[:MOST_RUNNING]
+        for entry in sorted(running, key=lambda entry: entry.started_at)[:MOST_RUNNING_MESSAGES]
     ]
 
 
 class Registration:
-    """Writes the rows. ``describe``: returns the workers of this process. ``on_paused``: called each time with the
-    names of the paused ones.
+    """Write the rows of a process's workers to pgqueue_worker in a thread of its own: of a supervisor's children, or
+    of a worker without a supervisor.
+
+    ``describe``: returns the workers of this process. ``on_paused``: called after each refresh with the names of those
+    that are paused in the database. ``written_at``: when the last refresh succeeded (time.monotonic()).
     """
 
     def __init__(
@@ -75,11 +85,13 @@ class Registration:
         self._stopped = False
         self._wake = threading.Event()
         self._thread = Role(ROLE, self._run, crashed=crashed)
-        # When the database last took it, by time.monotonic().
         self.written_at = -math.inf
 
     def run_once(self) -> None:
-        """Refresh the rows, remove those of workers that have gone, and read which are paused."""
+        """Refresh the rows, delete those of workers that have gone, and read which are paused.
+
+        Raises the database's error.
+        """
         rows = Worker.objects.using(self._options.using)
         self._served.refresh()
         described = self._describe()
@@ -108,23 +120,25 @@ class Registration:
         )
 
     def wake(self) -> None:
-        """Refresh the rows now, because a worker came or went."""
+        """Refresh the rows now, because a worker has started or ended; from any thread."""
         self._wake.set()
 
     def start(self) -> None:
+        """Start the thread, which writes the rows at once."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Delete the rows and end the thread; wait for that for up to 5 s."""
         self._stopped = True
         self._wake.set()
         self._thread.join(5)
 
     def _run(self) -> None:
-        dedicate(self._options.using)
+        dedicate_connection(self._options.using)
         while not self._stopped:
-            self._outage.patiently(ROLE, self.run_once, sleep=self._sleep)
-            self._sleep(INTERVAL)
-        self._outage.patiently(ROLE, self._remove, sleep=lambda seconds: True)
+            self._outage.retry_until_success(ROLE, self.run_once, sleep=self._sleep)
+            self._sleep(REFRESH_SECONDS)
+        self._outage.retry_until_success(ROLE, self._remove, sleep=lambda seconds: True)
 
     def _sleep(self, seconds: float) -> bool:
         self._wake.wait(seconds)

@@ -8,11 +8,12 @@ from contextlib import suppress
 
 
 def under_systemd() -> bool:
+    """Return whether systemd has started this process with Type=notify."""
     return bool(os.environ.get("NOTIFY_SOCKET"))
 
 
 def sd_notify(*lines: str) -> None:
-    """Send lines like READY=1. Does nothing without systemd, or when it does not listen."""
+    """Send lines such as READY=1 to systemd. Without systemd, or if it does not listen, nothing is sent."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -24,7 +25,7 @@ def sd_notify(*lines: str) -> None:
 
 
 def watchdog_interval() -> float | None:
-    """Return a safe interval in seconds between two signs of life; None when systemd does not watch them."""
+    """Return a safe interval in seconds between two WATCHDOG=1: a third of WatchdogSec; None without a watchdog."""
     meant_for = os.environ.get("WATCHDOG_PID", "")
     if meant_for and meant_for != str(os.getpid()):
         return None

@@ -1,4 +1,4 @@
-"""Signals: the first asks the worker to stop, the second ends the process at once."""
+"""Handle signals: the first asks the worker to stop, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# For the last settlements, after the handlers have ended.
+# The time for the last settlements, after the handlers have ended.
 SHUTDOWN_SETTLE_SECONDS = 10.0
 
 
 class Shutdown:
-    """A flag that signals and other threads raise, and that the main thread waits for.
+    """Hold the request to stop, which signals and other threads make and the main thread waits for.
 
-    Not an Event: a handler that runs while the main thread holds the Event's lock would wait for itself.
-
-    ``on_second``: called before a second signal ends the process.
+    ``on_second``: called before a second signal ends the process. ``reason``: why to stop; empty until then. It uses a
+    socket and no threading.Event, because a signal handler that runs while the main thread holds the Event's lock would
+    deadlock.
     """
 
     def __init__(self, *, on_second: Callable[[], None] = lambda: None) -> None:
@@ -38,44 +38,47 @@ class Shutdown:
         self._previous: dict[int, Any] = {}
 
     def request(self, reason: str) -> None:
+        """Ask the main thread to stop; from any thread. A second reason is ignored."""
         self.reason = self.reason or reason
         self.nudge()
 
     def nudge(self) -> None:
-        """Wake the main thread."""
-        with suppress(OSError):  # it is full of wake-ups, or closed
+        """Wake the main thread; from any thread."""
+        with suppress(OSError):  # the socket is full of wake-ups, or closed
             self._writer.send(b"x")
 
     def sleep(self, seconds: float | None = None) -> None:
-        """Sleep until a nudge, or for ``seconds``."""
+        """Sleep for ``seconds`` or until the next nudge; without ``seconds``, only until a nudge."""
         select.select([self._reader], [], [], seconds)
         with suppress(BlockingIOError):
             self._reader.recv(1024)
 
     def wait(self) -> str:
-        """Block until a stop is requested. Returns the reason."""
+        """Wait until a stop is requested. Returns the reason."""
         while not self.reason:
             self.sleep()
         return self.reason
 
     def install(self, *, hangup: bool = False) -> None:
-        """Catch the signals; in the main thread only, elsewhere there are none. ``hangup``: SIGHUP too."""
+        """Handle SIGTERM and SIGINT, and with ``hangup`` SIGHUP; does nothing outside of the main thread."""
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._signalled) for number in SIGNALS}
             if hangup:
                 self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hung_up)
 
     def take_hangup(self) -> bool:
-        """Return whether a SIGHUP came since the last call."""
+        """Return whether a SIGHUP has arrived since the last call."""
         hangup, self._hangup = self._hangup, False
         return hangup
 
     def restore(self) -> None:
+        """Restore the signal handlers that were there before :meth:`install`."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
 
     def close(self) -> None:
+        """Close the sockets."""
         self._reader.close()
         self._writer.close()
 

@@ -16,14 +16,18 @@ from typing import Any
 
 from django_pgqueue.worker.operate.sd_notify import sd_notify, under_systemd, watchdog_interval
 
-# Seconds. A control loop that has not come round for so long hangs.
-LONGEST_SILENCE = 10.0
-FILE_INTERVAL = 1.0
+# A control loop that has not called beat() for this time hangs.
+LONGEST_SILENCE_SECONDS = 10.0
+FILE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``problems``: why it is not ready, in words. ``workers``: what runs handlers, one dict each."""
+    """Hold the health of a process.
+
+    ``state``: starting, running or stopping. ``problems``: sentences that say why it is not ready. ``workers``: a dict
+    for each worker with name, pid, state and the number of running messages.
+    """
 
     state: str
     problems: list[str] = field(default_factory=list)
@@ -31,16 +35,22 @@ class Health:
 
     @property
     def ready(self) -> bool:
+        """Return whether it runs and has no problems."""
         return self.state == "running" and not self.problems
 
     @property
     def summary(self) -> str:
+        """Return state, problems and the number of running messages in one line."""
         running = sum(worker["running"] for worker in self.workers)
         return f"{self.state}: {'; '.join(self.problems) or 'all is well'}; {running} message(s) running"
 
 
 class Vitals:
-    """``address``: where to answer probes by HTTP; ``file``: refreshed as long as the control loop is alive."""
+    """Report the health of a supervisor, or of a worker without one, to HTTP probes, a heartbeat file and systemd.
+
+    The control loop calls :meth:`beat` each time round. ``address``: host and port for HTTP probes; None: none.
+    ``file``: written every FILE_SECONDS while the control loop is alive; None: none. ``clock``: as time.monotonic().
+    """
 
     def __init__(
         self,
@@ -61,16 +71,21 @@ class Vitals:
 
     @property
     def port(self) -> int | None:
+        """Return the port of the HTTP probes, or None."""
         return None if self._server is None else self._server.server_port
 
     def start(self, health: Callable[[], Health]) -> None:
+        """Answer probes from now on. ``health``: returns the present health of the process."""
         self._health = health
         if self._server is not None:
             self._answers.start()
         self.beat()
 
     def beat(self, *, changing: bool = False) -> None:
-        """The control loop has come round. ``changing``: processes are being replaced."""
+        """Record that the control loop is alive, and report that to the file and to systemd when it is due.
+
+        ``changing``: processes are being replaced, so READY=1 is not sent yet.
+        """
         now = self._beat_at = self._clock()
         if self._file is None and not under_systemd():
             return
@@ -78,7 +93,7 @@ class Vitals:
             sd_notify("WATCHDOG=1")
             self._watchdog_due = now + self._watchdog
         if now >= self._file_due:
-            self._file_due = now + FILE_INTERVAL
+            self._file_due = now + FILE_SECONDS
             health = self._health()
             becomes_ready = health.ready and not changing and not self._ready
             sd_notify(f"STATUS={health.summary}", *(["READY=1"] if becomes_ready else []))
@@ -87,14 +102,16 @@ class Vitals:
                 self._write(self._file, health)
 
     def reloading(self) -> None:
-        """Notify systemd that processes are being replaced, so that it waits."""
+        """Report to systemd that processes are being replaced, so that it waits for READY=1."""
         sd_notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         self._ready = False
 
     def stopping(self) -> None:
+        """Report to systemd that the process is stopping."""
         sd_notify("STOPPING=1")
 
     def stop(self) -> None:
+        """Answer no more probes, and delete the heartbeat file."""
         if self._server is not None:
             if self._answers.is_alive():
                 self._server.shutdown()
@@ -104,13 +121,13 @@ class Vitals:
                 self._file.unlink(missing_ok=True)
 
     def live(self) -> tuple[bool, dict[str, Any]]:
-        """Return whether the control loop is alive. If not, only a restart helps."""
+        """Return whether the control loop is alive, and the answer for /livez. If it is not, only a restart helps."""
         silence = self._clock() - self._beat_at
-        alive = silence <= LONGEST_SILENCE
+        alive = silence <= LONGEST_SILENCE_SECONDS
         return alive, {"live": alive, "seconds_since_beat": round(silence, 1)}
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Return whether the worker is ready. If not, it may recover with the database."""
+        """Return whether the worker is ready, and the answer for /readyz. It may recover with the database."""
         health = self._health()
         return health.ready, {"ready": health.ready, **asdict(health)}
 
@@ -128,6 +145,8 @@ class Vitals:
 
 
 class ProbeServer(ThreadingHTTPServer):
+    """Serve HTTP probes, each in a thread of its own. ``vitals``: has the answers."""
+
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], vitals: Vitals) -> None:
@@ -135,14 +154,17 @@ class ProbeServer(ThreadingHTTPServer):
         super().__init__(address, ProbeHandler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a prober that hangs up."""
+        """Ignore a client that closes the connection early."""
 
 
 class ProbeHandler(BaseHTTPRequestHandler):
+    """Answer one probe: 200 if it succeeds, 503 if it fails, 404 for another path."""
+
     server: ProbeServer
     timeout = 5
 
     def do_GET(self) -> None:
+        """Answer /livez or /readyz with JSON."""
         probes = {"/livez": self.server.vitals.live, "/readyz": self.server.vitals.ready}
         probe = probes.get(self.path)
         good, answer = probe() if probe is not None else (False, {"paths": list(probes)})

@@ -1,4 +1,4 @@
-"""The event loop: one thread that runs async handlers, many at the same time."""
+"""Run async handlers in an event loop, many at the same time, in one thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.db import connections
 
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import Execution, missing, stuck
+from django_pgqueue.worker.call.executor import Execution, missing_handler, stuck_execution
 from django_pgqueue.worker.database import recover, without_query_log
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.async_slot import AsyncSlot
@@ -24,17 +24,20 @@ from django_pgqueue.worker.run.runtime import Runtime
 from django_pgqueue.worker.run.waiting_list import WaitingList
 
 ROLE = "event loop"
-# Seconds between two looks at the connection of handlers that use the ORM, and how long such a look may keep others.
-TIDY_EVERY = 1.0
-LOOK_AGAIN = 0.25
+# The time between two clean-ups of the connection that async handlers share, and after a failure the longest time for
+# which no message starts until the clean-up is done. While nothing may start, the runner checks every RECHECK_SECONDS.
+TIDY_SECONDS = 1.0
+RECHECK_SECONDS = 0.25
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 
 class AsyncRunner:
-    """``concurrency``: how many handlers may be under way. ``wake``: called when there is room for more messages.
+    """Run the async handlers of a worker; the dispatch puts their messages here.
 
-    The producer puts and other threads ask; everything else happens in the thread of the loop.
+    ``concurrency``: the most handlers that are under way. ``batch``: the most messages of one dequeue. ``limits``: of
+    handlers with ``concurrency``. ``wake``: called when there is room for more messages. ``runtime``: services that it
+    shares with the threads. Methods are for the thread of the loop, except those under "From any thread".
     """
 
     def __init__(
@@ -65,35 +68,42 @@ class AsyncRunner:
 
     @property
     def running(self) -> int:
+        """Return the number of messages that run, without those that were given up."""
         return self._running - self._given_up
 
     def room(self) -> int:
+        """Return how many messages to dequeue now."""
         return self._waiting.room(self.running)
 
     def busy(self) -> bool:
+        """Return whether messages run or wait here."""
         return bool(self.running or self._waiting)
 
     def most(self) -> int:
+        """Return how many messages may be put that :meth:`room` did not ask for."""
         return self._waiting.most(self.running)
 
     def put(self, deliveries: list[Delivery]) -> None:
+        """Add messages to the waiting list, and start a slot."""
         self._waiting.put(deliveries)
         self.call(self._start_slot)
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that this worker has lost. Returns whether it was still waiting."""
+        """Remove a message whose lease is lost from the waiting list. Returns whether it was there."""
         return self._waiting.drop(lost)
 
     def close(self) -> list[Delivery]:
-        """Start nothing more. Returns the messages that were not started."""
+        """Start no more messages. Returns those that were not started."""
         self.closed = True
         return self._waiting.clear()
 
     def cancel(self, delivery: Delivery) -> None:
+        """Cancel the task of the handler that runs this message, if one does."""
         for slot in self.runs():
             self.call(slot.cancel, delivery)
 
     def wait_until_idle(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for all messages to end. Returns whether they did."""
         deadline = time.monotonic() + timeout
         while self.running or self._waiting:
             if time.monotonic() > deadline:
@@ -102,25 +112,31 @@ class AsyncRunner:
         return True
 
     def runs(self) -> Iterator[AsyncSlot]:
+        """Yield the slots, each of which is the run of its present handler."""
         yield from tuple(self._slots)
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call the function soon, in the thread of the loop."""
-        with suppress(RuntimeError):  # it is closed
+        """Call the function in the thread of the loop, and return before that."""
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def start(self) -> None:
+        """Start the thread of the loop."""
         self._thread.start()
 
     def stop(self, timeout: float = 5) -> None:
+        """End the loop, and wait for its thread for up to ``timeout`` seconds."""
         self._stopping = True
         self.call(self._loop.stop)
         self._thread.join(timeout)
 
-    # For slots.
+    # Called by slots, see the protocol Runner.
 
     def next(self) -> tuple[Handler, list[Delivery]] | None:
-        """Return the messages to run now: one, or a batch of one handler; None: nothing may start."""
+        """Return a handler and its messages to run now: one, or a batch; None: nothing may start.
+
+        Messages without a handler in this process are put back on the way.
+        """
         if self._held():
             return None
         while (found := self._waiting.take()) is not None:
@@ -128,16 +144,17 @@ class AsyncRunner:
             if handler is not None:
                 self._running += len(deliveries)
                 return handler, deliveries
-            self.runtime.put([missing(delivery) for delivery in deliveries])
+            self.runtime.put([missing_handler(delivery) for delivery in deliveries])
         return None
 
     def waits(self, slot: AsyncSlot) -> None:
-        """Start another slot, because the handler of this one waits."""
+        """Record that the handler of this slot awaits something, and start another slot for waiting messages."""
         self.runtime.expect(slot.deadline)
         if self._waiting:
             self._start_slot()
 
     def finished(self, handler: Handler, executions: list[Execution]) -> None:
+        """Take the executions of a call that has ended; they are put to the completer in groups."""
         if handler.concurrency is not None:
             self._follow(handler, len(executions), sum(execution.seconds for execution in executions))
         if not self._finished:
@@ -146,7 +163,10 @@ class AsyncRunner:
         self._running -= len(executions)
 
     def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None:
-        """From the thread of the deadlines: the loop may be blocked."""
+        """Settle the messages of a handler that does not end, and ask for a new process.
+
+        It runs in the thread of the deadlines, because the handler may block the loop.
+        """
         messages = ", ".join(map(label, deliveries))
         logger.error(
             "the handler %s does not end (%s): it is given up", deliveries[0].handler, messages,
@@ -155,15 +175,16 @@ class AsyncRunner:
         self._given_up += len(deliveries)
         self._slots.discard(slot)
         self._follow(handler, len(deliveries), self.runtime.timeout_of(handler))
-        self.runtime.put([stuck(delivery) for delivery in deliveries])
+        self.runtime.put([stuck_execution(delivery) for delivery in deliveries])
         self.runtime.recycle("an async handler hangs")
 
     def _follow(self, handler: Handler, count: int, seconds: float) -> None:
-        """Record the end of a call: other messages of a handler with a limit may start."""
+        """Record the end of a call of a handler with a limit, and start its next messages."""
         if self._waiting.call_ended(handler, count, seconds):
             self.call(self._start_slot)
 
     def left(self, slot: AsyncSlot) -> None:
+        """Remove a slot that has ended, and start another one if messages wait."""
         self._slots.discard(slot)
         if self._waiting:
             self._loop.call_soon(self._start_slot)
@@ -178,14 +199,17 @@ class AsyncRunner:
         slot.task = self._loop.create_task(slot.work(), context=self.context.copy())
 
     def _held(self) -> bool:
-        """Return whether nothing may start: a start while the database is away would only use up attempts."""
+        """Return whether nothing may start; while the database is away, a start would only use up attempts.
+
+        It also plans the next check.
+        """
         if self.closed:
             return True
         if self.runtime.outage.over and not (self._held_until and time.monotonic() < self._held_until):
             return False
         if not self._looks_again:
             self._looks_again = True
-            self._loop.call_later(LOOK_AGAIN, self._look_again)
+            self._loop.call_later(RECHECK_SECONDS, self._look_again)
         return True
 
     def _look_again(self) -> None:
@@ -199,19 +223,19 @@ class AsyncRunner:
         if self.room():
             self._wake()
         if any(execution.raised for execution in executions):
-            # Its connection may be broken. Those that come next shall not find it.
-            self._held_until = time.monotonic() + TIDY_EVERY
+            # The shared connection may be broken, so it is cleaned up before the next message starts.
+            self._held_until = time.monotonic() + TIDY_SECONDS
             self._tidy()
         elif not self._tidies:
             self._tidies = True
-            self._loop.call_later(TIDY_EVERY, self._tidy)
+            self._loop.call_later(TIDY_SECONDS, self._tidy)
 
     def _tidy(self) -> None:
         if self._tidy_task is None or self._tidy_task.done():
             self._tidy_task = self._loop.create_task(self._tidy_up())
 
     async def _tidy_up(self) -> None:
-        """Handlers that use the ORM share one thread, and with it one connection for each database."""
+        """Clean up the connections of the thread in which all async handlers use the ORM."""
         await sync_to_async(recover)((), self.runtime.using, ROLE, self.runtime.outage, sleep=self._sleep)
         self._tidies = False
         self._held_until = 0.0
@@ -223,8 +247,8 @@ class AsyncRunner:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        # A task, because a worker with nothing to do may stop the loop before it is done. It is the first to reach the
-        # thread of the ORM, before any handler.
+        # A task, because a worker with nothing to do may stop the loop before it is done. It reaches the thread of the
+        # ORM before any handler does.
         self._tidy_task = self._loop.create_task(self._prepare())
         while not self._stopping:  # a handler may have stopped it
             self._loop.run_forever()
@@ -232,7 +256,7 @@ class AsyncRunner:
         self._loop.close()
 
     async def _prepare(self) -> None:
-        await sync_to_async(quiet)()
+        await sync_to_async(turn_off_query_logs)()
 
     async def _wind_up(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -244,6 +268,7 @@ class AsyncRunner:
         await sync_to_async(connections.close_all)()
 
 
-def quiet() -> None:
+def turn_off_query_logs() -> None:
+    """Turn off ``connection.queries`` for all connections of the current thread."""
     for connection in connections.all():
         without_query_log(connection)

@@ -1,7 +1,7 @@
-"""An async slot: a task of the event loop that runs async handlers, one after the other.
+"""Run async handlers one after the other in a slot, which is a task of the event loop.
 
-A handler that never waits costs neither a task nor a turn of the loop: its slot goes on with the next message at once.
-As soon as a handler waits, another slot takes over, so that as many are under way as may be.
+A handler that never awaits costs neither a task nor a turn of the loop: its slot goes on with the next message at once.
+When a handler awaits something, another slot is started, up to ``async_concurrency``.
 """
 
 from __future__ import annotations
@@ -19,31 +19,46 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
-from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed
+from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed_execution
 from django_pgqueue.worker.call.thread_run import leave_if_forked
 from django_pgqueue.worker.run.run_ticket import RunTicket
 from django_pgqueue.worker.run.runtime import Runtime
 
-# Seconds for which a slot may go on before others get a turn: those whose wait is over, and new messages.
-TURN = 0.005
+# A slot goes on for this time before it gives the loop to slots whose wait is over, and to new messages.
+TURN_SECONDS = 0.005
 
 
 class Runner(Protocol):
-    """The parts that a slot uses of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
+    """Describe what a slot uses of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
 
     runtime: Runtime
     context: Context
 
-    def next(self) -> tuple[Handler, list[Delivery]] | None: ...
-    def waits(self, slot: AsyncSlot) -> None: ...
-    def finished(self, handler: Handler, executions: list[Execution]) -> None: ...
-    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None: ...
-    def left(self, slot: AsyncSlot) -> None: ...
-    def call(self, function: Callable[..., None], *arguments: Any) -> None: ...
+    def next(self) -> tuple[Handler, list[Delivery]] | None:
+        """Return a handler and its messages to run now; None: nothing may start."""
+
+    def waits(self, slot: AsyncSlot) -> None:
+        """Record that the handler of the slot awaits something."""
+
+    def finished(self, handler: Handler, executions: list[Execution]) -> None:
+        """Take the executions of a call that has ended."""
+
+    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None:
+        """Settle the messages of a handler that does not end."""
+
+    def left(self, slot: AsyncSlot) -> None:
+        """Remove a slot that has ended."""
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call the function in the thread of the loop."""
 
 
 class AsyncSlot:
-    """It is also the run of what it runs at the moment, see :class:`django_pgqueue.worker.run.deadlines.Run`."""
+    """Run waiting messages in a task of the loop; the runner starts it.
+
+    It is also the run of its present call, for the thread of the deadlines: see
+    :class:`django_pgqueue.worker.run.deadlines.Run`.
+    """
 
     __slots__ = (
         "_closed",
@@ -68,27 +83,27 @@ class AsyncSlot:
         self._ticket: RunTicket | None = None
 
     async def work(self) -> None:
-        """Run waiting messages until none is left."""
+        """Run waiting messages until none may start, or until the task is cancelled."""
         runner = self._runner
-        # Cancelled outside of a handler: by one that cancels whatever there is.
+        # The task may be cancelled outside of its handler, by a handler that cancels all tasks.
         with suppress(asyncio.CancelledError):
-            until = time.monotonic() + TURN
+            until = time.monotonic() + TURN_SECONDS
             while (chosen := runner.next()) is not None:
                 ticket = self._begin(*chosen)
                 try:
                     executions = await self._run(*chosen)
                 except BaseException as error:  # a future that ends with GeneratorExit closes the coroutine
-                    executions = [failed(delivery, error) for delivery in chosen[1]]
+                    executions = [failed_execution(delivery, error) for delivery in chosen[1]]
                     self._closed = True
                 if not ticket.take():
                     break
                 runner.finished(chosen[0], executions)
-                # What was cancelled is not fit for another message, nor is what will be at its next wait.
+                # A task that was cancelled, or will be at its next await, cannot run another message.
                 if self.task.cancelling() or self._closed:
                     break
                 if ticket.started_at > until:
                     await asyncio.sleep(0)
-                    until = time.monotonic() + TURN
+                    until = time.monotonic() + TURN_SECONDS
         self.deadline = float("inf")
         runner.left(self)
 
@@ -106,7 +121,7 @@ class AsyncSlot:
         return executions
 
     async def _alone(self, handler: Handler, delivery: Delivery) -> Execution:
-        """A message of a batch that failed: with a time limit of its own, whatever the batch took."""
+        """Run one message of a batch that failed, with a new time limit."""
         while self.task.cancelling():
             self.task.uncancel()
         self.deadline = time.monotonic() + self._runner.runtime.timeout_of(handler)
@@ -116,7 +131,7 @@ class AsyncSlot:
         return executions[0]
 
     async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Return the coroutine's value. Its context variables are its own."""
+        """Run the coroutine in context variables of its own, and return its value."""
         context = self._runner.context.copy()
         process = os.getpid()
         try:
@@ -125,13 +140,13 @@ class AsyncSlot:
             leave_if_forked(process)
             return stop.value
         self._runner.waits(self)
-        return await Rest(coroutine, context, awaited, process)
+        return await IsolatedCoroutine(coroutine, context, awaited, process)
 
     def _begin(self, handler: Handler, deliveries: list[Delivery]) -> RunTicket:
         runtime = self._runner.runtime
         started = time.monotonic()
         timeout = runtime.timeout_of(handler)
-        # First of all, for give_up: a thread that sees the new ticket, sees the new deadline.
+        # Set before the ticket: give_up() in another thread must not see the new ticket with the old deadline.
         self.deadline = started + timeout
         self.interrupted = self.cancelled = False
         self._handler = handler
@@ -151,16 +166,20 @@ class AsyncSlot:
         return explained
 
     def interrupt(self) -> None:
+        """Cancel the task because the handler is past its deadline; from any thread."""
         self._runner.call(self._cancel, self._ticket, self.deadline)
 
     def _cancel(self, ticket: RunTicket, deadline: float) -> None:
-        # Of a batch, the next message may be running alone by now.
+        # A batch may have failed in the meantime, and its next message be running alone with a new deadline.
         if ticket is self._ticket and ticket.is_free and deadline == self.deadline and not self.interrupted:
             self.interrupted = True
             self.task.cancel()
 
     def cancel(self, delivery: Delivery) -> None:
-        """Cancel the message, in the thread of the loop. The handler of a batch can only ask its deliveries."""
+        """Cancel the task if it runs this message alone; in the thread of the loop.
+
+        The handler of a batch is not cancelled: it can look at ``delivery.cancelled``.
+        """
         ticket = self._ticket
         if ticket is None or not ticket.is_free or self.cancelled:
             return
@@ -169,6 +188,7 @@ class AsyncSlot:
             self.task.cancel()
 
     def give_up(self) -> None:
+        """Settle the messages without the handler, if it is still past its deadline; from any thread."""
         ticket, handler = self._ticket, self._handler
         if ticket is None or handler is None or self.deadline > time.monotonic():
             return
@@ -176,8 +196,11 @@ class AsyncSlot:
             self._runner.given_up(self, handler, ticket.deliveries)
 
 
-class Rest:
-    """Continues a coroutine that awaits ``awaited``; each step runs in the context."""
+class IsolatedCoroutine:
+    """Continue a coroutine that awaits ``awaited``, each step in the context.
+
+    ``process``: id of this process. A child that the handler forks is ended before it gets into the loop.
+    """
 
     __slots__ = ("_awaited", "_context", "_coroutine", "_process")
 
@@ -190,7 +213,7 @@ class Rest:
     def __await__(self) -> Generator[Any, Any, Any]:
         run, coroutine, awaited = self._context.run, self._coroutine, self._awaited
         while True:
-            # A child process that the handler forked must not get into the loop, where it would run the others again.
+            # A child that the handler forked would run the other handlers of the loop a second time.
             leave_if_forked(self._process)
             try:
                 value = yield awaited

@@ -1,7 +1,7 @@
-"""Atomic handlers: what a handler writes and the settlement of its messages become true together, or not at all.
+"""Run atomic handlers: the writes of a handler and the settlement of its messages commit together, or not at all.
 
-What a handler returns is settled in its transaction, together with its writes: nothing, Complete, Defer, DeadLetter.
-What it raises, and a Retry in any case, rolls its writes back; then the outcome is written by itself.
+An outcome that the handler returns (None, Complete, Defer, DeadLetter, Cancelled) is settled in its transaction. An
+exception, also a raised outcome, and a Retry in any case roll the writes back; then the completer writes the outcome.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import DeadLetter, Retry
-from django_pgqueue.worker.call.executor import Execution, failed
-from django_pgqueue.worker.call.failure import describe
-from django_pgqueue.worker.database import end_transactions, opened
+from django_pgqueue.worker.call.executor import Execution, failed_execution
+from django_pgqueue.worker.call.failure import describe_error
+from django_pgqueue.worker.database import end_transactions, opened_connections
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
 from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.verbs import batches, settle
+from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
-REPAIRS = 5
+REPAIR_TRIES = 5
 
-# Runs the handler once for all of the deliveries.
+# Runs the handler once for all of the deliveries, and returns an execution for each.
 Work = Callable[[list[Delivery]], list[Execution]]
 
 
 class Atomic:
+    """Run atomic handlers for the threads, and settle their messages.
+
+    ``keeper``, ``board``, ``ledger``: get the settlements, as from the completer.
+    """
+
     def __init__(self, options: WorkerOptions, *, keeper: Keeper, board: Board, ledger: Ledger) -> None:
         self._using = options.using
         self._lease = options.lease
@@ -41,10 +46,11 @@ class Atomic:
         self._board = board
         self._ledger = ledger
 
-    def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = REPAIRS) -> list[Execution]:
-        """Run the handler for the deliveries in one transaction; when that fails, for each of them alone.
+    def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = REPAIR_TRIES) -> list[Execution]:
+        """Run the handler for the deliveries in one transaction; if that fails, for each of them in one of its own.
 
-        Returns the outcomes that are not settled in the handler's transaction.
+        ``work``: runs the handler. ``repairs``: how often to try again when the archive lacks a partition. Returns the
+        executions that are not settled yet.
         """
         started = time.monotonic()
         try:
@@ -60,9 +66,9 @@ class Atomic:
             others = [delivery for delivery in deliveries if delivery.id not in error.ids]
             return [*settled_by_handler, *self._one_by_one(work, others)]
         except TransactionEnded as error:
-            # Not again, neither together nor alone: what is committed would be there twice.
+            # The handler must not run again, because its committed writes would be there twice.
             self._keeper.settling(deliveries, now=False)
-            refused = DeadLetter("transaction_ended", describe(error))
+            refused = DeadLetter("transaction_ended", describe_error(error))
             return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
         except Exception as error:
             self._keeper.settling(deliveries, now=False)
@@ -75,8 +81,11 @@ class Atomic:
         return executions if len(executions) == 1 else self._one_by_one(work, deliveries)
 
     def _transact(self, work: Work, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
-        """Run one transaction. Returns the executions, and the event of each message; None if all is rolled back."""
-        # The tests of a project have a transaction around all this; a worker has none.
+        """Run the handler in one transaction, and settle.
+
+        Returns the executions, and the event of each message by its id, or None if the transaction was rolled back.
+        """
+        # Tests of a project run in a transaction; a worker does not.
         around = len(connections[self._using].atomic_blocks)
         in_test = connections[self._using].in_atomic_block
         with transaction.atomic(using=self._using):
@@ -90,20 +99,20 @@ class Atomic:
             own.check()
             self._keeper.settling(deliveries)
             settled: dict[int, str] = {}
-            together = batches(executions)
+            together = settlement_batches(executions)
             if len(together) > 1:
-                # Locks all messages in the order of ids, before the parts would do it in an order of their own.
+                # Locks all messages in the order of ids, because the groups would lock them in another order.
                 ordered = sorted(deliveries, key=lambda delivery: delivery.id)
                 heartbeat(ordered, lease=self._lease, using=self._using)
             for batch in together:
-                settled |= settle(batch, skip_lost=False, using=self._using)
-            # Robust: a hook that raises must not look like a failed commit, nor keep the other hooks from running.
+                settled |= settle_batch(batch, skip_lost=False, using=self._using)
+            # Mark the hooks as robust: one that raises must not look like a failed commit or keep others from running.
             connection = connections[self._using]
             # The stubs know pairs; since Django 4.2 they are triples.
             hooks: list[Any] = connection.run_on_commit
             connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]  # triples, see above
         if connection.in_atomic_block and (not in_test or len(connection.atomic_blocks) > around):
-            end_transactions(opened(), deliveries)
+            end_transactions(opened_connections(), deliveries)
             raise HandlerError(
                 "The handler opened a transaction or savepoint and did not end it: nothing could be committed.",
                 hint="Use transaction.atomic() as a context manager or decorator.",
@@ -111,13 +120,16 @@ class Atomic:
         return executions, settled
 
     def _lost(self, deliveries: list[Delivery]) -> list[Execution]:
-        """Report the leases that are lost. Returns the failures of those that are not, now that all is rolled back."""
+        """Report the deliveries whose leases are lost, after the rollback.
+
+        Returns failures for the others: their leases are held, so the handler must have settled the messages itself.
+        """
         held = heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
         lost = [delivery for delivery in deliveries if delivery.id not in held]
         self._board.settle(lost)
         self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
         return [
-            failed(
+            failed_execution(
                 delivery,
                 HandlerError(
                     "The handler settled its own message, which the worker does when the handler has returned: what it "
@@ -130,17 +142,20 @@ class Atomic:
         ]
 
     def _repaired(self, repairs: int) -> bool:
-        """Make the archive's partition, or wait for a pruner that is making it."""
+        """Create the archive's partition, or wait for a pruner that is creating it. Returns False if that fails.
+
+        ``repairs``: the tries that are left; the wait grows as they get fewer.
+        """
         try:
             if not prune(using=self._using).partitions_made:
-                time.sleep(0.1 * (REPAIRS - repairs))
+                time.sleep(0.1 * (REPAIR_TRIES - repairs))
         except Error:
             return False
         return True
 
     def _failed(self, work: Work, deliveries: list[Delivery], error: Exception, started: float) -> list[Execution]:
         if len(deliveries) == 1:
-            return [failed(deliveries[0], error, seconds=time.monotonic() - started)]
+            return [failed_execution(deliveries[0], error, seconds=time.monotonic() - started)]
         return self._one_by_one(work, deliveries)
 
     def _one_by_one(self, work: Work, deliveries: list[Delivery]) -> list[Execution]:

@@ -1,4 +1,4 @@
-"""The buffer: messages for the slots that are leased to this worker and not started yet."""
+"""Hold messages for the threads that are leased to this worker and not started yet."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from django_pgqueue.worker.run.waiting_list import Alike, WaitingList
 
 
 class Buffer:
-    """Between the producer and the slots: a waiting list that slots can wait for.
+    """Hold messages between the dispatch, which puts them, and the threads, which wait for them.
 
-    ``wake``: called when there is room for more. ``alike``: whether one call may take both, if their handler is the
-    same.
+    ``concurrency``: the number of threads. ``batch``: the most messages of one dequeue. ``limits``: of handlers with
+    ``concurrency``. ``wake``: called when there is room for more messages. ``alike``: whether one call may take both
+    deliveries, if their handler is the same. ``running``: messages that run now. ``closed``: nothing more may start.
     """
 
     def __init__(
@@ -35,21 +36,25 @@ class Buffer:
         self._lock, self._changed = self._waiting.lock, self._waiting.changed
 
     def room(self) -> int:
+        """Return how many messages to dequeue now."""
         with self._lock:
             return self._waiting.room(self.running)
 
     def busy(self) -> bool:
+        """Return whether messages run or wait here."""
         return bool(self.running or self._waiting)
 
     def most(self) -> int:
+        """Return how many messages may be put that :meth:`room` did not ask for."""
         with self._lock:
             return self._waiting.most(self.running)
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
+        """Add messages, and wake the threads that wait for one."""
         self._waiting.put(deliveries)
 
     def take(self) -> list[Delivery] | None:
-        """Return the next message, or a batch of one handler. Blocks until there is one; None: the buffer is closed."""
+        """Wait for a message and return it, or a batch of one handler; None when the buffer is closed."""
         with self._lock:
             while (found := self._waiting.take(takers=1 + self._idle)) is None:
                 if self.closed:
@@ -65,7 +70,7 @@ class Buffer:
         return taken
 
     def finished(self, deliveries: list[Delivery], seconds: float) -> None:
-        """Record the end of one call of a handler."""
+        """Record the end of a call that took ``seconds`` for these deliveries."""
         handler = handlers.find(deliveries[0].handler)
         with self._lock:
             self.running -= len(deliveries)
@@ -78,15 +83,16 @@ class Buffer:
             self._wake()
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that this worker has lost. Returns whether it was still waiting."""
+        """Remove a message whose lease is lost. Returns whether it was still waiting."""
         return self._waiting.drop(lost)
 
     def close(self) -> list[Delivery]:
-        """Start nothing more. Returns the messages that were not started."""
+        """Start no more messages. Returns those that were not started."""
         with self._lock:
             self.closed = True
             return self._waiting.clear()
 
     def wait_until_idle(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds until no message runs or waits. Returns whether that is so."""
         with self._lock:
             return self._changed.wait_for(lambda: not self.running and not self._waiting, timeout)

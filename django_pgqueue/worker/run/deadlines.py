@@ -1,7 +1,7 @@
 """Interrupt handlers that run past their deadline, and give up those that do not end.
 
-Three stages, each for what the one before cannot end: at the deadline the handler is interrupted; some seconds later
-its message is settled without it, and the worker asks to be replaced; later still, the parent process kills the worker.
+There are three stages. At its deadline the handler is interrupted. If it has not ended after the grace, its message is
+settled without it, and the worker asks to be replaced. If the process cannot even do that, its supervisor kills it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ from typing import Protocol
 from django_pgqueue.worker.role import Crashed, Role
 
 NEVER = float("inf")
-LOOK_EVERY = 1.0
+DEADLINE_LOOK_SECONDS = 1.0
 
 
 class Run(Protocol):
-    """One call of a handler. Moments are those of time.monotonic()."""
+    """Describe one call of a handler.
+
+    ``deadline``: time.monotonic() at which it is interrupted. ``interrupted``: whether it was.
+    """
 
     deadline: float
     interrupted: bool
 
     def interrupt(self) -> None:
-        """Make the handler raise. Does nothing if it has just ended."""
+        """Raise HandlerTimeout or CancelledError in the handler. Does nothing if it has just ended."""
 
     def give_up(self) -> None:
-        """Settle its messages without it, whatever it does later. Does nothing if it has just ended."""
+        """Settle the messages without the handler. Does nothing if it has just ended."""
 
 
 class Deadlines:
-    """Watches deadlines. ``runs``: the calls that run now. ``grace``: time between interruption and giving up."""
+    """Watch the deadlines of all calls of a worker in a thread of its own.
+
+    ``runs``: returns the calls that run now. ``grace``: the time between the interruption and giving up. ``crashed``:
+    called with the error if the thread ends by one.
+    """
 
     def __init__(self, runs: Callable[[], Iterable[Run]], *, grace: timedelta, crashed: Crashed) -> None:
         self._runs = runs
@@ -43,14 +50,14 @@ class Deadlines:
         self._thread = Role("deadlines", self._run, crashed=crashed)
 
     def expect(self, deadline: float) -> None:
-        """Look at ``deadline`` (time.monotonic()) at the latest: a handler may run until then."""
+        """Make sure that the next look is at ``deadline`` (time.monotonic()) at the latest; from any thread."""
         if deadline < self._next_look:
             self._wake.set()
 
     def run_once(self) -> float:
-        """Interrupt or give up overdue calls. Returns when to look again (time.monotonic())."""
+        """Interrupt or give up the calls that are overdue. Returns the time of the next look (time.monotonic())."""
         now = time.monotonic()
-        following = now + LOOK_EVERY
+        following = now + DEADLINE_LOOK_SECONDS
         for run in self._runs():
             if run.deadline + self._grace <= now:
                 run.give_up()
@@ -63,9 +70,11 @@ class Deadlines:
         return following
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread, and wait for it for up to 5 s."""
         self._stopped = True
         self._wake.set()
         self._thread.join(5)
@@ -74,7 +83,7 @@ class Deadlines:
         while not self._stopped:
             self._next_look = time.monotonic()
             self._next_look = self.run_once()
-            # A run that starts during the look sets the event, if its deadline is near, and the wait ends at once.
+            # A call that starts during the look and has a near deadline sets the event, so the wait ends at once.
             self._wake.wait(max(0.0, self._next_look - time.monotonic()))
-            # Here, not before the look: between the loop's condition and a clear, a call of stop() could be missed.
+            # The event is cleared after the wait: before the look, a call of stop() could be missed.
             self._wake.clear()

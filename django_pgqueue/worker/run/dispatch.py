@@ -1,4 +1,4 @@
-"""Dispatch: messages go to the slots or to the event loop, by what their handler is."""
+"""Send messages to the threads or to the event loop, by the kind of their handler."""
 
 from __future__ import annotations
 
@@ -17,25 +17,30 @@ from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.run.suspects import Suspects
 
-# Seconds for which there may be more async messages, after there were some.
-RECENT = 10.0
-# Seconds between two looks for async messages behind those that the slots have no room for, at first and at most.
-CAREFUL = 0.5
-MOST_CAREFUL = 2.0
-# Messages that wait for a handler with a limit, in a worker that is to work everything off.
-MOST_PARKED = 1000
-# Archives a message whose cancellation was requested, with the reason given then; gives back any other.
+# For this time after an async message, more of them are expected.
+RECENT_SECONDS = 10.0
+# While the threads are busy, async messages may be ready behind sync ones. The dispatch looks for them at first after
+# CAREFUL_SECONDS; the time doubles up to LONGEST_CAREFUL_SECONDS.
+CAREFUL_SECONDS = 0.5
+LONGEST_CAREFUL_SECONDS = 2.0
+# With --once and --drain nothing goes back, so at most this many messages may wait for handlers with a limit.
+MOST_PARKED_MESSAGES = 1000
+# Gives a message back at once. If its cancellation was requested, the database archives it with the reason.
 NOT_STARTED = Defer()
-# For another worker, or for this one when there is room.
-LATER = Defer(delay=timedelta(seconds=1))
+# Gives a message back for another worker, or for this one when there is room.
+DEFER_ONE_SECOND = Defer(delay=timedelta(seconds=1))
 
 
 class Dispatch:
-    """Distributes messages from the producer. ``put`` takes those that are returned to the queue.
+    """Distribute the producer's messages, and compute for how many there is room.
 
-    A dequeue does not know which handlers its messages have. Where there are async messages, it takes what the loop can
-    hold; where there were none lately, what both sides can hold, but for a look now and then. What one side cannot hold
-    goes back for a second. ``keep``: nothing goes back, for a worker that is to work everything off.
+    A dequeue does not know which handlers the messages have. If async messages came lately, it asks for as many as the
+    event loop can hold; if not, for as many as both sides can hold, except for a larger look from time to time.
+    Messages that one side cannot hold go back to the queue for a second.
+
+    ``limits``: of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
+    ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of messages that
+    go back.
     """
 
     def __init__(
@@ -57,24 +62,28 @@ class Dispatch:
         self._board = board
         self._put = put
         self._suspects = Suspects(using, held=keeper.__len__, holds=keeper.holds, start=self._start)
-        self._careful = CAREFUL
-        self._careful_until = time.monotonic() + CAREFUL
+        self._careful = CAREFUL_SECONDS
+        self._careful_until = time.monotonic() + CAREFUL_SECONDS
         self._async_until = 0.0
 
     @property
     def running(self) -> int:
+        """Return the number of messages that run in threads and in the event loop."""
         return self._buffer.running + self._loop.running
 
     def room(self) -> int:
-        """Return how many messages to dequeue: at most half of the free board, as those in the buffers need places."""
+        """Return how many messages to dequeue now.
+
+        It is at most half of the board's free places, because messages in the buffers need places, too.
+        """
         return 0 if self.tend() else min(self._room(), self._board.free // 2)
 
     def tend(self) -> bool:
-        """Start the message that waits to run alone, if it may. Returns whether nothing else may be taken."""
+        """Start the next suspect if it may start now. Returns whether no other message may be dequeued."""
         return self._suspects.block()
 
     def _room(self) -> int:
-        if self._limits.parked() >= MOST_PARKED:
+        if self._limits.parked() >= MOST_PARKED_MESSAGES:
             return 0
         kinds = handlers.kinds()
         if True not in kinds:
@@ -101,9 +110,10 @@ class Dispatch:
 
     def _be_careful(self, now: float) -> None:
         self._careful_until = now + self._careful
-        self._careful = min(MOST_CAREFUL, 2 * self._careful)
+        self._careful = min(LONGEST_CAREFUL_SECONDS, 2 * self._careful)
 
     def put(self, deliveries: list[Delivery]) -> None:
+        """Take dequeued messages: start them, or keep those that must run alone."""
         if others := self._suspects.keep(deliveries):
             self._start(others)
 
@@ -112,20 +122,20 @@ class Dispatch:
         for seconds, surplus in back.items():
             later = Defer(delay=timedelta(seconds=seconds))
             self._put([Execution(delivery, later) for delivery in surplus])
-        asynchronous = [delivery for delivery in deliveries if is_async(delivery)]
+        asynchronous = [delivery for delivery in deliveries if has_async_handler(delivery)]
         if asynchronous:
-            self._careful = CAREFUL
-            self._async_until = time.monotonic() + RECENT
+            self._careful = CAREFUL_SECONDS
+            self._async_until = time.monotonic() + RECENT_SECONDS
         if len(asynchronous) == len(deliveries):
             self._give(self._loop, deliveries)
             return
-        sync = [delivery for delivery in deliveries if not is_async(delivery)] if asynchronous else deliveries
+        sync = [delivery for delivery in deliveries if not has_async_handler(delivery)] if asynchronous else deliveries
         if asynchronous:
             self._give(self._loop, asynchronous)
         self._give(self._buffer, sync)
 
     def give_back(self, deliveries: list[Delivery]) -> None:
-        """Return the messages to the queue. Their attempt does not count, unless the lease is lost already."""
+        """Return messages to the queue that were not started. Their attempt does not count."""
         self._put([Execution(delivery, NOT_STARTED) for delivery in deliveries])
 
     def _give(self, side: Buffer | AsyncRunner, deliveries: list[Delivery]) -> None:
@@ -135,10 +145,10 @@ class Dispatch:
             self._be_careful(time.monotonic())
             for delivery in surplus:
                 self._limits.gone(delivery)
-            self._put([Execution(delivery, LATER) for delivery in surplus])
+            self._put([Execution(delivery, DEFER_ONE_SECOND) for delivery in surplus])
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that this worker has lost. Returns whether it was still waiting."""
+        """Remove a message whose lease is lost. Returns whether it was still waiting."""
         if self._suspects.drop(lost) or self._limits.drop(lost):
             return True
         waited = self._buffer.drop(lost) or self._loop.drop(lost)
@@ -147,7 +157,7 @@ class Dispatch:
         return waited
 
     def cancel(self, delivery: Delivery) -> None:
-        """Cancel the message: ask its handler to end if it runs, or do not start it."""
+        """Cancel a message: if it waits, return it to the queue, which archives it; else ask its handler to end."""
         if self.drop(delivery):
             self._put([Execution(delivery, NOT_STARTED)])
             return
@@ -155,15 +165,17 @@ class Dispatch:
         self._loop.cancel(delivery)
 
     def close(self) -> list[Delivery]:
-        """Start nothing more. Returns the messages that were not started."""
+        """Start no more messages. Returns those that were not started."""
         return [*self._suspects.clear(), *self._buffer.close(), *self._loop.close(), *self._limits.clear()]
 
     def wait_until_idle(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds until no message runs or waits. Returns whether that is so."""
         deadline = time.monotonic() + timeout
         idle = self._buffer.wait_until_idle(timeout)
         return self._loop.wait_until_idle(max(0.0, deadline - time.monotonic())) and idle
 
 
-def is_async(delivery: Delivery) -> bool:
+def has_async_handler(delivery: Delivery) -> bool:
+    """Return whether the handler of the delivery is async; False if this process does not have it."""
     handler = handlers.find(delivery.handler)
     return handler is not None and handler.asynchronous

@@ -1,6 +1,6 @@
-"""The process of a handler with ``process=True``: ``python -m django_pgqueue.worker.run.handler_child LINK``.
+"""Run handlers with ``process=True`` in a process: ``python -m django_pgqueue.worker.run.handler_child LINK``.
 
-Imports nothing of Django before it knows where to find it.
+The module imports nothing of Django before the orders of the worker name the path of the modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.prepare import prepare
+from django_pgqueue.worker.link.prepare import prepare_process
 
 if TYPE_CHECKING:
     from django_pgqueue.delivery import Delivery
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class DeliveryInbox:
-    """Reads the link. When it is cut, the worker has died, and this process ends: its answer could not arrive."""
+    """Read the frames of the worker in a thread: deliveries to run, and requests to cancel the present one.
+
+    When the link is cut, the worker has ended, and this process exits at once, because its answer could not arrive.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -34,6 +37,7 @@ class DeliveryInbox:
         threading.Thread(target=self._read, name="pgqueue-inbox", daemon=True).start()
 
     def get(self) -> Delivery:
+        """Wait for the next delivery and return it."""
         return self._deliveries.get()
 
     def _read(self) -> None:
@@ -48,10 +52,11 @@ class DeliveryInbox:
 
 
 def main(link: Link) -> None:
+    """Run the deliveries that come through ``link``, one after the other, until the worker ends."""
     faulthandler.enable()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = link.receive()
-    if orders is None or not prepare(orders[0], link):
+    if orders is None or not prepare_process(orders[0], link):
         return
     from django_pgqueue.worker.call.middleware import Middleware
 
@@ -59,43 +64,47 @@ def main(link: Link) -> None:
     inbox = DeliveryInbox(link)
     link.send("ready")
     while True:
-        serve(link, inbox.get(), middleware)
+        serve_delivery(link, inbox.get(), middleware)
 
 
-def serve(link: Link, delivery: Delivery, middleware: Middleware) -> None:
+def serve_delivery(link: Link, delivery: Delivery, middleware: Middleware) -> None:
+    """Run one delivery, send its execution, and clean up the connections."""
     from django_pgqueue.worker.call.thread_run import leave_if_forked
-    from django_pgqueue.worker.database import end_transactions, opened, tidy
+    from django_pgqueue.worker.database import end_transactions, opened_connections, tidy_connections
 
     process = os.getpid()
     link.send("begun")
-    execution = run(delivery, middleware)
+    execution = run_delivery(delivery, middleware)
     leave_if_forked(process)
-    link.send("done", packed(execution))
-    used = opened()
+    link.send("done", pack_execution(execution))
+    used = opened_connections()
     end_transactions(used, [delivery])
-    tidy(used)
+    tidy_connections(used)
 
 
-def run(delivery: Delivery, middleware: Middleware) -> Execution:
-    from django_pgqueue.worker.call.executor import execute, missing
+def run_delivery(delivery: Delivery, middleware: Middleware) -> Execution:
+    """Run the handler of the delivery inside of the middleware. Never raises."""
+    from django_pgqueue.worker.call.executor import execute, missing_handler
 
     handler = middleware.find(delivery.handler)
-    return missing(delivery) if handler is None else execute(handler.function, delivery, handler.backoff_function)
+    return (
+        missing_handler(delivery) if handler is None else execute(handler.function, delivery, handler.backoff_function)
+    )
 
 
-def packed(execution: Execution) -> bytes:
-    """Return the outcome as bytes; if it cannot be sent, a failure that says so.
+def pack_execution(execution: Execution) -> bytes:
+    """Return the execution as bytes; if it cannot be pickled, a failure that says so.
 
-    Without the delivery: the handler may have put anything into its payload, and the worker has its own.
+    The delivery is left out, because the handler may have put any object into its payload, and the worker has it.
     """
-    from django_pgqueue.worker.call.executor import failed
-    from django_pgqueue.worker.run.handler_process import unportable
+    from django_pgqueue.worker.call.executor import failed_execution
+    from django_pgqueue.worker.run.handler_process import unportable_outcome
 
     try:
-        return pickle.dumps(replace(execution, delivery=None))  # type: ignore[arg-type]  # as said
+        return pickle.dumps(replace(execution, delivery=None))  # type: ignore[arg-type]  # without the delivery, see above
     except Exception as error:
-        failure = failed(execution.delivery, unportable(error), seconds=execution.seconds)
-        return pickle.dumps(replace(failure, delivery=None))  # type: ignore[arg-type]  # as said
+        failure = failed_execution(execution.delivery, unportable_outcome(error), seconds=execution.seconds)
+        return pickle.dumps(replace(failure, delivery=None))  # type: ignore[arg-type]  # without the delivery, see above
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Limits: handlers of which only so many calls may run at once in this process."""
+"""Limit how many calls of a handler with ``concurrency`` run at once in this process."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from dataclasses import dataclass, field
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.run.pace import LONGEST_WAIT
+from django_pgqueue.worker.run.pace import LONGEST_WAIT_SECONDS
 
-# Seconds for which a message goes back that would have to wait here.
-SHORTEST, LONGEST = 1, 10
-# How much an old duration weighs against the last one.
-INERTIA = 0.5
+# The bounds of the delay with which a message goes back to the queue.
+SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1, 10
+# The share of the old mean duration in the new one; the rest is the last duration.
+OLD_DURATION_SHARE = 0.5
 
 
 @dataclass(slots=True)
 class HandlerState:
-    """The counts of one handler. ``here``: messages in this process; ``postponed``: returned in a row."""
+    """Hold the counts of one handler.
+
+    ``running``: calls that run. ``here``: messages in this process. ``postponed``: messages that went back in a row.
+    ``seconds``: the mean duration of a message. ``parked``: messages that wait for the end of a call.
+    """
 
     running: int = 0
     here: int = 0
@@ -29,9 +33,10 @@ class HandlerState:
 
 
 class HandlerLimits:
-    """Holds at most limit × max(2, 0.2 s / mean duration) messages of a handler; the rest are returned.
+    """Hold at most limit × max(2, 0.2 s / mean duration) messages of a handler; the rest goes back to the queue.
 
-    ``keep``: nothing is returned. Safe for threads. Handlers without a limit never take the lock.
+    The dispatch, the buffer and the event loop of a worker share one. ``keep``: nothing goes back. It is safe for
+    threads. Handlers without a limit never take the lock.
     """
 
     def __init__(self, *, keep: bool) -> None:
@@ -62,7 +67,7 @@ class HandlerLimits:
         return stay, back
 
     def _stays(self, state: HandlerState, limit: int) -> bool:
-        soon = LONGEST_WAIT / state.seconds if state.seconds else 0
+        soon = LONGEST_WAIT_SECONDS / state.seconds if state.seconds else 0
         if not self._keep and state.here >= limit * max(2, soon):
             state.postponed += 1
             return False
@@ -70,12 +75,12 @@ class HandlerLimits:
         return True
 
     def _seconds(self, name: str, limit: int) -> int:
-        """Return the seconds until the message would start, roughly."""
+        """Return a rough number of seconds until the message would start."""
         state = self._states[name]
-        return round(min(LONGEST, max(SHORTEST, state.postponed * state.seconds / limit)))
+        return round(min(LONGEST_DELAY_SECONDS, max(SHORTEST_DELAY_SECONDS, state.postponed * state.seconds / limit)))
 
     def start(self, handler: Handler, delivery: Delivery) -> bool:
-        """Return whether the message may run now. If not, it is kept here until its turn comes."""
+        """Return whether the message may run now. If not, it is parked here until a call of the handler ends."""
         if handler.concurrency is None:
             return True
         with self._lock:
@@ -87,22 +92,27 @@ class HandlerLimits:
         return True
 
     def end(self, handler: Handler, count: int, seconds: float) -> list[Delivery]:
-        """Record the end of a call with ``count`` messages. Returns the messages that may run now."""
+        """Record the end of a call that took ``seconds`` for ``count`` messages, and return those that may run now."""
         if handler.concurrency is None:
             return []
         with self._lock:
             state = self._states[handler.name]
             state.running -= 1
             state.here -= count
-            state.seconds = INERTIA * state.seconds + (1 - INERTIA) * seconds / count if state.seconds else seconds
+            state.seconds = (
+                OLD_DURATION_SHARE * state.seconds + (1 - OLD_DURATION_SHARE) * seconds / count
+                if state.seconds
+                else seconds
+            )
             parked = state.parked
             return [parked.popleft() for _ in range(min(len(parked), handler.batch or 1))]
 
     def parked(self) -> int:
+        """Return how many messages are parked, of all handlers."""
         return sum(len(state.parked) for state in tuple(self._states.values())) if self._states else 0
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that this worker has lost. Returns whether it waited for its turn."""
+        """Remove a message whose lease is lost. Returns whether it was parked."""
         state = self._states.get(lost.handler)
         if state is None:
             return False
@@ -115,14 +125,14 @@ class HandlerLimits:
         return False
 
     def gone(self, lost: Delivery) -> None:
-        """Stop counting a message that has left this process without waiting here."""
+        """Stop counting a message that has left this process and was not parked."""
         state = self._states.get(lost.handler)
         if state is not None:
             with self._lock:
                 state.here -= 1
 
     def clear(self) -> list[Delivery]:
-        """Forget the messages that are kept here. Returns them."""
+        """Remove the parked messages, and return them."""
         with self._lock:
             left = [delivery for state in self._states.values() for delivery in state.parked]
             for state in self._states.values():
@@ -131,6 +141,6 @@ class HandlerLimits:
 
 
 def limit_of(name: str) -> int | None:
-    """Return how many messages of the handler may run at once; None: no limit."""
+    """Return how many messages of the handler may run at once: its concurrency times its batch; None: no limit."""
     handler = handlers.find(name)
     return None if handler is None or handler.concurrency is None else handler.concurrency * (handler.batch or 1)

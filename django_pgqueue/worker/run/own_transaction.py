@@ -1,4 +1,4 @@
-"""The transaction of an atomic handler: whether it is still the one in which the handler began, and what broke it."""
+"""Check that an atomic handler is still in the transaction in which it began, and find the error that aborted it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from psycopg.pq import TransactionStatus
 from django_pgqueue.exceptions import HandlerError, PgQueueError
 from django_pgqueue.sql.call import call, translate
 
-# A setting that PostgreSQL forgets at the end of the transaction, but also at a RESET ALL, which ends nothing: then the
-# moment at which the transaction began is still the same. An xid would do, too, but a handler that only reads shall not
-# have one: it would hold up the floors for as long as it runs.
+# PostgreSQL resets this setting at the end of the transaction, but also at a RESET ALL, which ends nothing; then now()
+# is still the same. An xid would serve as well, but a handler that only reads must not have one, because it would keep
+# the floors from rising for as long as it runs.
 MARK = "SELECT set_config('pgqueue.run', 'open', true), now()"
 LOOK = "SELECT current_setting('pgqueue.run', true), now()"
-# "Current transaction is aborted": what every statement says after the one that failed.
+# "Current transaction is aborted": the error of each statement after the one that failed.
 ABORTED = "25P02"
 SWALLOWED = (
     "The handler caught this database error and went on, but its transaction is aborted and cannot be committed. "
@@ -27,11 +27,14 @@ SWALLOWED = (
 
 
 class TransactionEnded(HandlerError):
-    """An atomic handler ended its transaction by itself: what it wrote before may be committed without its outcome."""
+    """An atomic handler ended its transaction by itself, so its writes may be committed without its outcome."""
 
 
 class OwnTransaction:
-    """Made in the transaction of the handler, before it begins."""
+    """Observe the transaction of an atomic handler. It is made in the transaction, before the handler begins.
+
+    ``using``: database alias.
+    """
 
     def __init__(self, using: str) -> None:
         self._using = using
@@ -40,20 +43,23 @@ class OwnTransaction:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Remember the database error that aborts the transaction."""
+        """Keep the database error that aborts the transaction, while the handler runs in this context."""
         with connections[self._using].execute_wrapper(self._execute):
             yield
 
     def check(self) -> None:
-        """See whether all that the handler wrote can still be committed together with its outcome.
+        """Check that the writes of the handler can still be committed together with its outcome.
 
-        Raises TransactionEnded; or the database error that the handler has caught, which aborted its transaction;
-        LeaseLost, if that was it.
+        Raises TransactionEnded if the handler has ended the transaction. Raises the database error that aborted it, if
+        the handler has caught that error; an error of the queue's functions is raised as its own exception, such as
+        LeaseLost.
         """
         connection = connections[self._using]
         cause = self._error or getattr(connection, "rollback_exc", None)
-        if cause is not None and (connection.needs_rollback or status(connection) == TransactionStatus.INERROR):
-            if (known := ours(cause)) is not None:
+        if cause is not None and (
+            connection.needs_rollback or transaction_status(connection) == TransactionStatus.INERROR
+        ):
+            if (known := queue_error_of(cause)) is not None:
                 raise known from cause
             cause.add_note(SWALLOWED)
             raise cause
@@ -61,7 +67,7 @@ class OwnTransaction:
 
     def check_ended(self) -> None:
         """Raise TransactionEnded if the handler has ended the transaction."""
-        match status(connections[self._using]):
+        match transaction_status(connections[self._using]):
             case TransactionStatus.IDLE:
                 ended = True
             case TransactionStatus.INTRANS if not connections[self._using].needs_rollback:
@@ -85,12 +91,13 @@ class OwnTransaction:
             raise
 
 
-def ours(error: BaseException) -> PgQueueError | None:
-    """The queue's own exception, if the error is one of its functions'."""
+def queue_error_of(error: BaseException) -> PgQueueError | None:
+    """Return the queue's own exception for an error of its functions, or None for another error."""
     known = translate(error) if isinstance(error, DatabaseError) else None
     return known if known is not None and known.sqlstate == getattr(error.__cause__, "sqlstate", "") else None
 
 
-def status(connection: BaseDatabaseWrapper) -> TransactionStatus:
+def transaction_status(connection: BaseDatabaseWrapper) -> TransactionStatus:
+    """Return the state of the session's transaction; UNKNOWN without a session."""
     session = connection.connection
     return TransactionStatus.UNKNOWN if session is None else session.info.transaction_status

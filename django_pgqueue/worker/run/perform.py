@@ -1,4 +1,4 @@
-"""Run the messages of a slot by the kind of their handler."""
+"""Choose how a thread runs a handler: plain, in a transaction, or in a process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import Any
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import Execution, missing, run
+from django_pgqueue.worker.call.executor import Execution, missing_handler, run_function
 from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.handler_process import HandlerProcesses
 
+# Takes a handler and returns its function with a time limit.
 Limited = Callable[[Handler], Callable[[Any], Any]]
 
 
 class Performer:
-    """``processes``: for handlers that want one. ``find``: the handler of a name, inside of the middleware."""
+    """Run the messages of the threads.
+
+    ``atomic``: for handlers with ``atomic``. ``processes``: for those with ``process``. ``find``: returns the handler
+    of a name with its function inside of the middleware, or None.
+    """
 
     def __init__(self, atomic: Atomic, processes: HandlerProcesses, *, find: Callable[[str], Handler | None]) -> None:
         self._atomic = atomic
@@ -23,23 +28,24 @@ class Performer:
         self._find = find
 
     def close(self) -> None:
-        """End what the calling thread has started."""
+        """End the handler process of the calling thread, if it has one."""
         self._processes.close()
 
     def perform(self, deliveries: list[Delivery], limited: Limited, timeout: float) -> list[Execution]:
-        """Run the handler for its deliveries, the function as ``limited`` gives it: with a ``timeout`` (seconds).
+        """Run the handler of the deliveries, which are one message or a batch.
 
-        Returns the outcomes that are still to be written down.
+        ``limited``: returns the handler's function with its time limit. ``timeout``: the limit in seconds, for a
+        process. If a batch fails, its messages are run one by one. Returns the executions that are not settled yet.
         """
         handler = self._find(deliveries[0].handler)
         if handler is None:
-            return [missing(delivery) for delivery in deliveries]
+            return [missing_handler(delivery) for delivery in deliveries]
         if handler.process:
             return [self._processes.run(delivery, timeout) for delivery in deliveries]
         function, batch = limited(handler), handler.batch is not None
 
         def work(deliveries: list[Delivery]) -> list[Execution]:
-            return run(function, deliveries, batch=batch, backoff=handler.backoff_function)
+            return run_function(function, deliveries, batch=batch, backoff=handler.backoff_function)
 
         if handler.atomic:
             return self._atomic.run(work, deliveries)

@@ -1,4 +1,7 @@
-"""The ticket of a run: one call of a handler for its messages, or a batch and its messages one by one."""
+"""Decide which thread settles the messages of a run, and show them on the board until then.
+
+A run is one call of a handler, or the call of a batch that failed and those of its messages one by one.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ from django_pgqueue.worker.hold.board import Board
 
 
 class RunTicket(Ticket):
-    """Decides which thread settles the messages: the one that takes the ticket. It is the slot when the handler has
-    ended, or the thread of the deadlines when it gives the handler up.
+    """Let one thread settle the messages: the one that takes the ticket.
 
-    The messages stand on the board as running until the ticket is taken.
+    The slot takes it when the handler has ended, or the thread of the deadlines when it gives the handler up. Until
+    then the board shows the messages as running.
     """
 
     __slots__ = ("_board", "deliveries", "started_at")
 
     def __init__(self, board: Board, deliveries: list[Delivery], *, started_at: float, timeout: float) -> None:
-        """``started_at``: time.monotonic(). ``timeout``: of one call, in seconds."""
+        """Show the messages on the board. ``started_at``: time.monotonic(). ``timeout``: of one call, in seconds."""
         super().__init__()
         self.deliveries = deliveries
         self.started_at = started_at
         self._board = board
-        # A batch that fails is handled again, one by one.
+        # After a batch that failed, its messages run one by one.
         calls = 1 if len(deliveries) == 1 else 1 + len(deliveries)
         board.begin(deliveries, started_at + calls * timeout)
 
     def take(self) -> bool:
-        """Show that the messages do not run any more. Returns whether the caller has the last word on them."""
+        """Take the ticket. Returns whether the caller settles the messages, which no longer run then."""
         if not super().take():
             return False
         self._board.end(self.deliveries)

@@ -1,4 +1,4 @@
-"""Share options and services between the runners of handlers: threads and event loop."""
+"""Share options and services between the threads and the event loop."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from django_pgqueue.worker.run.deadlines import NEVER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """``using``: alias of the queue's database. ``timeout``: of handlers that have none of their own. ``middleware``
-    knows the handlers as they are to be run.
+    """Hold what the threads and the event loop share to run handlers; the worker makes one.
 
-    ``board`` shows what has begun. ``put`` takes outcomes. ``expect`` takes deadlines. ``recycle``
-    is asked, with the reason, to replace this worker soon: something cannot be ended.
+    ``using``: alias of the queue's database. ``middleware``: wraps the handlers. ``timeout``: the time limit of
+    handlers that have none; None: no limit. ``board``: shows the messages that have begun. ``outage``: says whether the
+    database answers. ``put``: takes executions to be settled. ``expect``: takes a deadline (time.monotonic()).
+    ``recycle``: asks for a new process, with the reason, because a handler cannot be ended. ``crashed``: takes the
+    error that ended a thread.
     """
 
     using: str

@@ -1,4 +1,4 @@
-"""The slots: threads that run handlers, one message or group at a time."""
+"""Run handlers in threads, one message or batch at a time in each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import failed, stuck
+from django_pgqueue.worker.call.executor import failed_execution, stuck_execution
 from django_pgqueue.worker.call.thread_run import ThreadRun
 from django_pgqueue.worker.database import cancel_query, recover, without_query_log
 from django_pgqueue.worker.role import Role
@@ -29,7 +29,11 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 
 class Slots:
-    """While the queue's database is away, nothing is started: it would only use up attempts."""
+    """Run a thread for each unit of ``concurrency``, and replace a thread whose handler does not end.
+
+    ``buffer``: has the messages. ``performer``: runs them. ``runtime``: services that they share with the event loop.
+    While the queue's database is away nothing is started, because that would only use up attempts.
+    """
 
     def __init__(self, buffer: Buffer, *, performer: Performer, runtime: Runtime) -> None:
         self._buffer = buffer
@@ -38,18 +42,20 @@ class Slots:
         self._slots = [self._slot(number) for number in range(1, buffer.concurrency + 1)]
 
     def start(self) -> None:
+        """Start the threads."""
         for slot in self._slots:
             slot.thread.start()
 
     def join(self, timeout: float) -> None:
-        """Wait until the threads of a closed buffer have closed their connections."""
+        """Wait up to ``timeout`` seconds for the threads to end, after the buffer is closed."""
         deadline = time.monotonic() + timeout
         for slot in self._slots:
-            # One that took the place of another while the worker stopped was never started.
+            # A replacement that was made while the worker stopped is never started.
             if slot.thread.is_alive():
                 slot.thread.join(max(0.0, deadline - time.monotonic()))
 
     def runs(self) -> Iterator[ThreadRun]:
+        """Yield the calls of handlers that run now."""
         for slot in list(self._slots):
             run = slot.current
             if run is not None:
@@ -59,13 +65,13 @@ class Slots:
         return Slot(number, self._buffer, performer=self._performer, runtime=self._runtime, replace=self._replace)
 
     def _replace(self, slot: Slot, deliveries: list[Delivery]) -> None:
-        """The slot hangs for good in the handler of the deliveries: settle them, and go on with another thread."""
+        """Settle the deliveries of a handler that does not end, replace its thread, and ask for a new process."""
         messages = ", ".join(map(label, deliveries))
         logger.error(
             "the handler %s does not end (%s): its thread is given up", deliveries[0].handler, messages,
             extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
-        self._runtime.put([stuck(delivery) for delivery in deliveries])
+        self._runtime.put([stuck_execution(delivery) for delivery in deliveries])
         new = self._slot(slot.number)
         self._slots[slot.number - 1] = new
         reason = "a thread hangs"
@@ -73,13 +79,17 @@ class Slots:
             try:
                 new.thread.start()
             except RuntimeError as error:
-                # There are no more threads. The other slots go on; if there are none, the supervisor sees a stall.
+                # The system gives no more threads. The other slots go on; without any, the supervisor sees a stall.
                 reason += f", and no other takes its place: {error}"
         self._runtime.recycle(reason)
 
 
 class Slot:
-    """``replace``: called, from another thread, when it does not come back from its handler."""
+    """Run messages of the buffer in one thread, until the buffer is closed.
+
+    ``number``: counted from 1. ``replace``: called with the slot and its messages, in the thread of the deadlines, when
+    its handler does not end. ``current``: the call that runs now, or None.
+    """
 
     def __init__(
         self,
@@ -117,7 +127,7 @@ class Slot:
             except BaseException as error:  # a slot that dies silently would be missing until the next restart
                 messages = ", ".join(map(label, deliveries))
                 logger.exception("a slot failed; retrying %s", messages, extra={"event": "slot_failed"})
-                executions = [failed(delivery, error) for delivery in deliveries]
+                executions = [failed_execution(delivery, error) for delivery in deliveries]
             if not ticket.take():
                 return
             self._runtime.put(executions)

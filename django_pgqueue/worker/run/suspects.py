@@ -1,8 +1,8 @@
-"""Suspects: messages at their last attempt whose process died at the one before. Each of them runs alone.
+"""Run a message alone at its last attempt if its process died at the attempt before: it is a suspect.
 
-All that had begun in a process that died counts its attempt, since any of it may be the cause. Without this, the
-message that kills its process would take the neighbours with it that always run beside it. Alone, a neighbour
-completes, and the culprit becomes poison by itself.
+When a process dies, each message that it had begun counts an attempt, because any of them may be the cause. Without
+this module, a message that kills its process would make dead letters of the messages that always run beside it. When
+they run alone, those complete, and only the culprit becomes a dead letter (poison).
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from django.db import Error
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.models import Message
 
-# Types of the error that the attempt before has left.
-DEATHS = {"WorkerDied", "LeaseExpired"}
-# Seconds. A suspect waits so long for what runs here to end, then it starts beside it; a suspect keeps others from
-# starting for so long. Neither a long handler nor a long suspect may stop the process for longer.
-LONGEST_WAIT = 10.0
-LONGEST_ALONE = 10.0
+# The error types of an attempt during which the process died.
+DEATH_TYPES = {"WorkerDied", "LeaseExpired"}
+# A suspect waits at most SUSPECT_WAIT_SECONDS for running messages to end, and then starts beside them. It keeps others
+# from starting for at most LONGEST_ALONE_SECONDS. So neither a long handler nor a long suspect stops the process.
+SUSPECT_WAIT_SECONDS = 10.0
+LONGEST_ALONE_SECONDS = 10.0
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 
 class Suspects:
-    """``held``: how many leases this process has; ``holds``: whether it has this one; ``start``: starts it.
+    """Keep suspects back until they can run alone; the dispatch passes each message through it.
 
-    Everything happens in the thread of the producer, but for :meth:`drop`.
+    ``using``: database alias. ``held``: returns the number of leases that this process holds. ``holds``: returns
+    whether it holds the lease of a delivery. ``start``: starts deliveries. The thread of the producer calls all methods
+    except :meth:`drop`.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Suspects:
         self._alone: Delivery | None = None
 
     def keep(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Keep the suspects among them here until they may start. Returns the others."""
+        """Keep the suspects among the deliveries back until they may start. Returns the others."""
         last = [delivery.id for delivery in deliveries if delivery.attempt > 1 and delivery.last_attempt]
         if not last:
             return deliveries
@@ -69,26 +71,26 @@ class Suspects:
         return [delivery for delivery in deliveries if delivery.id not in found]
 
     def block(self) -> bool:
-        """Start the next suspect if it may start now. Returns whether nothing else may be taken."""
+        """Start the next suspect if it may start now. Returns whether no other message may be dequeued."""
         now = time.monotonic()
         alone = self._alone
-        if alone is not None and self._holds(alone) and now < self._since + LONGEST_ALONE:
+        if alone is not None and self._holds(alone) and now < self._since + LONGEST_ALONE_SECONDS:
             return True
         if alone is not None:
             self._alone, self._since = None, now
         if not self._waiting:
             return False
-        if self._held() <= len(self._waiting) or now >= self._since + LONGEST_WAIT:
+        if self._held() <= len(self._waiting) or now >= self._since + SUSPECT_WAIT_SECONDS:
             try:
                 delivery = self._waiting.popleft()
-            except IndexError:  # it was dropped at this moment
+            except IndexError:  # it was dropped by another thread at this moment
                 return False
             self._alone, self._since = delivery, now
             self._start([delivery])
         return True
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that this worker has lost. Returns whether it was still waiting."""
+        """Remove a message whose lease is lost. Returns whether it was still waiting."""
         for place, delivery in enumerate(self._waiting):
             if delivery is lost:
                 del self._waiting[place]
@@ -96,7 +98,7 @@ class Suspects:
         return False
 
     def clear(self) -> list[Delivery]:
-        """Start nothing more. Returns the messages that were not started."""
+        """Remove the suspects that were not started, and return them."""
         left = list(self._waiting)
         self._waiting.clear()
         return left
@@ -105,7 +107,7 @@ class Suspects:
         try:
             rows = list(Message.objects.using(self._using).filter(id__in=ids).values_list("id", "errors"))
         except Error:
-            # They are leased already, and must not get lost: they run beside the others.
+            # The messages are leased already and must not be lost, so they run beside the others.
             logger.warning("cannot read the errors of %s", ids, exc_info=True, extra={"event": "suspects_unknown"})
             return set()
-        return {message for message, errors in rows if errors and errors[-1].get("type") in DEATHS}
+        return {message for message, errors in rows if errors and errors[-1].get("type") in DEATH_TYPES}

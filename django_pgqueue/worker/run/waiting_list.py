@@ -1,4 +1,4 @@
-"""The waiting list: messages that are leased to this process and not started yet."""
+"""Hold messages that are leased to this process and not started yet."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ Alike = Callable[[Delivery, Delivery], bool]
 
 
 class WaitingList:
-    """Holds what keeps ``concurrency`` handlers busy for a moment, by their pace. Safe for threads.
+    """Hold enough messages to keep ``concurrency`` handlers busy for a moment; the buffer and the event loop have one.
 
-    ``batch``: the most of one dequeue. ``find``: the handler of a name. ``alike``: whether one call may take both
-    messages, if their handler is the same; None: always. ``changed``: to wait for messages, under ``lock``.
+    ``batch``: the most messages of one dequeue. ``limits``: of handlers with ``concurrency``. ``find``: returns the
+    handler of a name, or None. ``alike``: returns whether one call may take both deliveries, if their handler is the
+    same; None: always. ``lock``, ``changed``: the lock of the list, and its condition for threads that wait for
+    messages. It is safe for threads.
     """
 
     def __init__(
@@ -47,19 +49,20 @@ class WaitingList:
         return self._pace.room(len(self._waiting), running)
 
     def most(self, running: int) -> int:
-        """Return how many messages may be put that were not asked for, while ``running`` run."""
+        """Return how many messages may be put that :meth:`room` did not ask for, while ``running`` run."""
         return self._pace.most(len(self._waiting), running)
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
+        """Add messages, and wake the threads that wait for some."""
         with self.lock:
             self._waiting.extend(deliveries)
             self.changed.notify_all()
 
     def take(self, *, takers: int = 1) -> tuple[Handler | None, list[Delivery]] | None:
-        """Take the next message that may start, or a batch of one handler; None: there is nothing.
+        """Return the next message that may start with its handler, or a batch of one handler; None: there is none.
 
-        ``takers``: how many share what waits. A batch must not leave those without work that have nothing to do. The
-        handler is None for a name that this process does not know.
+        ``takers``: how many threads share the waiting messages; a batch leaves some for the other threads. The handler
+        is None for a name that this process does not have.
         """
         with self.lock:
             while self._waiting:
@@ -87,7 +90,7 @@ class WaitingList:
         self._pace.passed(count, seconds)
 
     def call_ended(self, handler: Handler, count: int, seconds: float) -> bool:
-        """Record that one call of ``count`` messages took ``seconds``. Returns whether others may start for it."""
+        """Record that a call took ``seconds`` for ``count`` messages. Returns whether other messages may start now."""
         if handler.concurrency is None:
             return False
         with self.lock:
@@ -96,7 +99,7 @@ class WaitingList:
         return bool(following)
 
     def drop(self, lost: Delivery) -> bool:
-        """Forget a message that this process has lost. Returns whether it was waiting."""
+        """Remove a message whose lease is lost. Returns whether it was waiting."""
         with self.lock:
             for place, delivery in enumerate(self._waiting):
                 if delivery is lost:
@@ -105,7 +108,7 @@ class WaitingList:
         return False
 
     def clear(self) -> list[Delivery]:
-        """Forget all messages, and return them."""
+        """Remove all messages, and return them."""
         with self.lock:
             left = list(self._waiting)
             self._waiting.clear()

@@ -1,1 +1,1 @@
-"""From outcomes to the database."""
+"""Write outcomes to the database."""

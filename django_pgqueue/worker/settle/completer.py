@@ -1,4 +1,4 @@
-"""The completer: collects outcomes for a few milliseconds and writes them down in batches. None is lost silently."""
+"""Collect outcomes for a few milliseconds, and write them in batches. An outcome that cannot be written is logged."""
 
 from __future__ import annotations
 
@@ -13,27 +13,32 @@ from django.db import DatabaseError, connections
 from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.prune import prune
-from django_pgqueue.worker.call.executor import Execution, failed
-from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate
+from django_pgqueue.worker.call.executor import Execution, failed_execution
+from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.verbs import batches, settle
+from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "completer"
-# Errors that pass: another pruner may be about to make the partition.
-PASSING = (*TRANSIENT, PartitionMissing)
-COLLECT = 0.003
-LARGEST = 500
-# So often may a statement fail on a server that answers, before its messages are settled one by one.
+# Errors that are retried. PartitionMissing is one, because another pruner may be creating the partition.
+PASSING_ERRORS = (*TRANSIENT, PartitionMissing)
+COLLECT_SECONDS = 0.003
+MOST_OUTCOMES = 500
+# After this many failures on a server that answers, the messages of a statement are settled one by one.
 FAILURES_BEFORE_SPLIT = 3
 
 
 class Completer:
-    """``on_settled``: called after each batch; a slot of a limited channel may have come free."""
+    """Run the thread that settles messages; the handlers' threads and the event loop put executions into it.
+
+    ``using``: database alias. ``keeper``: skips the leases during their settlement and forgets them afterwards.
+    ``board``: forgets settled messages. ``ledger``: counts and logs them. ``on_settled``: called after each collection,
+    because a limited channel may have a free place. ``crashed``: called with the error if the thread ends by one.
+    """
 
     def __init__(
         self,
@@ -57,14 +62,18 @@ class Completer:
         self._thread = Role("completer", self._run, crashed=crashed)
 
     def put(self, executions: list[Execution]) -> None:
+        """Queue the executions for settlement; from any thread."""
         if executions:
             self._outcomes.put(executions)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Write the collected outcomes; give up after ``timeout`` seconds. Returns whether all are written."""
+        """Write the queued outcomes, and end the thread. Gives up after ``timeout`` seconds. Returns whether all are
+        written.
+        """
         self._outcomes.put(None)
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -73,20 +82,20 @@ class Completer:
         return not self._gave_up.is_set()
 
     def _run(self) -> None:
-        dedicate(self._using)
+        dedicate_connection(self._using)
         running = True
         while running:
             collected, running = self._collect()
             self.run_once(collected)
 
     def _collect(self) -> tuple[list[Execution], bool]:
-        """Return the executions that came in, and whether more will come."""
+        """Wait for executions and collect more for COLLECT_SECONDS. Returns them, and whether more will come."""
         found: list[Execution] = []
         part = self._outcomes.get()
-        until = time.monotonic() + COLLECT
+        until = time.monotonic() + COLLECT_SECONDS
         while part is not None:
             found += part
-            if len(found) >= LARGEST:
+            if len(found) >= MOST_OUTCOMES:
                 return found, True
             try:
                 part = self._outcomes.get(timeout=max(0.0, until - time.monotonic()))
@@ -95,8 +104,10 @@ class Completer:
         return found, False
 
     def run_once(self, executions: list[Execution]) -> None:
-        """Settle executions of any outcome. A batch that cannot be written is logged, and its leases expire."""
-        for batch in batches(executions):
+        """Settle executions of any outcome. Does not raise: a batch that cannot be written is logged, and its leases
+        expire.
+        """
+        for batch in settlement_batches(executions):
             try:
                 self._settle(batch)
             except Exception as error:
@@ -120,12 +131,13 @@ class Completer:
             self._keeper.settling(deliveries)
             try:
                 try:
-                    return settle(batch, skip_lost=True, using=self._using)
+                    return settle_batch(batch, skip_lost=True, using=self._using)
                 except PartitionMissing:
                     prune(using=self._using)
-                    return settle(batch, skip_lost=True, using=self._using)
-            except PASSING:
-                # While we try again, the leases must live. If it has been committed all the same, that is known then.
+                    return settle_batch(batch, skip_lost=True, using=self._using)
+            except PASSING_ERRORS:
+                # During the retries the leases must be extended. If the settlement has committed after all, the next
+                # attempt finds the leases lost.
                 self._keeper.settling(deliveries, now=False)
                 failures += connections[self._using].is_usable()
                 if failures >= FAILURES_BEFORE_SPLIT and len(batch) > 1:
@@ -134,7 +146,7 @@ class Completer:
 
         deliveries = [execution.delivery for execution in batch]
         try:
-            settled = self._outage.patiently(ROLE, write, sleep=self._gave_up.wait, on=PASSING)
+            settled = self._outage.retry_until_success(ROLE, write, sleep=self._gave_up.wait, on=PASSING_ERRORS)
         except (PgQueueError, DatabaseError) as error:
             self._refused(batch, error)
             return
@@ -150,7 +162,7 @@ class Completer:
         missing = [execution.delivery for execution in batch if execution.delivery.id not in settled]
         self._keeper.release(execution.delivery for execution in batch if execution.delivery.id in settled)
         self._ledger.record(batch, settled)
-        # Those that the lease keeper has missed already are reported already.
+        # Leases that the lease keeper has lost before were reported then.
         self._ledger.lost(self._keeper.release(missing), effects="its outcome is not written, another worker has it")
 
     def _one_by_one(self, batch: list[Execution]) -> None:
@@ -158,7 +170,10 @@ class Completer:
             self.run_once([execution])
 
     def _refused(self, batch: list[Execution], error: Exception) -> None:
-        """Record an outcome that the database refuses (not JSON, a wrong type) as the handler's failure."""
+        """Settle an outcome that the database refuses (not JSON, a wrong type) as a failure of the handler.
+
+        The messages of a larger batch are first settled one by one. Raises ``error`` if a failure is refused, too.
+        """
         if len(batch) > 1:
             self._one_by_one(batch)
             return
@@ -167,4 +182,4 @@ class Completer:
             raise error
         problem = HandlerError(f"The outcome {type(execution.outcome).__name__} cannot be written down: {error}")
         problem.__cause__ = error
-        self.run_once([failed(execution.delivery, problem, seconds=execution.seconds)])
+        self.run_once([failed_execution(execution.delivery, problem, seconds=execution.seconds)])

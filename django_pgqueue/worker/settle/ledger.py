@@ -1,4 +1,4 @@
-"""The ledger: counts, logs and signals what became of each message, after it was written down."""
+"""Count, log and signal settlements, after they are written."""
 
 from __future__ import annotations
 
@@ -36,11 +36,16 @@ LEVELS = {"retried": logging.WARNING, "dead_lettered": logging.ERROR}
 
 
 def level_of(event: str) -> int:
-    """Return the level of a line about a message. In development, what went well is shown, too."""
+    """Return the log level of an event. With the setting DEBUG, events without a problem are logged as information."""
     return LEVELS.get(event, logging.INFO if settings.DEBUG else logging.DEBUG)
 
 
 class Ledger:
+    """Count the settlements of a worker by event; the completer and atomic handlers report them.
+
+    ``using``: database alias, for the signals. ``worker``: name of the worker, for log lines.
+    """
+
     def __init__(self, using: str, worker: str) -> None:
         self.using = using
         self.worker = worker
@@ -49,6 +54,7 @@ class Ledger:
         self._totals: Counter[str] = Counter()
 
     def totals(self) -> dict[str, int]:
+        """Return the numbers of messages by event, since the start of the worker."""
         with self._lock:
             return {
                 event: self._totals[event]
@@ -56,12 +62,15 @@ class Ledger:
             }
 
     def settled(self) -> int:
-        """Return how many messages were settled, with any outcome."""
+        """Return how many messages were settled, with any outcome; lost leases do not count."""
         with self._lock:
             return self._totals.total() - self._totals["lease_lost"]
 
     def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
-        """Count, log and signal the executions. ``settled``: event by message id; messages not in it are skipped."""
+        """Count, log and signal the executions.
+
+        ``settled``: the event of each message by its id; executions of other messages are skipped.
+        """
         for event in dict.fromkeys(settled.values()):
             self._record(event, [execution for execution in executions if settled.get(execution.delivery.id) == event])
 
@@ -77,7 +86,7 @@ class Ledger:
                     level,
                     "%s: %s",
                     event,
-                    story(execution),
+                    describe_execution(execution),
                     extra=self._keys(event, execution.delivery, execution.seconds),
                 )
         signal = SIGNALS[event]
@@ -91,9 +100,9 @@ class Ledger:
                 )  # fmt: skip
 
     def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
-        """Count and log lost leases: swept after their expiry, or settled by another process.
+        """Count and log leases that were swept after their expiry, or settled by another process.
 
-        ``effects``: the end of the log line, which says what the loss means.
+        ``effects``: the end of the log line, which describes the consequence.
         """
         for delivery in deliveries:
             with self._lock:
@@ -104,7 +113,7 @@ class Ledger:
             )  # fmt: skip
 
     def close(self) -> None:
-        """Log the last line of the worker: its duration in seconds, and its totals."""
+        """Log the last line of the worker, with its run time and its totals."""
         seconds, totals = time.monotonic() - self.started_at, self.totals()
         counts = ", ".join(f"{count} {event.replace('_', ' ')}" for event, count in totals.items())
         extra = {"event": "worker_stopped", "worker": self.worker, "duration_ms": round(seconds * 1000), **totals}
@@ -123,21 +132,22 @@ class Ledger:
 
 
 def reason_of(execution: Execution) -> str:
+    """Return the reason of the dead letter that the execution became."""
     return execution.outcome.reason if isinstance(execution.outcome, DeadLetter) else execution.reason
 
 
-def duration(seconds: float) -> str:
-    """Return the seconds as a short text: ``0.4 ms``, ``12 ms`` or ``3.5 s``."""
+def short_duration(seconds: float) -> str:
+    """Return a number of seconds as a short text: ``0.4 ms``, ``12 ms`` or ``3.5 s``."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
 
 
-def story(execution: Execution) -> str:
-    """Return the log line of an execution."""
+def describe_execution(execution: Execution) -> str:
+    """Return the text of a log line: the message, its attempt and duration, and the error if there is one."""
     delivery, outcome = execution.delivery, execution.outcome
     attempt = f"attempt {delivery.attempt} of {delivery.max_attempts}"
-    what = f"{label(delivery)} ({attempt}, {duration(execution.seconds)})"
+    what = f"{label(delivery)} ({attempt}, {short_duration(execution.seconds)})"
     if isinstance(outcome, Complete | Defer) and execution.error is None:
         return what
     if isinstance(outcome, DeadLetter):

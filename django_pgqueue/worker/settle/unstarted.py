@@ -10,35 +10,40 @@ from django.db import Error
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.give_back import give_back
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.role import Crashed, Role
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 
 def return_unstarted(waiting: list[Delivery], *, using: str, outage: Outage, crashed: Crashed, timeout: float) -> None:
-    """Give the messages back. If the database is away longer than ``timeout`` seconds, their leases expire."""
+    """Give the messages back to the queue; their attempt does not count.
+
+    ``waiting``: leased messages that were not started. ``timeout``: seconds to wait for the database; if it is away for
+    longer, the leases expire. ``crashed``: called with an error that is not the database's.
+    """
 
     def write() -> None:
         give_back(waiting, using=using)
         logger.info("gave %d message(s) back that were not started", len(waiting), extra={"event": "given_back"})
 
     def work() -> None:
-        dedicate(using)
-        outage.patiently("shutdown", write, sleep=never_gives_up)
+        dedicate_connection(using)
+        outage.retry_until_success("shutdown", write, sleep=sleep_and_go_on)
 
-    # On a thread of its own: the main thread answers signals, and must not wait for a database that is away.
+    # In a thread of its own, because the main thread handles signals and must not wait for the database.
     thread = Role("give-back", work, crashed=crashed)
     try:
         thread.start()
     except RuntimeError:  # no thread can be started: try once on this one
-        dedicate(using)
+        dedicate_connection(using)
         with suppress(Error):
             write()
     else:
         thread.join(timeout)
 
 
-def never_gives_up(seconds: float) -> bool:
+def sleep_and_go_on(seconds: float) -> bool:
+    """Sleep for ``seconds``. Returns False, so that the caller retries."""
     time.sleep(seconds)
     return False

@@ -1,4 +1,4 @@
-"""Map outcomes to the verbs that write them down."""
+"""Map outcomes to the verbs that write them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, DeadLett
 from django_pgqueue.worker.call.executor import Execution, HandlerMissing
 
 
-def batches(executions: Iterable[Execution]) -> list[list[Execution]]:
-    """Group executions that one call can settle, by id, which is the lock order; each message once a group."""
+def settlement_batches(executions: Iterable[Execution]) -> list[list[Execution]]:
+    """Group the executions that one call of a verb can settle.
+
+    A group is in the order of ids, which is the lock order, and has each message once.
+    """
     found: dict[tuple[str, ...], list[Execution]] = {}
     seen: Counter[int] = Counter()
     for execution in executions:
-        # A handler that lost its lease may end together with the message's next delivery.
+        # A message may be here twice: a handler that lost its lease may end together with the next delivery.
         again = seen[execution.delivery.id]
-        found.setdefault((*kind(execution), str(again)), []).append(execution)
+        found.setdefault((*batch_key(execution), str(again)), []).append(execution)
         seen[execution.delivery.id] += 1
     return [sorted(batch, key=lambda execution: execution.delivery.id) for batch in found.values()]
 
 
-def kind(execution: Execution) -> tuple[str, ...]:
+def batch_key(execution: Execution) -> tuple[str, ...]:
+    """Return the key of a group: the verb, and the arguments that all messages of one call share."""
     match execution.outcome:
         case Complete():
             return ("complete", str(archive_of(execution)))
@@ -47,17 +51,18 @@ def kind(execution: Execution) -> tuple[str, ...]:
 
 
 def archive_of(execution: Execution) -> Archive | None:
-    """Return the archive setting of the outcome or the handler; None: that of its channel or queue applies."""
-    said: Archive | None = getattr(execution.outcome, "archive", None)
+    """Return the archive setting of the outcome, or else of the handler; None: that of its channel or queue applies."""
+    given: Archive | None = getattr(execution.outcome, "archive", None)
     known = handlers.find(execution.delivery.handler)
-    return said or (known.archive if known else None)
+    return given or (known.archive if known else None)
 
 
-def settle(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
-    """Write one batch. Returns the event of each message by its id, as ledger.SIGNALS names it.
+def settle_batch(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
+    """Write the outcomes of one group of :func:`settlement_batches`. Returns the event of each message by its id.
 
-    Lost ones are left out with ``skip_lost``, and else raise LeaseLost. Raises PartitionMissing, and InvalidMessage for
-    an outcome that cannot be stored.
+    The events are the keys of ``ledger.SIGNALS``. ``skip_lost``: leave messages out whose lease is lost; without it,
+    LeaseLost is raised for them. ``using``: database alias. Raises PartitionMissing, and InvalidMessage for an outcome
+    that cannot be stored.
     """
     deliveries = [execution.delivery for execution in batch]
     match batch[0].outcome:

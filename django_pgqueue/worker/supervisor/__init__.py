@@ -1,1 +1,1 @@
-"""The parent of the worker processes. No handler runs here."""
+"""Start, watch and replace the worker processes. No handler runs in the supervisor."""

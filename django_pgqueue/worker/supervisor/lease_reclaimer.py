@@ -15,7 +15,7 @@ from typing import NamedTuple
 from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.lifecycle.retry import retry
 from django_pgqueue.models import Message
-from django_pgqueue.worker.database import Outage, dedicate
+from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.link.pipe import HeldLease, Token
@@ -28,8 +28,8 @@ ROLE = "lease reclaimer"
 LOOK_AGAIN_SECONDS = 1.0
 
 
-# The end of the log line: it says how the message goes on after each event.
-NEXT = {
+# The end of a log line, which says what happens next to the message, by event.
+CONSEQUENCES = {
     "retried": "It is delivered again after its back-off.",
     "retried at once": "It is delivered again at once.",
     "dead_lettered": "Its attempts are used up: it is a dead letter.",
@@ -37,7 +37,7 @@ NEXT = {
 
 
 class MessagePlace(NamedTuple):
-    """The fields of a message that a log line shows beside its id."""
+    """Hold the fields of a message that a log line shows beside its id."""
 
     queue: str
     channel: str
@@ -47,8 +47,10 @@ class MessagePlace(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The error of an attempt whose process ended: its type and text; ``reason``: of the dead letter
-    when the attempts are used up; ``at_once``: retried without the back-off, for it was not the message's fault.
+    """Hold the error of an attempt whose process ended.
+
+    ``kind``, ``text``: type and message of the error. ``reason``: the reason of the dead letter, if the attempts are
+    used up. ``at_once``: the message is retried without its back-off, because it is not the cause.
     """
 
     kind: str
@@ -59,11 +61,11 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonedLeases:
-    """The leases of a child that has ended.
+    """Hold the leases of a child that has ended or hangs.
 
-    The messages ``failed`` have begun and are not settled: their attempt counts, and they are retried, under their
-    policy. The others were never started: they are given back, and their attempt does not count. ``leases``: all of
-    them; None: whatever the database says.
+    ``worker``: the name of the child. ``failed``: the messages that it had begun and not settled, by id: their attempt
+    counts, and they are retried under their policy. All others were never started: they are given back, and their
+    attempt does not count. ``leases``: the leases to reclaim; None: all that the database has for this worker.
     """
 
     worker: str
@@ -72,7 +74,10 @@ class AbandonedLeases:
 
 
 def after_death(worker: str, *, begun: Iterable[Begun], end: str) -> AbandonedLeases:
-    """Return the leases of a child that died by itself; each message that it had begun may be the cause."""
+    """Return the leases of a child that died by itself. Each message that it had begun may be the cause.
+
+    ``begun``: the messages on its board. ``end``: in words, how the process ended.
+    """
     ran = Failure("WorkerDied", f"The process of the worker {worker} ended while this ran: {end}.", "poison")
     text = f"The process of the worker {worker} ended after this had run, before its outcome was written down: {end}."
     unsettled = ran._replace(text=text)
@@ -80,8 +85,10 @@ def after_death(worker: str, *, begun: Iterable[Begun], end: str) -> AbandonedLe
 
 
 def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int], why: str) -> AbandonedLeases:
-    """Return what a child abandoned that the supervisor killed: because of messages that ran past their deadline, the
-    ``culprits``, or for no fault of any.
+    """Return the leases of a child that the supervisor has stopped or killed.
+
+    ``begun``: the messages on its board. ``culprits``: ids of messages that ran past their deadline, if they are the
+    reason; all others are retried at once. ``why``: the reason in words.
     """
     late = Failure("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.", "timed_out")
     text = f"The process of the worker {worker} was killed before this was settled: {why}."
@@ -90,7 +97,11 @@ def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int],
 
 
 class LeaseReclaimer:
-    """Settles abandoned leases, however long the database is away, and keeps them alive until then."""
+    """Settle abandoned leases in a thread of the supervisor, and retry for as long as the database is away.
+
+    ``using``: database alias. ``keeper``: extends the leases until then. ``on_settled``: called after each settlement.
+    ``crashed``: called with the error if the thread ends by one.
+    """
 
     def __init__(
         self,
@@ -106,27 +117,32 @@ class LeaseReclaimer:
         self._outage = outage
         self._on_settled = on_settled
         self._inbox: SimpleQueue[AbandonedLeases | None] = SimpleQueue()
-        # To be looked at again, and when.
+        # Leases that are looked at a second time, each with that time.
         self._again: list[tuple[float, AbandonedLeases]] = []
         self._stopping = False
         self._gave_up = threading.Event()
         self._thread = Role(ROLE, self._run, crashed=crashed)
 
     def put(self, abandoned: AbandonedLeases) -> None:
+        """Queue leases to be reclaimed; from any thread."""
         self._inbox.put(abandoned)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Settle what is in the inbox. Returns whether that succeeded within ``timeout`` seconds."""
+        """Settle the queued leases, and end the thread. Returns whether that succeeded within ``timeout`` seconds."""
         self._inbox.put(None)
         self._thread.join(timeout)
         self._gave_up.set()
         return not self._thread.is_alive()
 
     def run_once(self, abandoned: AbandonedLeases) -> dict[int, str]:
-        """Settle the abandoned leases. Returns the event of each message that was still the child's, by its id."""
+        """Settle the abandoned leases. Returns the event of each message that the child still held, by its id.
+
+        Raises the database's error.
+        """
         leases = self._leases(abandoned.worker) if abandoned.leases is None else abandoned.leases
         self._keeper.settling(leases)
         settled: dict[int, str] = {}
@@ -160,11 +176,11 @@ class LeaseReclaimer:
         return [lease for lease in self._keeper.held() if lease.worker == worker]
 
     def _run(self) -> None:
-        dedicate(self._using)
+        dedicate_connection(self._using)
         while (abandoned := self._next()) is not None:
             known: dict[int, MessagePlace] = {}
             settle = partial(self._settle, abandoned, known)
-            settled = self._outage.patiently(ROLE, settle, sleep=self._gave_up.wait)
+            settled = self._outage.retry_until_success(ROLE, settle, sleep=self._gave_up.wait)
             if settled:
                 self._report(abandoned, settled, known)
                 self._on_settled()
@@ -205,8 +221,8 @@ class LeaseReclaimer:
             if event in ("retried", "dead_lettered"):
                 logger.log(
                     logging.ERROR if event == "dead_lettered" else logging.WARNING,
-                    "%s: %s, %s: %s %s", event, shown(message, place), failure.kind, failure.text,
-                    NEXT["retried at once" if event == "retried" and failure.at_once else event],
+                    "%s: %s, %s: %s %s", event, message_label(message, place), failure.kind, failure.text,
+                    CONSEQUENCES["retried at once" if event == "retried" and failure.at_once else event],
                     extra={
                         "event": event, "message_id": message, "worker": abandoned.worker,
                         **({} if place is None else {
@@ -223,7 +239,7 @@ class LeaseReclaimer:
             )  # fmt: skip
 
 
-def shown(message: int, place: MessagePlace | None) -> str:
+def message_label(message: int, place: MessagePlace | None) -> str:
     """Return the message as log lines show it: ``shop.confirm #7 on default/acme (attempt 1 of 5)``."""
     if place is None:
         return f"#{message}"

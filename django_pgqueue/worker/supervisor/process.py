@@ -1,4 +1,4 @@
-"""A child of the supervisor: the process, the link to it, and what is known about it."""
+"""Control a child of the supervisor: its process, the link to it, and its state."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from typing import Any
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.spawn import environment, interpreter
-from django_pgqueue.worker.operate.registration import WorkerDescription, as_json
+from django_pgqueue.worker.link.spawn import child_environment, interpreter_command
+from django_pgqueue.worker.operate.registration import WorkerDescription, running_as_json
 from django_pgqueue.worker.options import worker_name
 
-# Seconds between the request to say where its threads are, and the end of a child that does not end by itself.
-LAST_WORDS = 0.3
+# The time in which a child that is to be killed writes the stacks of its threads to stderr.
+LAST_WORDS_SECONDS = 0.3
 
 
 class Child:
-    """Starts the process. ``on_frame`` is called with what it sends, ``on_gone`` when nothing more will come.
+    """Start a child process, exchange frames with it, and hold its state for the supervisor.
 
-    It has a session of its own, so that Ctrl-C reaches the supervisor only, and what its handlers have started can be
-    ended with it.
+    ``orders``: its first frame. ``on_frame``: called with the child and each frame that it sends. ``on_gone``: called
+    when its end of the link is closed. Raises OSError if the process cannot be started. The process has a session of
+    its own, so that Ctrl-C reaches the supervisor only, and the programs that its handlers have started can be killed
+    with it.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class Child:
         self.link, theirs = Link.pair()
         self.board = Board.shared()
         try:
-            self.popen = start(theirs, self.board.fileno())
+            self.popen = start_process(theirs, self.board.fileno())
         except OSError:
             self.link.close()
             self.board.close()
@@ -50,18 +52,18 @@ class Child:
         self.ready = False
         self.report: WorkerDescription | None = None
         self.paused = False
-        # Others have been given what it had not started.
+        # Whether its unstarted messages were given back, because it is silent.
         self.relieved = False
-        # The error that the database gives the process, and since when; when a message was last seen running.
-        self.trouble = ""
-        self.trouble_at = self.ran_at = self.started_at
-        # The work that makes no progress, for probes; and the reason why the process must be replaced.
+        # The database's error in the child, and since when it fails; and when a message was last seen running.
+        self.database_error = ""
+        self.database_error_at = self.ran_at = self.started_at
+        # What makes no progress, for probes; and the same once the process must be replaced.
         self.stall = self.stalled = ""
         self.recycle_reason = ""
-        # Why, and since when, it has been asked to stop; and by when it must have ended.
+        # Why it was asked to stop, and when it must have ended (time.monotonic()).
         self.stop_reason = ""
         self.end_by = float("inf")
-        # Why it is killed, and which messages are to blame.
+        # Why it is killed, and the ids of the messages that are the reason.
         self.kill_reason = ""
         self.culprits: frozenset[int] = frozenset()
         self._on_frame = on_frame
@@ -75,7 +77,7 @@ class Child:
             self._reader.start()
             self._writer.start()
         except RuntimeError as error:
-            # Without a thread that reads, the child would live and never be heard. It ends when its link is closed.
+            # Without a thread that reads its frames, the child would seem silent for ever.
             self.kill_now()
             self.popen.wait()
             self.link.close()
@@ -89,53 +91,58 @@ class Child:
 
     @property
     def state(self) -> str:
+        """Return starting, running or stopping."""
         return "stopping" if self.stop_reason else "running" if self.ready else "starting"
 
     def send(self, *frame: Any) -> None:
-        """Send a frame to the child. Never blocks: a child may be stopped, or hold its GIL."""
+        """Queue a frame for the child. Never blocks, although a child may be stopped or hold its GIL."""
         self._outbox.put(frame)
 
-    def record_report(self, report: WorkerDescription, trouble: str) -> None:
-        """Record a report of the child. ``trouble``: the error that its database gives, or an empty text."""
+    def record_report(self, report: WorkerDescription, database_error: str) -> None:
+        """Record a report of the child. ``database_error``: the error of its database, or an empty text."""
         self.report = report
-        if trouble and not self.trouble:
-            self.trouble_at = time.monotonic()
-        self.trouble = trouble
+        if database_error and not self.database_error:
+            self.database_error_at = time.monotonic()
+        self.database_error = database_error
 
     def wake(self) -> None:
-        # One at a time, so that the outbox of a child that does not read does not grow.
+        """Wake the child's producer. Only one such frame is queued at a time, so that the outbox does not grow."""
         if not self._wake_is_due:
             self._wake_is_due = True
             self.send("wake")
 
     def pause(self, paused: bool) -> None:
+        """Pause the child, or resume it, if that is not its state already."""
         if paused != self.paused:
             self.paused = paused
             self.send("pause", paused)
 
     def stop(self, reason: str, *, within: float) -> None:
-        """Ask the child to end its work; the supervisor kills it after ``within`` seconds."""
+        """Ask the child to stop; after ``within`` seconds the supervisor kills it. A second call does nothing."""
         if not self.stop_reason:
             self.stop_reason = reason
             self.end_by = time.monotonic() + within
             self.send("stop", reason)
 
     def kill(self, why: str, culprits: frozenset[int] = frozenset()) -> None:
-        """Let each of its threads say where it is, then kill it and all that it has started."""
+        """Have the child write the stacks of its threads to stderr, and then kill it and its process group.
+
+        ``why``: the reason in words. ``culprits``: ids of the messages that are the reason. A second call does nothing.
+        """
         if self.kill_reason:
             return
         self.kill_reason, self.culprits = why, culprits
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
-        killer = threading.Timer(LAST_WORDS, self.kill_now)
+        killer = threading.Timer(LAST_WORDS_SECONDS, self.kill_now)
         killer.daemon = True
         try:
             killer.start()
-        except RuntimeError:  # there are no more threads
+        except RuntimeError:  # the system gives no more threads
             self.kill_now()
 
     def kill_now(self) -> None:
-        """Kill the process group, unless the process has ended: its pid may belong to another one by then."""
+        """Kill the process group, unless the process has ended: another one may have its pid by then."""
         if self.popen.returncode is None:
             self._kill_group()
 
@@ -144,13 +151,13 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def describe(self, supervisor: str) -> WorkerDescription:
-        """Return its row, from its last report; the running messages come from the board, even when it hangs."""
+        """Return the columns of its row: from its last report, and the running messages from the board."""
         return WorkerDescription(
             name=self.name,
             pid=self.pid,
             state=self.state,
             supervisor=supervisor,
-            running=as_json(self.board.running()),
+            running=running_as_json(self.board.running()),
             totals=self.report.totals if self.report else {},
             memory_bytes=self.report.memory_bytes if self.report else None,
         )
@@ -160,7 +167,10 @@ class Child:
         return self.popen.poll()
 
     def close(self, *, end_group: bool) -> None:
-        """After its end: hear the last of what it said, and forget it. ``end_group``: end what it has left running."""
+        """Read the remaining frames of a child that has ended, and close link and board.
+
+        ``end_group``: kill the processes that its handlers have left running.
+        """
         if end_group:
             self._kill_group()
         self.link.cut()
@@ -183,16 +193,17 @@ class Child:
             self.link.send(*frame)
 
 
-def start(link: int, board: int) -> subprocess.Popen[bytes]:
-    """Start the process with both file descriptors. Raises OSError."""
+def start_process(link: int, board: int) -> subprocess.Popen[bytes]:
+    """Start the process of a child, which inherits the file descriptors of link and board. Raises OSError."""
     return subprocess.Popen(
-        command(link, board),
+        child_command(link, board),
         pass_fds=(link, board),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        env=environment(),
+        env=child_environment(),
     )
 
 
-def command(link: int, board: int) -> list[str]:
-    return [*interpreter(), "-m", "django_pgqueue.worker.child", str(link), str(board)]
+def child_command(link: int, board: int) -> list[str]:
+    """Return the command line of a child. ``link``, ``board``: file descriptors."""
+    return [*interpreter_command(), "-m", "django_pgqueue.worker.child", str(link), str(board)]

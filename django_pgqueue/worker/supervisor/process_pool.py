@@ -1,4 +1,4 @@
-"""The process pool: the children, from their start to their end."""
+"""Keep the number of worker processes, from their start to their end."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from typing import Any
 
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.link.orders import Orders
-from django_pgqueue.worker.link.spawn import end_of
+from django_pgqueue.worker.link.spawn import describe_exit
 from django_pgqueue.worker.supervisor.process import Child
 from django_pgqueue.worker.supervisor.process_slot import ProcessSlot
-from django_pgqueue.worker.supervisor.watch import judge
+from django_pgqueue.worker.supervisor.watch import find_verdict
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# Seconds. A child stops within its shutdown timeout, then writes its last outcomes, which is given 10. The rest is for
-# a loaded machine.
-MARGIN = 15.0
-# Starts in a row that fail before --once and --drain give up.
+# A child stops within its shutdown timeout, and then has 10 s to write its last outcomes. The rest of this margin is
+# for a loaded machine.
+STOP_MARGIN_SECONDS = 15.0
+# After this many failed starts in a row, --once and --drain give up.
 MOST_FAILED_STARTS = 3
 
 
 class ProcessPool:
-    """``on_frame``: what a child says. ``on_end``: it is no more; with what it had begun. ``nudge``: look after
-    them now.
+    """Hold the children of a supervisor, and start, watch, stop and replace them.
+
+    ``orders``: of each child. ``processes``: their number. ``on_frame``: called with a child and each frame that it
+    sends. ``on_end``: called with a child that has ended, its exit status, and the messages that it had begun.
+    ``nudge``: wakes the supervisor, because a child has ended. ``clean``: whether all children that were to end had the
+    exit status 0.
     """
 
     def __init__(
@@ -54,10 +58,12 @@ class ProcessPool:
 
     @property
     def size(self) -> int:
+        """Return the number of processes that the pool keeps."""
         return len(self._slots)
 
     @property
     def ready_count(self) -> int:
+        """Return the number of children that are ready."""
         return sum(slot.ready for slot in self._slots)
 
     @property
@@ -66,29 +72,33 @@ class ProcessPool:
         return any(slot.changing for slot in self._slots)
 
     def done(self) -> bool:
+        """Return whether all children have ended, and no other is to be started."""
         return not self._children and (self.stopping or all(slot.finished for slot in self._slots))
 
     def run_once(self) -> None:
+        """Look after each child, and start those that are missing or to be replaced."""
         for child in self.children:
             self._look_after(child)
         if self.stopping:
             return
         for slot in self._slots:
-            # One after the other, so that most of them work at any time.
+            # Children are replaced one after the other, so that most of them work at any time.
             others = any(other.successor is not None for other in self._slots if other is not slot)
             slot.fill(may_replace=not others)
 
     def stop(self, reason: str) -> None:
+        """Ask all children to stop, and start no others."""
         self.stopping = True
         for child in self._children:
             self._stop(child, reason)
 
     def reload(self, reason: str) -> None:
-        """Replace all of them, one after the other."""
+        """Replace all children, one after the other."""
         for slot in self._slots:
             slot.replace(reason)
 
     def kill(self) -> None:
+        """Kill all children at once."""
         for child in self.children:
             child.kill_now()
 
@@ -96,7 +106,7 @@ class ProcessPool:
         try:
             child = Child(self._orders, on_frame=self._on_frame, on_gone=self._nudge)
         except OSError as error:
-            # No memory, or too many processes. Those that run go on.
+            # The system has no memory or too many processes. The children that run go on.
             logger.error("cannot start a process: %s", error, extra={"event": "child_not_started"})
             return None
         self._children.append(child)
@@ -104,14 +114,14 @@ class ProcessPool:
         return child
 
     def _stop(self, child: Child, reason: str) -> None:
-        child.stop(reason, within=self._options.shutdown_timeout.total_seconds() + MARGIN)
+        child.stop(reason, within=self._options.shutdown_timeout.total_seconds() + STOP_MARGIN_SECONDS)
 
     def _look_after(self, child: Child) -> None:
         status = child.exit_status()
         if status is not None:
             self._ended(child, status)
             return
-        verdict = judge(child, time.monotonic(), grace=self._options.grace.total_seconds())
+        verdict = find_verdict(child, time.monotonic(), grace=self._options.grace.total_seconds())
         if verdict is not None and not child.kill_reason:
             extra = {"event": "child_killed", "reason": verdict.why, **child.keys}
             logger.error("killing process %d: %s", child.pid, verdict.why, extra=extra)
@@ -123,11 +133,13 @@ class ProcessPool:
         self._children.remove(child)
         extra = {"exit_status": status, "reason": child.stop_reason or child.kill_reason, **child.keys}
         if status == 0 or child.stop_reason or child.kill_reason:
-            logger.info("process %d ended: %s", child.pid, end_of(status), extra={"event": "child_ended", **extra})
+            logger.info(
+                "process %d ended: %s", child.pid, describe_exit(status), extra={"event": "child_ended", **extra}
+            )
         else:
             logger.error(
                 "process %d died: %s. The %d message(s) that it had begun count an attempt; what it had not started is "
-                "given back", child.pid, end_of(status), len(begun), extra={"event": "child_died", **extra},
+                "given back", child.pid, describe_exit(status), len(begun), extra={"event": "child_died", **extra},
             )  # fmt: skip
         self._on_end(child, status, begun)
         if self.stopping:

@@ -1,4 +1,4 @@
-"""A process slot: one of the N places that a child holds, and how one child follows another."""
+"""Replace one child by the next in one of the N places of the pool."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from django_pgqueue.worker.supervisor.restarts import Restarts
 
 
 class ProcessSlot:
-    """``holder`` does the work. ``successor`` is on its way, while the holder works on: a start that fails, because new
-    code does not load, stops nothing.
+    """Hold the child of one place, and its successor while it is replaced.
 
-    ``spawn``: starts a child, or returns None. ``stop``: asks one to end.
+    ``holder``: the child that works. ``successor``: a new child that is starting; the holder works on until it is
+    ready, so a start that fails, because new code does not load, stops nothing. ``spawn``: starts a child, or returns
+    None. ``stop``: asks a child to end, with the reason. ``finished``: with --once and --drain, its work is done.
     """
 
     def __init__(self, *, spawn: Callable[[], Child | None], stop: Callable[[Child, str], None]) -> None:
         self.holder: Child | None = None
         self.successor: Child | None = None
-        # With --once and --drain: its work is done.
         self.finished = False
         self._spawn = spawn
         self._stop = stop
@@ -28,21 +28,28 @@ class ProcessSlot:
 
     @property
     def ready(self) -> bool:
+        """Return whether the holder is ready."""
         return self.holder is not None and self.holder.ready
 
     @property
     def changing(self) -> bool:
+        """Return whether the holder is to be replaced."""
         return self.successor is not None or (self.holder is not None and bool(self.holder.recycle_reason))
 
     @property
     def failures(self) -> int:
+        """Return the number of early deaths in a row."""
         return self._restarts.failures
 
     def has(self, child: Child) -> bool:
+        """Return whether the child is the holder or the successor."""
         return child is self.holder or child is self.successor
 
     def fill(self, *, may_replace: bool) -> None:
-        """Start the missing child. ``may_replace``: no other slot is about to replace its holder."""
+        """Start the holder if it is missing and due, or its successor, or let a ready successor take over.
+
+        ``may_replace``: no other slot is replacing its holder.
+        """
         if self.finished:
             return
         due = time.monotonic() >= self._start_at
@@ -59,19 +66,19 @@ class ProcessSlot:
             self.successor = self._start()
 
     def vacate(self, child: Child) -> float:
-        """Record that its child has ended, for any reason. Returns the seconds until the next one may start."""
+        """Record that the child has ended, for any reason. Returns the seconds until the next one may start."""
         if child is self.holder:
             self.holder = None
         else:
             self.successor = None
-        return self._delay(lived=time.monotonic() - child.started_at, was_ready=child.ready)
+        return self._delay(ran_seconds=time.monotonic() - child.started_at, was_ready=child.ready)
 
     def replace(self, reason: str) -> None:
-        """Ask for a new child to take over after a change, and forget failed starts: they may succeed now."""
+        """Have the holder replaced after a change, and forget failed starts, which may succeed now."""
         self._restarts.forget()
         self._start_at = 0.0
         if self.successor is not None:
-            # It may have read what was there before the change. It holds nothing yet.
+            # The successor may have loaded the code before the change. It holds no messages yet.
             self._stop(self.successor, reason)
             self.successor.kill_now()
             self.successor = None
@@ -81,10 +88,10 @@ class ProcessSlot:
     def _start(self) -> Child | None:
         child = self._spawn()
         if child is None:
-            self._delay(lived=0.0, was_ready=False)
+            self._delay(ran_seconds=0.0, was_ready=False)
         return child
 
-    def _delay(self, *, lived: float, was_ready: bool) -> float:
-        delay = self._restarts.delay(lived=lived, was_ready=was_ready)
+    def _delay(self, *, ran_seconds: float, was_ready: bool) -> float:
+        delay = self._restarts.delay(ran_seconds=ran_seconds, was_ready=was_ready)
         self._start_at = time.monotonic() + delay
         return delay

@@ -1,10 +1,10 @@
-"""Stalls: children that hold messages and make no progress with them, whatever the cause.
+"""Find children that hold messages and make no progress with them, whatever the cause.
 
-A process that has no file descriptors left, whose completer waits for a lock that a handler has leaked, or whose
-threads do not start, still lives and reports, and the supervisor extends its leases. One whose link is full takes
-messages, and can say nothing of it. So progress is what counts: a message that runs within its deadline makes progress;
-one that waits to start while nothing runs, or for its settlement, does not. Neither does a process that cannot reach
-the database, or that runs nothing and does not report.
+A process without free file descriptors, with a completer that waits for a lock that a handler has leaked, or without
+new threads, still runs and reports, and the supervisor extends its leases. A process whose link is full takes messages
+and cannot report them. So this module looks at progress. A message that runs within its deadline makes progress. A
+message that waits to start while nothing runs, or that waits for its settlement, does not. A process makes none if it
+cannot reach the database, or runs nothing and does not report.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from django.db import connections
 from django_pgqueue.sql.call import call
 from django_pgqueue.worker.hold.lease_keeper import Lease
 from django_pgqueue.worker.link.pipe import HeldLease
-from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS
 from django_pgqueue.worker.supervisor.process import Child
 
-# Leases without progress before a child is replaced; a third of it before probes say so. At least so many seconds.
-LEASES = 3
-LEAST_SECONDS = 10.0
-# While statements of the queue wait for a lock, a fresh process would wait for it, too.
-WAITING = """
+# A child is replaced after STALL_LEASES lease times without progress, but at least LEAST_STALL_SECONDS. Probes report
+# it after a third of that.
+STALL_LEASES = 3
+LEAST_STALL_SECONDS = 10.0
+# Counts the statements of the queue that wait for a lock: a new process would wait for it as well.
+LOCK_WAITS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND strpos(query, 'pgqueue_') > 0
 """
@@ -36,7 +37,11 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 
 class Stalls:
-    """``children`` and ``leases``: those that are there now. ``clock``: as time.monotonic(), in seconds."""
+    """Find stalled children for the supervisor.
+
+    ``using``: database alias. ``lease``: the duration of a lease. ``children``, ``leases``: return those of the present
+    moment. ``clock``: as time.monotonic(), in seconds.
+    """
 
     def __init__(
         self,
@@ -48,32 +53,32 @@ class Stalls:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._using = using
-        self._limit = max(LEAST_SECONDS, LEASES * lease.total_seconds())
+        self._limit = max(LEAST_STALL_SECONDS, STALL_LEASES * lease.total_seconds())
         self._children = children
         self._leases = leases
         self._clock = clock
         self._looked_at = self._since = -math.inf
 
     def run_once(self) -> None:
-        """Note what each child does not get done, and whether it must be replaced.
+        """Set ``stall`` and ``stalled`` of each child. Raises the database's error.
 
-        Called when the database has just answered the supervisor, and only then. What passed while it did not answer
-        is not the children's fault.
+        It must be called only when the database has just answered the supervisor: the time of an outage does not count
+        as a stall.
         """
         now = self._clock()
-        if now - self._looked_at > LONGEST_SILENCE:
+        if now - self._looked_at > LONGEST_SILENCE_SECONDS:
             self._since = now
         self._looked_at = now
         leases = self._leases()
         for child in self._children():
             why, since = self._stall(child, [lease for lease in leases if lease.delivery.worker == child.name], now)
             seconds = now - max(since, self._since)
-            child.stall = f"{why} for {seconds:.0f} s" if why and seconds > self._limit / LEASES else ""
+            child.stall = f"{why} for {seconds:.0f} s" if why and seconds > self._limit / STALL_LEASES else ""
             if child.stall and seconds > self._limit and not child.stop_reason and not child.stalled:
                 self._mark_stalled(child)
 
     def _stall(self, child: Child, leases: list[Lease[HeldLease]], now: float) -> tuple[str, float]:
-        """Return what makes no progress, and since when; "" if all goes well."""
+        """Return in words what makes no progress, and since when (time.monotonic()); "" if everything does."""
         begun = child.board.begun()
         if any(not entry.ended_at for entry in begun):
             child.ran_at = now
@@ -83,8 +88,8 @@ class Stalls:
         found = [("", math.inf)]
         if child.state == "running":
             found.append(("it says nothing", max(child.ran_at, child.heard_at)))
-        if child.trouble:
-            found.append((f"the database fails it ({child.trouble})", child.trouble_at))
+        if child.database_error:
+            found.append((f"the database fails it ({child.database_error})", child.database_error_at))
         if ended:
             found.append((f"it has not written down {len(ended)} outcome(s)", min(ended)))
         if waiting:
@@ -92,10 +97,13 @@ class Stalls:
         return min(found, key=lambda stall: stall[1])
 
     def _mark_stalled(self, child: Child) -> None:
-        """Have the child replaced, unless the database is what others wait for, too. Raises Error if it is away."""
-        # A connection that is new: the child may have none because there are no more.
+        """Have the child replaced, unless statements of the queue wait for a lock, which would stall a new child, too.
+
+        Raises the database's error.
+        """
+        # A new connection, because the server may have none left, and the child may be stalled for that reason.
         connections[self._using].close()
-        [(locked,)] = call(self._using, WAITING)
+        [(locked,)] = call(self._using, LOCK_WAITS)
         extra = {"event": "child_stalled", "reason": child.stall, **child.keys}
         if locked:
             logger.warning(

@@ -1,4 +1,4 @@
-"""The supervisor: the parent of the worker processes. No handler runs here, so nothing starves what it does."""
+"""Run the parent of the worker processes. No handler runs here, so heartbeats and maintenance are never late."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.link.orders import Orders
 from django_pgqueue.worker.link.pipe import HeldLease, LeaseList
-from django_pgqueue.worker.link.spawn import end_of
+from django_pgqueue.worker.link.spawn import describe_exit
 from django_pgqueue.worker.operate.registration import Registration
 from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
-from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE, Health, Vitals
+from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.served import ServedQueues
 from django_pgqueue.worker.supervisor.lease_reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
@@ -28,14 +28,16 @@ from django_pgqueue.worker.supervisor.stalls import Stalls
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# Seconds.
-TICK = 0.5
+# The time between two looks at the children.
+LOOK_SECONDS = 0.5
 
 
 class Supervisor:
-    """``processes``: how many. ``companion``: makes what runs beside them, given a function that wakes all of them.
+    """Start worker processes, extend their leases, watch them and replace them; ``runqueueworker`` runs one.
 
-    ``reload``: replace them when a file changes.
+    ``orders``: of the children. ``processes``: their number. ``companion``: makes the service that runs beside them
+    (the maintenance loop), given a function that wakes all children. ``reload``: replace the children when a file
+    changes. ``vitals``: reports the health to probes.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Supervisor:
         # Failures, for the last line of the log and the exit status.
         self._faults: list[str] = []
         self._reload_reason = ""
-        # How long a child may say nothing before others get what it has not started.
+        # After this time without a frame from a child, its unstarted messages are given back.
         self._longest_silence = 2 * options.lease.total_seconds()
         nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
         self._pool = ProcessPool(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
@@ -79,13 +81,17 @@ class Supervisor:
             self._companions.append(FileWatch(lambda file: self.reload(f"{file} has changed")))
 
     def run(self) -> bool:
-        """Work until the end. Returns whether it was clean: see :meth:`QueueWorker.run`, of all children."""
+        """Run until all children have ended. Returns whether everything was clean.
+
+        It is clean if no role crashed, and each child that was to end had the exit status 0; see
+        :meth:`QueueWorker.run`.
+        """
         self.shutdown.install(hangup=True)
         keep_alive()
         try:
             self._start()
             while not self._pool.done():
-                self.shutdown.sleep(TICK)
+                self.shutdown.sleep(LOOK_SECONDS)
                 self.run_once()
             self._close()
         finally:
@@ -95,6 +101,7 @@ class Supervisor:
         return not self._faults
 
     def run_once(self) -> None:
+        """Handle requests to stop or reload, look after the children, and report to probes."""
         if self.shutdown.reason and not self._pool.stopping:
             extra = {"event": "supervisor_stopping", **self._keys}
             logger.info("supervisor %s is stopping: %s", self.options.name, self.shutdown.reason, extra=extra)
@@ -111,17 +118,18 @@ class Supervisor:
         self._vitals.beat(changing=self._pool.changing)
 
     def reload(self, reason: str) -> None:
-        """Replace the processes, one after the other; from any thread."""
+        """Replace the children, one after the other; from any thread. ``reason``: for the log."""
         self._reload_reason = reason
         self.shutdown.nudge()
 
     def health(self) -> Health:
+        """Return the health of all children, for probes."""
         problems = []
         missing = self._pool.size - self._pool.ready_count
         if missing:
             problems.append(f"{missing} of {self._pool.size} processes not ready")
         silence = time.monotonic() - self._registration.written_at
-        if silence > LONGEST_SILENCE:
+        if silence > LONGEST_SILENCE_SECONDS:
             problems.append("the database does not answer")
         problems += [f"process {child.pid}: {child.stall}" for child in self._pool.children if child.stall]
         workers = [
@@ -160,7 +168,7 @@ class Supervisor:
             self._faults.append("messages of an ended process could not be given back; their leases will expire")
         if not self._pool.clean:
             self._faults.append("a process did not end cleanly")
-        # Last of all: until here, everything that is held stays held.
+        # The keeper is stopped last, so that all leases are extended until here.
         self._keeper.stop()
         self._vitals.stop()
         connections.close_all()
@@ -171,7 +179,7 @@ class Supervisor:
         )  # fmt: skip
 
     def _relieve(self, child: Child) -> None:
-        """Give back the unstarted messages of a silent child: a handler holds its GIL, or it is stopped."""
+        """Give back the unstarted messages of a silent child, which is stopped or whose handler holds its GIL."""
         silence = time.monotonic() - child.heard_at
         if silence < self._longest_silence or not child.ready:
             child.relieved = False
@@ -187,7 +195,7 @@ class Supervisor:
             self._reclaimer.put(AbandonedLeases(worker=child.name, leases=waiting))
 
     def _replace(self, child: Child) -> None:
-        """Replace a child that makes no progress: at once, or after its handlers have ended as in a stop."""
+        """Replace a stalled child: kill it if it runs nothing, else stop it so that its handlers can end."""
         if child.stalled and not child.board.running():
             child.kill(child.stalled)
         elif child.stalled and not child.recycle_reason:
@@ -201,7 +209,7 @@ class Supervisor:
         if why:
             self._reclaimer.put(after_kill(child.name, begun=begun, culprits=child.culprits, why=why))
         else:
-            self._reclaimer.put(after_death(child.name, begun=begun, end=end_of(status)))
+            self._reclaimer.put(after_death(child.name, begun=begun, end=describe_exit(status)))
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
@@ -211,8 +219,8 @@ class Supervisor:
                 self._keeper.release(leases.held(child.name))
             case ("settling", leases, now):
                 self._keeper.settling(leases.held(child.name), now)
-            case ("report", report, trouble):
-                child.record_report(report, trouble)
+            case ("report", report, database_error):
+                child.record_report(report, database_error)
             case ("ready",):
                 child.ready = True
                 self.shutdown.nudge()
@@ -228,12 +236,12 @@ class Supervisor:
                 self.shutdown.request(self._faults[-1])
 
     def _lost(self, leases: list[HeldLease]) -> None:
-        self._tell("lost", leases)
+        self._send("lost", leases)
 
     def _cancelled(self, leases: list[HeldLease]) -> None:
-        self._tell("cancelled", leases)
+        self._send("cancelled", leases)
 
-    def _tell(self, what: str, leases: list[HeldLease]) -> None:
+    def _send(self, what: str, leases: list[HeldLease]) -> None:
         for child in self._pool.children:
             theirs = [lease for lease in leases if lease.worker == child.name]
             if theirs:
@@ -242,7 +250,7 @@ class Supervisor:
     def _paused(self, names: set[str]) -> None:
         for child in self._pool.children:
             child.pause(child.name in names)
-        # Here, because the database has just answered.
+        # The stalls are looked at here, because the database has just answered.
         self._stalls.run_once()
 
     def _wake(self) -> None:

@@ -154,7 +154,7 @@ def test_a_task_that_is_tried_again_moves_nothing_twice(
             os.kill(os.getpid(), signal.SIGKILL)
         return tally
 
-    total = job.run(frame(spark, ids(database)).repartition(2).localCheckpoint().rdd, killed_once)
+    total = job.run_partitions(frame(spark, ids(database)).repartition(2).localCheckpoint().rdd, killed_once)
     assert mark.exists()
     assert counts(total) == {"selected": 200, "redriven": 200}
     assert lives(database) == ids(database)

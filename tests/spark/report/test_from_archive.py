@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from django_pgqueue.charts import shown
+from django_pgqueue.charts import value_text
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
@@ -49,7 +49,7 @@ def test_the_page_says_what_the_tables_say(
 
     [queue] = page.tables["Queues, busiest first"][1:]
     assert queue[:5] == ["default", "900", "100", "10 %", "0"]
-    assert queue[5:8] == [shown(wait, "seconds") for (wait,) in database.execute(SETTLED + WAITS)]
+    assert queue[5:8] == [value_text(wait, "seconds") for (wait,) in database.execute(SETTLED + WAITS)]
     tenants = database.execute(SETTLED + TENANTS).fetchall()
     assert sorted((row[1], row[3]) for row in page.tables["Channels by time in handlers"][1:]) == [
         (channel, settled) for channel, settled, _ in tenants

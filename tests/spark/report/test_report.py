@@ -7,14 +7,15 @@ import hashlib
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.report.read import COMPARED, read
+from django_pgqueue.spark.report.read import COMPARED, read_report_data
 from django_pgqueue.spark.report.sections.tenants import noisy
 from django_pgqueue.spark.schema import arrow_schema
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
@@ -151,8 +152,10 @@ def test_the_grain_fits_the_period(tmp_path: Path, apart: timedelta, grain: str,
         rows = of_each_grain(metric(NOON, completed=5))
     lake = lake_of(tmp_path / "lake", rows)
 
-    data = read(lambda grain, days: [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts],
-                [(NOON - timedelta(days=number)).date() for number in reversed(range(50))])  # fmt: skip
+    def files(grain: str, days: Sequence[date]) -> list[Path]:
+        return [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts]
+
+    data = read_report_data(files, [(NOON - timedelta(days=number)).date() for number in reversed(range(50))])
 
     assert (data.grain, len(data.times)) == (grain, buckets)
     assert sum(data.history["mail"]["completed"]) == 5

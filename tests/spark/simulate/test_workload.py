@@ -144,7 +144,7 @@ def test_the_pace_is_that_of_the_worker():
     from django_pgqueue.spark.simulate import pace as ours
     from django_pgqueue.worker.run import pace as theirs
 
-    assert ours.LONGEST_WAIT == theirs.LONGEST_WAIT * SECOND
+    assert ours.LONGEST_WAIT_MICROSECONDS == theirs.LONGEST_WAIT_SECONDS * SECOND
     chance = random.Random(1)
     mine, real = ours.SimulatedPace(4, 100), theirs.HandlerPace(4, 100)
     for _ in range(300):

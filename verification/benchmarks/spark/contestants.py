@@ -47,7 +47,7 @@ def adbc(source: Source) -> Iterator[Run]:
         with pq.ParquetWriter(path, ARROW, compression="zstd") as writer, source.reader(adbc=True) as reader:
             for batch in reader.batches(query(source), ARROW):
                 writer.write_batch(batch)
-        durable.sync(path)
+        durable.sync_to_disk(path)
 
     yield run
 
@@ -72,7 +72,7 @@ def copy(source: Source) -> Iterator[Run]:
                     rows = []
             if rows:
                 writer.write_batch(batch(rows))
-        durable.sync(path)
+        durable.sync_to_disk(path)
 
     yield run
 

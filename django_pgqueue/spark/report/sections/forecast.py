@@ -8,8 +8,8 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from django_pgqueue.charts import Series, lines
-from django_pgqueue.spark.report.html import Section, paragraph
+from django_pgqueue.charts import Series, line_plot
+from django_pgqueue.spark.report.html import Section, html_paragraph
 from django_pgqueue.spark.report.read import sums
 
 COLUMNS = ("expected_enqueued", "expected_capacity", "expected_backlog")
@@ -22,7 +22,7 @@ def forecast(rows: pa.Table, queues: Sequence[str]) -> Section:
     """
     drawn = [_queue(rows.filter(pc.equal(rows["queue"], name)), name) for name in queues]
     if not any(drawn):
-        return Section("forecast", "Forecast", paragraph("There is no forecast yet: rollup makes it."))
+        return Section("forecast", "Forecast", html_paragraph("There is no forecast yet: rollup makes it."))
     return Section("forecast", "Forecast", f'<div class="plots">{"".join(drawn)}</div>')
 
 
@@ -38,4 +38,4 @@ def _queue(rows: pa.Table, name: str) -> str:
         Series("could be settled in the hour", [row["expected_capacity"] for row in newest], "pgq-rest"),
     ]
     note = f"computed {computed_at:%d %b %Y %H:%M} UTC"
-    return lines(f"Expected of {name}", [row["hour_at"] for row in newest], series, note=note)
+    return line_plot(f"Expected of {name}", [row["hour_at"] for row in newest], series, note=note)

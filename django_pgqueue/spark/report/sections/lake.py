@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django_pgqueue.charts import shown
+from django_pgqueue.charts import value_text
 from django_pgqueue.spark.report.holdings import Holdings
-from django_pgqueue.spark.report.html import Section, table, tiles
+from django_pgqueue.spark.report.html import Section, html_table, tiles
 
 
 def lake(held: Holdings) -> Section:
@@ -16,10 +16,16 @@ def lake(held: Holdings) -> Section:
         ("Last rollup", _moment(held.rolled_up_at), seen),
     ]
     rows = [
-        [one.table, shown(one.days), shown(one.files), f"{shown(one.bytes / 1e6)} MB", shown(one.rows)]
+        [
+            one.table,
+            value_text(one.days),
+            value_text(one.files),
+            f"{value_text(one.bytes / 1e6)} MB",
+            value_text(one.rows),
+        ]
         for one in held.tables
     ]
-    lines = table(f"The lake {held.name}", ["Table", "Days", "Files", "Size", "Rows"], rows)
+    lines = html_table(f"The lake {held.name}", ["Table", "Days", "Files", "Size", "Rows"], rows)
     return Section("lake", "Lake", tiles(figures) + lines)
 
 

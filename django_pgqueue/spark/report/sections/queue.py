@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from django_pgqueue.charts import Series, lines, shown, stack
-from django_pgqueue.charts.times import moment
-from django_pgqueue.spark.report.html import Section, folded, table
+from django_pgqueue.charts import Series, line_plot, stack, value_text
+from django_pgqueue.charts.times import bucket_label
+from django_pgqueue.spark.report.html import Section, folded, html_table
 from django_pgqueue.spark.report.read import Data, QueueHistory, sums
 
 OUTCOMES = {
@@ -52,7 +52,7 @@ def _throughput(data: Data, history: QueueHistory) -> str:
 
 def _times(data: Data, history: QueueHistory, what: str, title: str, note: str) -> str:
     series = [Series(which, history[f"{what}_{which}_seconds"], f"pgq-{which}") for which in ("p50", "p95", "p99")]
-    return lines(title, data.times, series, kind="seconds", band=(0, 1), note=note)
+    return line_plot(title, data.times, series, kind="seconds", band=(0, 1), note=note)
 
 
 def _reasons(data: Data, history: QueueHistory, column: str, title: str) -> str:
@@ -93,11 +93,11 @@ def _numbers(data: Data, history: QueueHistory) -> str:
     counts = ["enqueued", *OUTCOMES, "retries"]
     rows = []
     for place, time in enumerate(data.times):
-        row: list[Any] = [shown(history[name][place]) for name in counts]
+        row: list[Any] = [value_text(history[name][place]) for name in counts]
         row += [
-            shown(history[f"{what}_{which}_seconds"][place], "seconds")
+            value_text(history[f"{what}_{which}_seconds"][place], "seconds")
             for what in ("wait", "run", "total")
             for which in ("p50", "p95", "p99")
         ]
-        rows.append([moment(time, data.width), *row])
-    return table(f"Figures by {data.grain}, UTC", headings, rows)
+        rows.append([bucket_label(time, data.width), *row])
+    return html_table(f"Figures by {data.grain}, UTC", headings, rows)

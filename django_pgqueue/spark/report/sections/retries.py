@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from django_pgqueue.charts import bars, shown
-from django_pgqueue.spark.report.html import Section, paragraph, table
+from django_pgqueue.charts import bars, value_text
+from django_pgqueue.spark.report.html import Section, html_paragraph, html_table
 from django_pgqueue.spark.report.read import Data, handlers, sums
 from django_pgqueue.spark.report.sections.summary import part
 
@@ -24,25 +24,25 @@ def retries(data: Data) -> Section:
         kind="seconds",
         note="by handler",
     )
-    lines = table(
+    lines = html_table(
         f"Handlers{', the first ' + str(MOST_ROWS) if len(rows) > MOST_ROWS else ''}",
         ["Queue", "Handler", "Attempts", "Retries", "Dead letters", "Time in handlers", "On failed attempts", "Part"],
         [
             [
                 row["queue"],
                 row["handler"],
-                shown(row["attempts"]),
-                shown(row["retries"]),
-                shown(row["dead"]),
-                shown(row["run_seconds"], "seconds"),
-                shown(row["retry_seconds"], "seconds"),
+                value_text(row["attempts"]),
+                value_text(row["retries"]),
+                value_text(row["dead"]),
+                value_text(row["run_seconds"], "seconds"),
+                value_text(row["retry_seconds"], "seconds"),
                 part(row["retry_seconds"], row["run_seconds"]),
             ]
             for row in rows[:MOST_ROWS]
         ],
         names=2,
     )
-    remark = paragraph(
+    remark = html_paragraph(
         "Attempts that did not note their beginning, of messages that an older version settled, count as no time."
     )
     return Section("retries", "Cost of failures", f'<div class="plots">{chart}</div>{lines}{remark}')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from django_pgqueue.charts import Series, shown, stack
-from django_pgqueue.spark.report.html import Section, paragraph, table
+from django_pgqueue.charts import Series, stack, value_text
+from django_pgqueue.spark.report.html import Section, html_paragraph, html_table
 from django_pgqueue.spark.report.read import Data, channels, sums
 from django_pgqueue.spark.report.sections.summary import SETTLED, part
 
@@ -17,22 +17,22 @@ def sla(data: Data) -> Section:
     days = days.filter(pc.is_valid(days["sla_seconds"]))
     if not days.num_rows:
         message = "No SLA was given to rollup: set SLA in the settings, or give --sla."
-        return Section("sla", "SLA", paragraph(message))
+        return Section("sla", "SLA", html_paragraph(message))
     rows = sums(days, ["queue", "channel", "sla_seconds"], [*SETTLED, "sla_breaches"])
     rows.sort(key=lambda row: (-row["sla_breaches"], row["queue"], row["channel"]))
     promised = sorted({row["queue"] for row in rows}, key=data.queues.index)
     breaches = [Series(name, data.history[name]["sla_breaches"]) for name in promised]
     chart = stack("Breaches", data.times, breaches, note=f"messages, by {data.grain}")
-    lines = table(
+    lines = html_table(
         f"Channels with an SLA{', the first ' + str(MOST_ROWS) if len(rows) > MOST_ROWS else ''}",
         ["Queue", "Channel", "SLA", "Settled", "Breaches", "Kept"],
         [
             [
                 row["queue"],
                 row["channel"],
-                shown(row["sla_seconds"], "seconds"),
-                shown(settled := sum(row[name] for name in SETTLED)),
-                shown(row["sla_breaches"]),
+                value_text(row["sla_seconds"], "seconds"),
+                value_text(settled := sum(row[name] for name in SETTLED)),
+                value_text(row["sla_breaches"]),
                 part(settled - row["sla_breaches"], settled),
             ]
             for row in rows[:MOST_ROWS]

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from django_pgqueue.charts import shown, sparkline
-from django_pgqueue.spark.report.html import Safe, Section, paragraph, table, tiles
+from django_pgqueue.charts import sparkline, value_text
+from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table, tiles
 from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, sums, whole_queues
 
 SETTLED = ("completed", "popped", "dead")
@@ -19,14 +19,16 @@ MOST_QUEUES = 50
 def summary(data: Data) -> Section:
     if not data.queues:
         message = "The lake has no metrics of this period. Run export and rollup, or ask for more days."
-        return Section("summary", "Summary", paragraph(message))
+        return Section("summary", "Summary", html_paragraph(message))
     days = whole_queues(data.by_day)
     totals = {row["queue"]: row for row in sums(days, ["queue"], [*COUNTS, *SPENT])}
     shown_queues = data.queues[:MOST_QUEUES]
     rows = [_queue(days.filter(pc.equal(days["queue"], queue)), queue, totals[queue]) for queue in shown_queues]
-    body = tiles(_figures(list(totals.values()))) + table("Queues, busiest first", HEADINGS, rows)
+    body = tiles(_figures(list(totals.values()))) + html_table("Queues, busiest first", HEADINGS, rows)
     if len(data.queues) > MOST_QUEUES:
-        body += paragraph(f"{len(data.queues) - MOST_QUEUES:,} more queues are not shown; choose some with --queue.")
+        body += html_paragraph(
+            f"{len(data.queues) - MOST_QUEUES:,} more queues are not shown; choose some with --queue."
+        )
     return Section("summary", "Summary", body)
 
 
@@ -34,21 +36,21 @@ def _figures(totals: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     count = {name: sum(row[name] for row in totals) for name in (*COUNTS, *SPENT)}
     settled = sum(count[name] for name in SETTLED)
     return [
-        ("Enqueued", shown(count["enqueued"]), "and settled since"),
-        ("Completed", shown(count["completed"] + count["popped"]), f"{shown(count['attempts'])} attempts"),
-        ("Dead letters", shown(count["dead"]), f"{part(count['dead'], settled)} of settled messages"),
-        ("Retries", shown(count["retries"]), f"{part(count['retries'], count['attempts'])} of attempts"),
-        ("Time in handlers", shown(count["run_seconds"], "seconds"), "under lease"),
+        ("Enqueued", value_text(count["enqueued"]), "and settled since"),
+        ("Completed", value_text(count["completed"] + count["popped"]), f"{value_text(count['attempts'])} attempts"),
+        ("Dead letters", value_text(count["dead"]), f"{part(count['dead'], settled)} of settled messages"),
+        ("Retries", value_text(count["retries"]), f"{part(count['retries'], count['attempts'])} of attempts"),
+        ("Time in handlers", value_text(count["run_seconds"], "seconds"), "under lease"),
         (
             "Spent on failures",
-            shown(count["retry_seconds"], "seconds"),
+            value_text(count["retry_seconds"], "seconds"),
             part(count["retry_seconds"], count["run_seconds"]),
         ),
     ]
 
 
 def part(value: float, whole: float) -> str:
-    return shown(value / whole if whole else None, "share")
+    return value_text(value / whole if whole else None, "share")
 
 
 HEADINGS = [
@@ -64,11 +66,11 @@ def _queue(table: pa.Table, queue: str, total: dict[str, Any]) -> list[object]:
     line = sparkline(f"Wait p95 by day of {queue}", [day["wait_p95_seconds"] for day in days], kind="seconds")
     return [
         queue,
-        shown(total["completed"] + total["popped"]),
-        shown(total["dead"]),
+        value_text(total["completed"] + total["popped"]),
+        value_text(total["dead"]),
         part(total["dead"], settled),
-        shown(total["retries"]),
-        *(shown(last[f"wait_{which}_seconds"], "seconds") for which in ("p50", "p95", "p99")),
+        value_text(total["retries"]),
+        *(value_text(last[f"wait_{which}_seconds"], "seconds") for which in ("p50", "p95", "p99")),
         Safe(line) if len(days) > 1 else "",
-        shown(last["run_p95_seconds"], "seconds"),
+        value_text(last["run_p95_seconds"], "seconds"),
     ]

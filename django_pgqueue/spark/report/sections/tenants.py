@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from django_pgqueue.charts import bars, shown, text
-from django_pgqueue.charts.times import moment
-from django_pgqueue.spark.report.html import Safe, Section, folded, paragraph, table
+from django_pgqueue.charts import bars, text, value_text
+from django_pgqueue.charts.times import bucket_label
+from django_pgqueue.spark.report.html import Safe, Section, folded, html_paragraph, html_table
 from django_pgqueue.spark.report.read import WIDTHS, Data, channels, sums, whole_queues
 from django_pgqueue.spark.report.sections.summary import part
 
@@ -35,7 +35,7 @@ def tenants(data: Data) -> Section:
         kind="share",
         note=f"{len(rows):,} channels" + (f", the {MOST_BARS} largest" if len(rows) > MOST_BARS else ""),
     )
-    lines = table(
+    lines = html_table(
         f"Channels by time in handlers{', the first ' + str(MOST_ROWS) if len(rows) > MOST_ROWS else ''}",
         ["Queue", "Channel", "Share", "Settled", "Dead letters", "Retries", "Spent on failures", "Wait p95, worst day"],
         [_row(row, capacity, waits) for row in rows[:MOST_ROWS]],
@@ -57,12 +57,12 @@ def _row(row: dict[str, Any], capacity: dict[str, float], waits: dict[tuple[str,
     return [
         row["queue"],
         row["channel"],
-        shown(_share(row, capacity), "share"),
-        shown(row["completed"] + row["popped"] + row["dead"]),
-        shown(row["dead"]),
-        shown(row["retries"]),
-        f"{shown(row['retry_seconds'], 'seconds')} ({part(row['retry_seconds'], row['run_seconds'])})",
-        shown(waits[row["queue"], row["channel"]], "seconds"),
+        value_text(_share(row, capacity), "share"),
+        value_text(row["completed"] + row["popped"] + row["dead"]),
+        value_text(row["dead"]),
+        value_text(row["retries"]),
+        f"{value_text(row['retry_seconds'], 'seconds')} ({part(row['retry_seconds'], row['run_seconds'])})",
+        value_text(waits[row["queue"], row["channel"]], "seconds"),
     ]
 
 
@@ -94,28 +94,28 @@ def noisy(rows: pa.Table) -> list[dict[str, Any]]:
 def _neighbours(data: Data) -> str:
     grain = "minute" if data.grain == "minute" else "hour"
     rule = (
-        f"{grain.capitalize()}s in which one channel had at least {shown(NOISY_SHARE, 'share')} of its queue's time in "
-        f"handlers, and the wait p95 of others was at least {SLOWED:g} times their own "
-        f"median, and {shown(SLOWED_SECONDS, 'seconds')} more."
+        f"{grain.capitalize()}s in which one channel had at least {value_text(NOISY_SHARE, 'share')} of its "
+        "queue's time in handlers, and the wait p95 of others was at least "
+        f"{SLOWED:g} times their own median, and {value_text(SLOWED_SECONDS, 'seconds')} more."
     )
     found = noisy(data.compared)
     if not found:
-        return paragraph("No noisy neighbours.") + f'<p class="quiet">{rule}</p>'
+        return html_paragraph("No noisy neighbours.") + f'<p class="quiet">{rule}</p>'
     headings = [grain.capitalize(), "Queue", "Channel", "Share", "Slowed", "Worst off", "Its wait p95", "Usually"]
     rows = [
         [
-            moment(row["bucket_at"], WIDTHS[grain]),
+            bucket_label(row["bucket_at"], WIDTHS[grain]),
             row["queue"],
             row["channel"],
-            shown(row["capacity_share"], "share"),
+            value_text(row["capacity_share"], "share"),
             f"{row['slowed']:,}",
             Safe(f"<bdi>{text(row['longest']['channel'])}</bdi>"),
-            shown(row["longest"]["wait_p95_seconds"], "seconds"),
-            shown(row["longest"]["wait_p95_seconds_approximate_median"], "seconds"),
+            value_text(row["longest"]["wait_p95_seconds"], "seconds"),
+            value_text(row["longest"]["wait_p95_seconds_approximate_median"], "seconds"),
         ]
         for row in found[:MOST_NEIGHBOURS]
     ]
     more = f", the worst {MOST_NEIGHBOURS} of {len(found):,}" if len(found) > MOST_NEIGHBOURS else ""
-    return table(f"Noisy neighbours{more}", headings, rows, names=3) + folded(
-        "How noisy neighbours are found", paragraph(rule)
+    return html_table(f"Noisy neighbours{more}", headings, rows, names=3) + folded(
+        "How noisy neighbours are found", html_paragraph(rule)
     )

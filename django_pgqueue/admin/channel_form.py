@@ -1,0 +1,52 @@
+"""Check the limits of a channel in its form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import to_json
+
+if TYPE_CHECKING:
+    pass
+
+
+class ChannelForm(forms.ModelForm):
+    """Check limits with errors in the form's words, before the table's constraints refuse them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("max_concurrency", "max_size", "release_burst", "weight"):
+            if field := self.fields.get(name):
+                # Replaces the model field's validator, which allows 0.
+                field.validators = [v for v in field.validators if not isinstance(v, MinValueValidator)]
+                field.validators.append(MinValueValidator(1))
+                field.widget.attrs["min"] = 1
+        if context := self.fields.get("context"):
+            # Changes are found by comparing with the channel, not with a hidden field of the page.
+            context.show_hidden_initial = False
+        if weight := self.fields.get("weight"):
+            weight.validators.append(MaxValueValidator(1000))
+            weight.widget.attrs["max"] = 1000
+
+    def clean_release_interval(self) -> Any:
+        interval = self.cleaned_data["release_interval"]
+        if interval is not None and interval.total_seconds() <= 0:
+            raise forms.ValidationError(_("Give a time longer than zero, or leave it empty for no limit."))
+        return interval
+
+    def clean_context(self) -> dict[str, Any]:
+        context = self.cleaned_data["context"]
+        if context is None:
+            return {}
+        if not isinstance(context, dict):
+            raise forms.ValidationError(_('Give a JSON object, such as {"tenant": "acme"}.'))
+        try:
+            to_json(context, "context")
+        except InvalidMessage as error:
+            raise forms.ValidationError(str(error)) from error
+        return context
