@@ -437,6 +437,7 @@ class Migration(migrations.Migration):
             drop=[
                 "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_tally, pgqueue_queue_warning",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
+                "TYPE pgqueue_delivery, pgqueue_request",
             ],
         ),
         InstallTables("storage", 1, drop=[]),

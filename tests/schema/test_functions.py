@@ -140,6 +140,8 @@ INLINED = {
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
+    "pgqueue_look_ahead": "SELECT a.* FROM pgqueue_look_ahead(1, 0::smallint, '-infinity', 0, '{}') AS a",
+    "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
     "pgqueue_late_news": "SELECT n.xid FROM pgqueue_late_news('default', '{1}') AS n",
     "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",
     "pgqueue_starts": "SELECT s.* FROM pgqueue_starts('default', 1, 1, 8) AS s",

@@ -1,13 +1,14 @@
--- Computes how many messages a limited channel may be given now. Returns no row if the channel does not exist.
+-- Computes how many messages a limited channel may be given now.
 -- Caller: pgqueue_take_turn.
 -- The caller holds the channel's lane, so no other transaction can lease from the channel meanwhile. The channel's row
 -- is read here, after the lane was locked: a later change leaves an arrival that cannot be folded before the lane is
 -- free again.
 -- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token
 -- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371).
--- Returns messages: at most p_quota; room: free places under max_concurrency (0 when paused, NULL without that limit);
---   look_at: when to look again after they are used; next_at: the bucket's time; step, slack: how far a message moves
---   it, and how far it may be ahead of the clock; lease_floor: no live lease of the channel is older.
+-- Returns no row when this call was stopped since it read the clock: it would miss leases of later calls. messages: at
+--   most p_quota; room: free places under max_concurrency (0 when paused, NULL without that limit); look_at: when to
+--   look again after they are used; next_at: the bucket's time; step, slack: how far a message moves it, and how far it
+--   may be ahead of the clock; lease_floor: no live lease of the channel is older.
 -- Locks: none.
 -- The function is STABLE, so that it becomes a part of the statement that calls it, for one lane or for many.
 CREATE FUNCTION pgqueue_allowance(
@@ -35,14 +36,18 @@ AS $$
             WHEN r.room IS NOT NULL AND c.paused_at IS NULL
                 AND coalesce(c.changed_at, '-infinity') < p_now - interval '10 minutes'
                 THEN coalesce(o.oldest, p_now) - interval '1 second'
-            ELSE p_lease_floor
+            ELSE f.lease_floor
         END
     FROM pgqueue_channel AS c
+    -- A floor from the future means that the clock was set back: then all leases are counted.
+    CROSS JOIN (
+        SELECT CASE WHEN p_lease_floor > p_now THEN '-infinity' ELSE p_lease_floor END AS lease_floor
+    ) AS f
     CROSS JOIN LATERAL (
         SELECT count(*) AS running, min(m.leased_at) AS oldest
         FROM pgqueue_message AS m
         WHERE c.max_concurrency IS NOT NULL AND c.paused_at IS NULL AND c.released_at IS NULL
-            AND m.channel_id = p_channel_id AND m.status = 2 AND m.leased_at >= p_lease_floor
+            AND m.channel_id = p_channel_id AND m.status = 2 AND m.leased_at >= f.lease_floor
     ) AS o
     CROSS JOIN LATERAL (
         SELECT CASE
@@ -65,5 +70,5 @@ AS $$
             floor(extract(epoch FROM p_now + (c.release_burst - 1) * r.interval - t.next_at)
                 / extract(epoch FROM r.interval)) + 1 AS free
     ) AS b
-    WHERE c.id = p_channel_id;
+    WHERE c.id = p_channel_id AND (p_now >= p_lease_floor OR clock_timestamp() < p_lease_floor);
 $$;

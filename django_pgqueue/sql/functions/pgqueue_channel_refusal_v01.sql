@@ -1,6 +1,6 @@
 -- Builds the refusal of a channel that is full (PGQ04), released (PGQ05) or busy (PGQ06). It names the channel and its
 -- queue.
--- Caller: pgqueue_admit, pgqueue_message_arrived, pgqueue_missing_channel, pgqueue_reserve.
+-- Caller: pgqueue_admit, pgqueue_arrive, pgqueue_missing_channel, pgqueue_reserve.
 -- p_live: how many messages the channel holds; p_messages: how many more there are to enqueue.
 -- Locks: none.
 CREATE FUNCTION pgqueue_channel_refusal(p_sqlstate text, p_channel_id bigint, p_live bigint DEFAULT NULL,

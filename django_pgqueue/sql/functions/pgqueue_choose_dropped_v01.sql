@@ -68,7 +68,7 @@ BEGIN
             SELECT m.id
             FROM unnest(v_oldest) WITH ORDINALITY AS u (id, place)
             JOIN pgqueue_message AS m ON m.id = u.id
-            WHERE m.status = 1
+            WHERE m.status::integer = 1
             ORDER BY u.place
             LIMIT v_most
             FOR UPDATE OF m SKIP LOCKED);

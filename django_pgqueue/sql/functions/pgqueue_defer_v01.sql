@@ -71,16 +71,10 @@ BEGIN
                 ELSE p_states[array_position(p_ids, m.id)]
             END,
             last_leased_at = m.leased_at,
-            leased_at = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
-                THEN m.leased_at END,
-            lease_expires_at = CASE
-                WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
-                    THEN m.lease_expires_at
-            END,
-            lease_token = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
-                THEN m.lease_token END,
-            worker = CASE WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
-                THEN m.worker END,
+            (leased_at, lease_expires_at, lease_token, worker) = (
+                SELECT m.leased_at, m.lease_expires_at, m.lease_token, m.worker
+                WHERE m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
+            ),
             settled_token = m.lease_token
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.id, m.channel_id, m.status, m.lease_token, m.cancelled_at IS NOT NULL AS cancelled
@@ -107,10 +101,8 @@ BEGIN
         PERFORM pgqueue_archive(v_cancelled, 'cancelled');
     END IF;
     RETURN QUERY
-    SELECT u, 'deferred'::text FROM unnest(v_done) AS u
-    UNION ALL
-    SELECT u, 'cancelled' FROM unnest(v_cancelled) AS u
-    UNION ALL
+    SELECT u, 'deferred'::text FROM unnest(v_done) AS u UNION ALL
+    SELECT u, 'cancelled' FROM unnest(v_cancelled) AS u UNION ALL
     SELECT u, 'dead_lettered' FROM unnest(v_dead) AS u;
     IF coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
         RETURN QUERY SELECT b.id, b.outcome FROM pgqueue_settled_before(p_ids, p_tokens, v_found) AS b;

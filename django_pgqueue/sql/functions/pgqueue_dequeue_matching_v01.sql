@@ -15,24 +15,7 @@ CREATE FUNCTION pgqueue_dequeue_matching(
     p_payload jsonb DEFAULT NULL,
     p_look integer DEFAULT 1000
 )
-RETURNS TABLE (
-    id bigint,
-    channel text,
-    handler text,
-    payload jsonb,
-    body bytea,
-    headers jsonb,
-    priority smallint,
-    attempts integer,
-    max_attempts integer,
-    token uuid,
-    lease_expires_at timestamptz,
-    state jsonb,
-    created_at timestamptz,
-    dequeue_at timestamptz,
-    context jsonb,
-    last_leased_at timestamptz
-)
+RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -51,10 +34,7 @@ DECLARE
     v_count integer := 0;
     v_quota integer;
 BEGIN
-    IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
-        OR p_lease > '365000 days'
-        OR current_setting('transaction_isolation') <> 'read committed'
-    THEN
+    IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease, 'dequeue_matching');
     ELSIF p_handler IS NULL AND p_payload IS NULL THEN
         RAISE EXCEPTION 'dequeue_matching needs a handler or a payload: both are NULL'
@@ -85,24 +65,7 @@ BEGIN
                 CONTINUE WHEN v_taken.ids = '{}';
                 v_count := v_count + cardinality(v_taken.ids);
                 RETURN QUERY
-                -- Leases the chosen messages.
-                WITH leased AS (
-                    UPDATE pgqueue_message AS m
-                    SET status = 2,
-                        attempts = m.attempts + 1,
-                        leased_at = v_taken.taken_at,
-                        lease_expires_at = v_taken.taken_at + p_lease,
-                        lease_token = v_token,
-                        worker = p_worker
-                    WHERE m.id = ANY (v_taken.ids)
-                    RETURNING m.*
-                )
-                SELECT l.id, c.name::text, l.handler::text, l.payload, l.body, l.headers, l.priority, l.attempts,
-                    l.max_attempts, l.lease_token, l.lease_expires_at, l.state, l.created_at, l.dequeue_at,
-                    nullif(c.context, '{}'), l.last_leased_at
-                FROM leased AS l
-                LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
-                ORDER BY array_position(v_taken.ids, l.id);
+                SELECT l.* FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
             END LOOP;
         END LOOP;
         EXIT WHEN v_count > 0 OR pgqueue_bring_back(p_queue, p_limit, clock_timestamp(), p_worker) = 0;

@@ -3,7 +3,7 @@
 -- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
 -- less than one large one. Every other call, and one message that the short way does not find, takes the long way
--- (pgqueue_lease).
+-- (pgqueue_dequeue_many).
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -18,24 +18,7 @@ CREATE FUNCTION pgqueue_dequeue(
     p_lease interval DEFAULT '15 seconds',
     p_worker text DEFAULT NULL
 )
-RETURNS TABLE (
-    id bigint,
-    channel text,
-    handler text,
-    payload jsonb,
-    body bytea,
-    headers jsonb,
-    priority smallint,
-    attempts integer,
-    max_attempts integer,
-    token uuid,
-    lease_expires_at timestamptz,
-    state jsonb,
-    created_at timestamptz,
-    dequeue_at timestamptz,
-    context jsonb,
-    last_leased_at timestamptz
-)
+RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
@@ -45,18 +28,15 @@ SET enable_bitmapscan = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
-#variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_line record;
     v_lane record;
     v_fresh boolean;
     v_id bigint;
+    v_delivery pgqueue_delivery;
 BEGIN
-    IF p_queue IS NULL OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 10000 OR coalesce(p_lease, '0') <= '0'
-        OR p_lease > '365000 days'
-        OR current_setting('transaction_isolation') <> 'read committed'
-    THEN
+    IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
     SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.news, n.paused INTO v_line
@@ -70,7 +50,7 @@ BEGIN
         END IF;
     END IF;
     IF p_limit > 1 OR v_line.paused THEN
-        RETURN QUERY SELECT l.* FROM pgqueue_lease(p_queue, p_limit, p_lease, p_worker) AS l;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
         RETURN;
     END IF;
     IF v_line.news THEN
@@ -113,17 +93,15 @@ BEGIN
     SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
         lease_token = gen_random_uuid(), worker = p_worker
     WHERE m.id = v_id
-    RETURNING m.id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts, m.lease_token,
-        m.lease_expires_at, m.state, m.created_at, m.dequeue_at, m.last_leased_at
-    INTO id, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at, state,
-        created_at, dequeue_at, last_leased_at;
+    RETURNING m.id, v_lane.name, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
+        m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, nullif(v_lane.context, '{}'),
+        m.last_leased_at
+    INTO v_delivery;
     IF NOT FOUND THEN
-        RETURN QUERY SELECT l.* FROM pgqueue_lease(p_queue, p_limit, p_lease, p_worker) AS l;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
         RETURN;
     END IF;
-    channel := v_lane.name;
-    context := nullif(v_lane.context, '{}');
-    RETURN NEXT;
+    RETURN NEXT v_delivery;
     -- Folds about once in eight messages, so that no arrival that can wait needs a ticker.
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;

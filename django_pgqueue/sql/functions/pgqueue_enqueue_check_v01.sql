@@ -1,5 +1,5 @@
 -- Returns the refusal of a channel that does not take p_messages more, before anything is written; NULL when it does.
--- Caller: pgqueue_enqueue_many, pgqueue_redrive_refusal.
+-- Caller: pgqueue_enqueue_look, pgqueue_redrive_refusal.
 -- p_create: a channel that does not exist will be created, if its name is valid; p_drops: a full channel whose policy
 -- is not error is only locked, and the messages that leave are chosen later; p_wait: as in pgqueue_reserve.
 -- Locks: as pgqueue_admit (lock order, step 1): the caller comes in the order of channels.

@@ -1,5 +1,5 @@
 -- Enqueues one message. It exists if and only if the caller's transaction commits.
--- Caller: pgqueue_enqueue_many, pgqueue_schedule_enqueue; lifecycle.enqueue.
+-- Caller: pgqueue_enqueue_each, pgqueue_schedule_enqueue; lifecycle.enqueue.
 -- p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size; NULL: the setting
 -- pgqueue.enqueue_wait, or 2 s.
 -- Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id) or
@@ -51,8 +51,7 @@ BEGIN
         RETURN;
     END IF;
     v_dequeue_at := coalesce(p_dequeue_at, v_now + coalesce(p_delay, '0'));
-    SELECT c.id, c.max_size, c.full_policy
-    INTO v_channel
+    SELECT c.id, c.max_size, c.full_policy INTO v_channel
     FROM pgqueue_channel AS c
     WHERE c.queue = p_queue AND c.name = p_channel AND c.released_at IS NULL;
     IF NOT FOUND THEN
@@ -63,7 +62,6 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-
     IF p_dedupe_key IS NOT NULL THEN
         id := pgqueue_find_duplicate(v_channel.id, p_dedupe_key);
         IF id IS NOT NULL THEN
@@ -72,37 +70,13 @@ BEGIN
         END IF;
     END IF;
     IF v_channel.max_size IS NOT NULL THEN
-        SELECT a.outcome, a.dropped_ids, a.refusal INTO outcome, dropped_ids, refusal
-        FROM pgqueue_admit(v_channel.id, v_channel.max_size, v_channel.full_policy, 1, p_wait) AS a;
+        SELECT a.outcome, a.id, a.dropped_ids, a.refusal INTO outcome, id, dropped_ids, refusal
+        FROM pgqueue_admit_one(v_channel.id, v_channel.max_size, v_channel.full_policy, p_dedupe_key, p_wait) AS a;
         IF outcome IS NOT NULL THEN
             RETURN;
         END IF;
     END IF;
-    IF dropped_ids IS NOT NULL THEN
-        -- Another enqueuer may have brought the key while this one waited for the count: a duplicate makes nothing
-        -- leave.
-        id := CASE WHEN p_dedupe_key IS NOT NULL THEN pgqueue_find_duplicate(v_channel.id, p_dedupe_key) END;
-        IF id IS NOT NULL THEN
-            outcome := 'duplicate';
-            dropped_ids := NULL;
-            RETURN;
-        END IF;
-        PERFORM pgqueue_archive(dropped_ids, 'dropped');
-    END IF;
-
-    IF p_dedupe_key IS NULL THEN
-        INSERT INTO pgqueue_message (
-            channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
-            backoff_factor, backoff_longest)
-        VALUES (
-            v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
-            CASE WHEN v_dequeue_at > v_now THEN 3 ELSE 1 END, p_max_attempts, p_backoff, p_backoff_factor,
-            p_backoff_longest)
-        RETURNING pgqueue_message.id, pgqueue_message.created_at INTO id, created_at;
-        outcome := 'created';
-        RETURN;
-    END IF;
-    -- The loop ends at the first pass, unless the duplicate was settled between the two statements.
+    -- The loop ends at the first pass, unless the duplicate was settled between its two statements.
     WHILE outcome IS NULL LOOP
         INSERT INTO pgqueue_message (
             channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
@@ -113,9 +87,8 @@ BEGIN
             p_backoff_longest, p_dedupe_key)
         ON CONFLICT (channel_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
         RETURNING pgqueue_message.id, pgqueue_message.created_at INTO id, created_at;
-        IF FOUND THEN
-            outcome := 'created';
-        ELSE
+        outcome := CASE WHEN FOUND THEN 'created' END;
+        IF outcome IS NULL THEN
             id := pgqueue_find_duplicate(v_channel.id, p_dedupe_key);
             outcome := CASE WHEN id IS NOT NULL THEN 'duplicate' END;
         END IF;

@@ -27,15 +27,7 @@ BEGIN
     SELECT n.arrival_xid, n.late_xids, n.parked_from, coalesce(n.head, 9223372036854775807) AS head INTO v_line
     FROM pgqueue_line(p_queue, p_now) AS n;
     IF v_line.late_xids <> '{}' AND NOT p_lazy THEN
-        -- With the xid of this transaction every dequeue finds them. After a rollback they are late again.
-        UPDATE pgqueue_arrival AS a SET xid = pg_current_xact_id(), lazy = false
-        WHERE a.ctid = ANY (ARRAY(
-            SELECT n.ctid FROM unnest(v_line.late_xids) AS x (xid) CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
-            CROSS JOIN LATERAL (
-                SELECT late.ctid FROM pgqueue_arrival AS late
-                WHERE late.queue = p_queue AND late.lazy = z.lazy AND late.xid = x.xid FOR UPDATE SKIP LOCKED
-            ) AS n
-            LIMIT 200));
+        PERFORM pgqueue_refresh_late_arrivals(p_queue, v_line.late_xids);
     END IF;
     IF p_lazy THEN
         UPDATE pgqueue_lane AS l

@@ -11,30 +11,12 @@ CREATE FUNCTION pgqueue_pop(
     p_worker text DEFAULT NULL,
     p_archive text DEFAULT NULL
 )
-RETURNS TABLE (
-    id bigint,
-    channel text,
-    handler text,
-    payload jsonb,
-    body bytea,
-    headers jsonb,
-    priority smallint,
-    attempts integer,
-    max_attempts integer,
-    token uuid,
-    lease_expires_at timestamptz,
-    state jsonb,
-    created_at timestamptz,
-    dequeue_at timestamptz,
-    context jsonb,
-    last_leased_at timestamptz
-)
+RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
-#variable_conflict use_column
 DECLARE
-    v_leased record;
+    v_leased pgqueue_delivery;
     v_ids bigint[] := '{}';
 BEGIN
     IF p_archive IS NOT NULL AND pgqueue_archive_problem(p_archive) IS NOT NULL THEN
@@ -44,10 +26,7 @@ BEGIN
         SELECT d.* FROM pgqueue_dequeue(p_queue, p_limit, interval '1 minute', p_worker) AS d
     LOOP
         v_ids := v_ids || v_leased.id;
-        RETURN QUERY SELECT v_leased.id, v_leased.channel, v_leased.handler, v_leased.payload, v_leased.body,
-            v_leased.headers, v_leased.priority, v_leased.attempts, v_leased.max_attempts, v_leased.token,
-            v_leased.lease_expires_at, v_leased.state, v_leased.created_at, v_leased.dequeue_at, v_leased.context,
-            v_leased.last_leased_at;
+        RETURN NEXT v_leased;
     END LOOP;
     PERFORM pgqueue_archive(v_ids, 'popped', p_archive);
 END;

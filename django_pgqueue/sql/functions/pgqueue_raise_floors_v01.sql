@@ -27,39 +27,20 @@ DECLARE
 BEGIN
     SELECT last_value INTO v_next_seq FROM pgqueue_lane_seq;
     v_bound := pg_current_xact_id();
-    SELECT f.* INTO v_old FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
-    -- A floor from the future: the database was restored from a dump of an older cluster. Begin anew.
-    IF v_old.next_xid > v_bound OR v_old.arrival_xid > v_bound THEN
-        v_old.arrival_xid := '0';
-        v_old.next_xid := '0';
-        v_old.late_xids := '{}';
-        v_old.watched_xid := '0';
-    END IF;
-    -- The clock was set back: a floor of the future would hide the lanes that are parked from now on.
-    IF v_old.ticked_at > v_now OR v_old.parked_from > v_now THEN
-        v_old.ticked_at := v_now;
-        v_old.parked_from := '-infinity';
-        v_old.expiry_from := '-infinity';
-        v_old.due_from := '-infinity';
-        v_old.watched_at := '-infinity';
-    END IF;
+    v_old := pgqueue_last_floor(v_bound, v_now);
     v_running := ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x < v_old.next_xid);
     v_held := pgqueue_lane_is_held(v_running);
     v_xid := v_old.next_xid;
     IF pg_snapshot_xmin(pg_current_snapshot()) > v_old.watched_xid THEN
         -- All transactions that began before the watch have ended: their rows are visible to these two statements.
-        v_old.expiry_from := coalesce(
-            (
-                SELECT m.lease_expires_at FROM pgqueue_message AS m
-                WHERE m.lease_expires_at >= v_old.expiry_from AND m.lease_expires_at < v_old.watched_at
-                ORDER BY m.lease_expires_at LIMIT 1
-            ), v_old.watched_at);
-        v_old.due_from := coalesce(
-            (
-                SELECT m.dequeue_at FROM pgqueue_message AS m
-                WHERE m.status = 3 AND m.dequeue_at >= v_old.due_from AND m.dequeue_at < v_old.watched_at
-                ORDER BY m.dequeue_at LIMIT 1
-            ), v_old.watched_at);
+        v_old.expiry_from := coalesce((
+            SELECT m.lease_expires_at FROM pgqueue_message AS m
+            WHERE m.lease_expires_at >= v_old.expiry_from AND m.lease_expires_at < v_old.watched_at
+            ORDER BY m.lease_expires_at LIMIT 1), v_old.watched_at);
+        v_old.due_from := coalesce((
+            SELECT m.dequeue_at FROM pgqueue_message AS m
+            WHERE m.status = 3 AND m.dequeue_at >= v_old.due_from AND m.dequeue_at < v_old.watched_at
+            ORDER BY m.dequeue_at LIMIT 1), v_old.watched_at);
         v_old.watched_at := v_now;
         v_old.watched_xid := v_bound;
     END IF;

@@ -36,11 +36,7 @@ BEGIN
         ORDER BY random()
     ) AS o;
     IF p_among IS NOT NULL THEN
-        RETURN ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.id = ANY (p_among) AND m.channel_id = ANY (v_starts.channels) AND m.status::integer = 1
-            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT p_limit
-            FOR UPDATE SKIP LOCKED);
+        RETURN pgqueue_lock_among(p_among, v_starts.channels, p_limit);
     END IF;
     v_quota := (p_limit + cardinality(v_starts.channels) - 1) / cardinality(v_starts.channels);
     WHILE cardinality(v_ids) < p_limit AND v_quota > 0 LOOP

@@ -27,20 +27,17 @@ CREATE FUNCTION pgqueue_take_turn(
 )
 LANGUAGE plpgsql
 AS $$
-#variable_conflict use_column
 DECLARE
     v_lane record;
     v_may record;
     v_again bigint[];
     v_count integer;
-    v_parked timestamptz;
-    v_done boolean;
 BEGIN
     ids := '{}';
     contended := false;
     IF p_channel_id IS NULL AND p_place IS NULL THEN
-        SELECT l.ctid AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead, l.next_at,
-            l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
+        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, false AS done,
+            least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight), 1))::integer AS quota
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = p_fresh AND l.seq >= p_from
@@ -52,8 +49,7 @@ BEGIN
             p_place := (pgqueue_lock_lane(p_channel_id)).place;
             contended := p_place IS NULL;
         END IF;
-        SELECT p_place AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.served, l.ahead,
-            l.next_at, l.lease_floor, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota
+        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota, false AS done
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.ctid = p_place AND l.parked_until IS NULL;
@@ -62,31 +58,19 @@ BEGIN
     IF seq IS NULL THEN
         RETURN;
     END IF;
-    IF p_limit > 1 AND p_channel_id IS NULL THEN
-        v_lane.quota := least(p_limit, greatest(v_lane.weight - v_lane.served, ceil(p_share * v_lane.weight)));
-    END IF;
     -- At a second turn in one call, the floor may stay behind the messages that the first turn took.
     v_again := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
     IF v_lane.limited THEN
-        IF p_now < v_lane.lease_floor THEN
-            -- The process slept since it read the clock, or the clock was set back: then all leases are counted.
-            contended := clock_timestamp() >= v_lane.lease_floor;
-            IF contended THEN
-                RETURN;
-            END IF;
-            v_lane.lease_floor := '-infinity';
-        END IF;
         SELECT a.* INTO v_may
         FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at, v_lane.lease_floor) AS a;
+        IF NOT FOUND THEN
+            contended := true;
+            RETURN;
+        END IF;
         v_lane.quota := v_may.messages;
     END IF;
     IF p_among IS NOT NULL THEN
-        -- By their keys; the cast is as in pgqueue_announce.
-        ids := ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.id = ANY (p_among) AND m.channel_id = p_channel_id AND m.status::integer = 1
-            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota
-            FOR UPDATE SKIP LOCKED);
+        ids := pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota);
     ELSIF v_lane.quota > 0 THEN
         ids := ARRAY(
             SELECT m.id FROM pgqueue_message AS m
@@ -101,33 +85,26 @@ BEGIN
     v_lane.ahead := v_lane.ahead - v_count;
     IF v_lane.quota > 0 AND (v_count = 0 OR v_lane.ahead < 1) THEN
         -- Finds the first message that is left, locked by others or not, as seen after the lane was locked.
-        SELECT count(*), coalesce((array_agg(n.rank))[1], 32767), coalesce((array_agg(n.dequeue_at))[1], 'infinity'),
-            coalesce((array_agg(n.id))[1], 0)
-        INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
-        FROM (
-            SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (ids) AND m.id <> ALL (v_again)
-                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 32
-        ) AS n;
+        SELECT a.messages, a.rank, a.at, a.id INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
+        FROM pgqueue_look_ahead(
+            v_lane.channel_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, ids || v_again) AS a;
     END IF;
-    IF v_lane.floor_at = 'infinity' THEN
-        v_parked := 'infinity';
-    END IF;
+    v_lane.parked_until := CASE WHEN v_lane.floor_at = 'infinity' THEN v_lane.floor_at END;
     IF v_lane.limited THEN
         v_lane.lease_floor := v_may.lease_floor;
         v_lane.next_at := v_may.next_at + v_count * v_may.step;
-        v_parked := coalesce(
-            v_parked, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
+        v_lane.parked_until := coalesce(
+            v_lane.parked_until, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
             CASE WHEN v_lane.next_at - v_may.slack > p_now THEN v_lane.next_at - v_may.slack END);
     END IF;
-    v_done := v_count = 0 OR v_lane.served + v_count >= v_lane.weight OR v_parked IS NOT NULL;
+    v_lane.done := v_count = 0 OR v_lane.served + v_count >= v_lane.weight OR v_lane.parked_until IS NOT NULL;
     UPDATE pgqueue_lane AS l
-    SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
-        fresh = l.fresh AND NOT v_done,
-        served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END,
-        ahead = v_lane.ahead, parked_until = v_parked, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at,
-        floor_id = v_lane.floor_id, next_at = v_lane.next_at, lease_floor = v_lane.lease_floor
+    SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+        fresh = l.fresh AND NOT v_lane.done,
+        served = CASE WHEN v_lane.done THEN 0 ELSE l.served + v_count END,
+        ahead = v_lane.ahead, parked_until = v_lane.parked_until, next_at = v_lane.next_at,
+        lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at,
+        floor_id = v_lane.floor_id
     WHERE l.ctid = v_lane.place;
 END;
 $$;

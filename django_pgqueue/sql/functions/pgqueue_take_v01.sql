@@ -1,6 +1,6 @@
 -- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by
 -- weight, within limits. A paused queue gives none.
--- Caller: pgqueue_dequeue_matching, pgqueue_lease, pgqueue_stream_claim.
+-- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim.
 -- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
 -- messages only.
 -- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by;

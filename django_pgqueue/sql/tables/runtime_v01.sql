@@ -28,6 +28,45 @@
 --   1 day        retention of silent workers and of times of warnings: prune
 --   1 year       retention of jobs of bulk enqueues: ingest_clean
 
+-- A request is one message of pgqueue_enqueue_many; place: where it stands among them.
+CREATE TYPE pgqueue_request AS (
+    place bigint,
+    handler text,
+    payload jsonb,
+    channel text,
+    queue text,
+    body bytea,
+    headers jsonb,
+    priority integer,
+    dequeue_at timestamptz,
+    delay interval,
+    max_attempts integer,
+    backoff interval,
+    backoff_factor double precision,
+    backoff_longest interval,
+    dedupe_key text
+);
+
+-- A delivery is what every way to take messages returns: the message, its channel with its context, and the lease.
+CREATE TYPE pgqueue_delivery AS (
+    id bigint,
+    channel text,
+    handler text,
+    payload jsonb,
+    body bytea,
+    headers jsonb,
+    priority smallint,
+    attempts integer,
+    max_attempts integer,
+    token uuid,
+    lease_expires_at timestamptz,
+    state jsonb,
+    created_at timestamptz,
+    dequeue_at timestamptz,
+    context jsonb,
+    last_leased_at timestamptz
+);
+
 -- A row is the place of a channel in its queue's line. A channel gets its lane with its first message, and keeps it.
 -- seq          position; the lane with the smallest seq is served next, and goes to the tail then (seq = nextval)
 -- fresh        it has come back after its last place had passed: it is served before the other lanes, for one turn

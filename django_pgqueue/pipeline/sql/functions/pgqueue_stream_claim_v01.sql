@@ -76,20 +76,9 @@ BEGIN
     WHILE messages < p_limit LOOP
         v_taken := pgqueue_take(v_stream.queue, least(p_limit - messages, 10000), v_channel_id);
         IF v_taken.ids <> '{}' THEN
-            -- Leases the taken messages to the stream.
-            WITH leased AS (
-                UPDATE pgqueue_message AS m
-                SET status = 2,
-                    attempts = m.attempts + 1,
-                    leased_at = v_taken.taken_at,
-                    lease_expires_at = v_taken.taken_at + p_lease,
-                    lease_token = v_token,
-                    worker = p_worker
-                WHERE m.id = ANY (v_taken.ids)
-                RETURNING m.id
-            )
             INSERT INTO pgqueue_stream_claim (stream, batch, message_id, token)
-            SELECT p_name, p_after + 1, l.id, v_token FROM leased AS l;
+            SELECT p_name, p_after + 1, l.id, v_token
+            FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
             batch := p_after + 1;
             messages := messages + cardinality(v_taken.ids);
         ELSE

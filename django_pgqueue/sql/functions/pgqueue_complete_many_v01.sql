@@ -1,0 +1,85 @@
+-- Settles leased messages as done, in one statement: the long way of pgqueue_complete, which documents the parameters.
+-- Caller: pgqueue_complete.
+-- The settings of pgqueue_complete pin the plans.
+-- Locks: as pgqueue_complete.
+-- Errors: PGQ02.
+CREATE FUNCTION pgqueue_complete_many(
+    p_ids bigint[], p_tokens uuid[], p_results jsonb[], p_skip_lost boolean, p_cancelled boolean, p_archive text
+)
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+    v_done bigint[];
+    v_limited bigint[];
+    v_unarchived jsonb;
+    v_events boolean;
+    v_archives jsonb;
+    v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
+BEGIN
+    -- For most queues this look is cheap: the index is empty.
+    SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
+    FROM pgqueue_queue AS q
+    WHERE q.events OR q.archive <> 'full';
+    -- Deletes the messages that the caller still holds.
+    WITH settled AS (
+        DELETE FROM pgqueue_message AS m
+        WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
+        RETURNING m.*, CASE WHEN p_results IS NOT NULL THEN p_results[array_position(p_ids, m.id)] END AS result
+    ),
+    -- Adds the queue and the channel, by a left join: a message must not vanish because its channel was deleted.
+    placed AS (
+        SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
+            c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
+            coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
+        FROM settled AS s
+        LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
+    ),
+    -- Archives them, unless the setting is none.
+    archived AS (
+        INSERT INTO pgqueue_archived_message (
+            id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
+            dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
+            redriven_from)
+        SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
+            CASE WHEN n.archive = 'full' THEN n.body END,
+            CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
+            n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
+            CASE
+                WHEN n.archive = 'full' AND n.result IS NOT NULL THEN n.result
+                WHEN p_cancelled AND coalesce(n.result ->> 'reason', n.cancel_reason) <> '' THEN
+                    jsonb_build_object('reason', coalesce(n.result ->> 'reason', n.cancel_reason))
+            END,
+            CASE WHEN n.archive = 'full' THEN n.state END,
+            CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
+            n.dedupe_key, n.worker, n.redriven_from
+        FROM placed AS n
+        WHERE n.archive <> 'none'
+    )
+    SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited),
+        jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
+            'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
+            FILTER (WHERE n.archive = 'none')
+    INTO v_done, v_limited, v_unarchived
+    FROM placed AS n;
+    IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_done);
+    END IF;
+    IF v_limited IS NOT NULL THEN
+        PERFORM pgqueue_depart(v_limited);
+    END IF;
+    IF v_unarchived IS NOT NULL THEN
+        PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);
+    END IF;
+    IF v_events THEN
+        PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived);
+    END IF;
+    RETURN QUERY SELECT unnest(v_done);
+    IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        RETURN QUERY
+        SELECT b.id FROM pgqueue_settled_before(p_ids, p_tokens, v_done) AS b
+        WHERE b.outcome IN ('completed', 'cancelled');
+    END IF;
+END;
+$$;

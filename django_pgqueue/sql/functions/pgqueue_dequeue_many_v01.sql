@@ -1,0 +1,32 @@
+-- Takes up to p_limit messages of a queue and leases them: the long way of pgqueue_dequeue, which documents the
+-- parameters.
+-- Caller: pgqueue_dequeue.
+-- With fewer than p_limit it brings back expired leases and scheduled messages that are due (pgqueue_bring_back), and
+-- takes again. The settings of pgqueue_dequeue pin the plans.
+-- Locks: lanes and messages, SKIP LOCKED.
+CREATE FUNCTION pgqueue_dequeue_many(p_queue text, p_limit integer, p_lease interval, p_worker text)
+RETURNS SETOF pgqueue_delivery
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_taken record;
+    v_token uuid := gen_random_uuid();
+    v_count integer := 0;
+    v_looked boolean := false;
+BEGIN
+    FOR v_try IN 0..4 LOOP
+        v_taken := pgqueue_take(p_queue, p_limit - v_count);
+        -- Repeats at once: the arrivals that were folded last stand in the line only now.
+        CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
+        IF v_taken.ids <> '{}' THEN
+            v_count := v_count + cardinality(v_taken.ids);
+            RETURN QUERY SELECT l.* FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
+        END IF;
+        -- Repeats once at most with some messages, a few times with none: those that come back may be of channels at
+        -- their limit.
+        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_looked)
+            OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at, p_worker) = 0;
+        v_looked := true;
+    END LOOP;
+END;
+$$;
