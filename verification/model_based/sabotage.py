@@ -32,7 +32,7 @@ OPERATORS = (
         "a discarded message keeps its token", "discard",
         "= gen_random_uuid()", "= coalesce(m.lease_token, gen_random_uuid())",
     ),
-    Defect("redriven letters are discarded", "discard_dead", "d.redriven_at IS NULL AND ", ""),
+    Defect("redriven letters are discarded", "discard_dead", " AND d.redriven_at IS NULL", ""),
     Defect("an edit changes leased messages", "edit", WAITING, ANY),
     Defect("a queue is purged with its leased messages", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
 )  # fmt: skip
@@ -42,14 +42,14 @@ BROUGHT_BACK = (
     Defect("due messages wait for a tick", "bring_back", "v_look.scheduled OR v_count > 0", "false"),
     Defect("an idle dequeue does not see expired leases", "dequeue", "n.expired OR ", ""),
     Defect("an idle dequeue does not see due messages", "dequeue", " OR n.scheduled", ""),
-    Defect("messages that came back exceed the limit of the call", "lease", "p_limit - v_count);", "p_limit);"),
+    Defect("messages that came back exceed the limit of the call", "dequeue_many", "p_limit - v_count);", "p_limit);"),
 )
 """Of a dequeue that brings back: in the runs of `verification.chaos` somebody sweeps."""
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
-        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF dropped_ids IS",
-        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF dropped_ids IS",
+        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    -- The loop",
+        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n        outcome := NULL;\n    END IF;\n    -- The loop",
     ),
     Defect(
         "a missing channel is raised", "enqueue",
@@ -76,7 +76,7 @@ FULL = (
 )  # fmt: skip
 """Of channels that make room."""
 ARCHIVE = (
-    Defect("complete archives all for every channel", "complete", "p_archive, c.archive,", "p_archive,"),
+    Defect("complete archives all for every channel", "complete_many", "p_archive, c.archive,", "p_archive,"),
     Defect("one message is archived in full for every channel", "complete", "c.archive IS NULL\n", "true\n"),
     Defect(
         "a purge keeps the payloads of every channel", "archive",

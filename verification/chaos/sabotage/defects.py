@@ -61,13 +61,13 @@ def defect(
 
 DEFECTS = (
     # Fencing.
-    defect("complete takes any token", "complete", FENCE, "", "I3", "I4", "I5", also=(("complete", FENCE_OF_ONE, ""),)),
+    defect("complete takes any token", "complete_many", FENCE, "", "I3", "I4", "I5", also=(("complete", FENCE_OF_ONE, ""),)),
     defect("heartbeat takes any token", "heartbeat", FENCE, "", "I4"),
     defect("defer takes any token", "defer", FENCE, "", "I4", "I5"),
     defect("retry takes any token", "retry", FENCE, "", "I4", "I5"),
     defect("dead_letter takes any token", "dead_letter", FENCE, "", "I4", "I5"),
     defect(
-        "tokens are those of the worker, not of the lease", "lease", "gen_random_uuid()", "md5(p_worker)::uuid", "I4",
+        "tokens are those of the worker, not of the lease", "dequeue_many", "gen_random_uuid()", "md5(p_worker)::uuid", "I4",
         also=(("dequeue", "gen_random_uuid()", "md5(p_worker)::uuid"),),
     ),
     defect(
@@ -101,19 +101,19 @@ DEFECTS = (
     ),
     # Nothing is lost, nothing is doubled.
     defect(
-        "complete forgets the archive", "complete",
+        "complete forgets the archive", "complete_many",
         "        WHERE n.archive <> 'none'\n", "        WHERE n.archive <> 'none' AND n.id % 50 <> 0\n", "I1", "I2",
         also=(("complete", ONE_IS_GONE, f"{FORGET}{ONE_IS_GONE}"),),
     ),
     defect(
-        "complete archives and does not delete", "complete",
+        "complete archives and does not delete", "complete_many",
         "DELETE FROM pgqueue_message AS m\n        WHERE m.id = ANY (p_ids)",
         f"UPDATE pgqueue_message AS m {GIVE_BACK} WHERE m.id = ANY (p_ids)",
         "I1",
         also=(("complete", f"DELETE FROM {ONE} WHERE", f"UPDATE {ONE} {GIVE_BACK} WHERE"),),
     ),
     defect(
-        "complete archives twice", "complete", "    RETURN QUERY SELECT unnest(v_done);",
+        "complete archives twice", "complete_many", "    RETURN QUERY SELECT unnest(v_done);",
         "    INSERT INTO pgqueue_archived_message SELECT (jsonb_populate_record(a, jsonb_build_object('archived_at', "
         "a.archived_at + interval '1 us'))).* FROM pgqueue_archived_message AS a WHERE a.id = ANY (v_done);\n"
         "    RETURN QUERY SELECT unnest(v_done);", "I1", "I2",
@@ -141,7 +141,7 @@ DEFECTS = (
     ),
     defect(
         "an expired lease frees its place before it is swept", "allowance",
-        "AND m.leased_at >= p_lease_floor", "AND m.leased_at >= p_lease_floor AND m.lease_expires_at > p_now", "I6",
+        "AND m.leased_at >= f.lease_floor", "AND m.leased_at >= f.lease_floor AND m.lease_expires_at > p_now", "I6",
         keeper_pause=0.5,
     ),
     defect(
@@ -161,7 +161,7 @@ DEFECTS = (
     defect("departures count twice", "reserve", "sum(g.messages)", "2 * sum(g.messages)", "I8"),
     defect("full too early", "reserve", "p_messages > p_max_size AND", "p_messages > p_max_size - 6 AND", "I8"),
     defect(
-        "a full channel forgets the messages that it drops", "enqueue",
+        "a full channel forgets the messages that it drops", "admit_one",
         "PERFORM pgqueue_archive(dropped_ids, 'dropped')",
         "DELETE FROM pgqueue_message AS m WHERE m.id = ANY (dropped_ids)",
         "I2", crowded=["newest"] * 10,
@@ -182,11 +182,11 @@ DEFECTS = (
     ),
     defect(
         "a lane does not go to the tail", "take_turn",
-        "CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
+        "CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
         also=(("dequeue", "CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq"),),
     ),
     defect(
-        "a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10",
+        "a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_lane.done", "l.fresh", "I10",
         also=(("dequeue", "v_fresh AND NOT v_lane.done", "v_fresh"),),
     ),
     defect(
@@ -208,7 +208,8 @@ DEFECTS = (
     defect("a lane is changed without its lock", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),
     defect(
         "lanes that have messages are parked", "take_turn",
-        "AND m.id <> ALL (ids)", "AND m.id <> ALL (ids) AND v_lane.seq % 5 <> 0", "I13",
+        "v_lane.floor_at = 'infinity' THEN v_lane.floor_at END",
+        "v_lane.floor_at = 'infinity' OR v_lane.seq % 5 = 0 THEN 'infinity'::timestamptz END", "I13",
     ),
     # Readers.
     defect("the archive is read by id", "", "", "", "I15", reader="by id"),
