@@ -1,4 +1,4 @@
-"""Compare counts, floors and places in the line with the messages. ``mend`` repairs all of them."""
+"""Compare counts, floors and places in the line with the messages. ``repair`` repairs all of them."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ WHERE c.max_concurrency < (
 """
 MISPLACED = """
 SELECT p.queue, p.channel, p.problem, clock_timestamp() - greatest(p.oldest_at, '0002-01-01 00:00+00')
-FROM pgqueue_misplaced(%s) AS p
+FROM pgqueue_find_unreachable(%s) AS p
 WHERE p.oldest_at < clock_timestamp() - interval '10 seconds'
 ORDER BY p.oldest_at
 """
-MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_mend(), to repair it."
+MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_repair(), to repair it."
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:

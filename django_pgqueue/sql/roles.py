@@ -81,7 +81,7 @@ WORKER = ClientKind(
 READER = ClientKind(
     "reader",
     (
-        "explain_channel", "explain_message", "metrics", "peek", "health", "waiting", "misplaced",
+        "explain_channel", "explain_message", "metrics", "peek", "health", "waiting", "find_unreachable",
         "histogram_percentile",
     ),
     tuple(TableRight(READ, table, "look at it") for table in TABLES),
@@ -92,7 +92,7 @@ OPERATOR = ClientKind(
         *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
         "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
         "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
-        "schedule_run", "sweep", "prune", "measure", "schedule_prune", "mend",
+        "schedule_run", "sweep", "prune", "measure", "schedule_prune", "repair",
     ),
     (
         *READER.rights,

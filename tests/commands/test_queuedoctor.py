@@ -51,7 +51,7 @@ def test_for_programs() -> None:
     status, printed = run("--only", "waiting", "--format", "json")
     document = json.loads(printed)
     assert (status, document["version"], document["status"], document["severity"]) == (2, 1, 2, "critical")
-    assert document["mended"] is None
+    assert document["repaired"] is None
     [finding] = document["findings"]
     assert sorted(finding) == ["action", "code", "facts", "problem", "severity"]
     assert (finding["code"], finding["severity"], finding["facts"]) == ("no_worker", "critical", {"queue": "default"})
@@ -63,8 +63,8 @@ def test_it_mends_only_when_it_is_told() -> None:
     for _ in range(2):
         assert run("--only", "counters")[0] == 1
     status, printed = run("--only", "counters", "--fix")
-    assert (status, printed.splitlines()[0]) == (0, "mended: 1 counts, 0 lease floors, 0 places")
-    assert json.loads(run("--only", "counters", "--fix", "--format", "json")[1])["mended"] == {
+    assert (status, printed.splitlines()[0]) == (0, "repaired: 1 counts, 0 lease floors, 0 places")
+    assert json.loads(run("--only", "counters", "--fix", "--format", "json")[1])["repaired"] == {
         "counts": 0,
         "lease_floors": 0,
         "places": 0,

@@ -111,7 +111,7 @@ def test_the_doctor_mends_nothing_there(bare: str) -> None:
     with pytest.raises(SystemExit) as raised:
         call_command("queuedoctor", "--fix", "--format=json", f"--database={bare}", stdout=output, skip_checks=True)
     document = json.loads(output.getvalue())
-    assert (raised.value.code, document["mended"], len(document["findings"])) == (2, None, 1)
+    assert (raised.value.code, document["repaired"], len(document["findings"])) == (2, None, 1)
 
 
 @pytest.mark.parametrize("processes", [0, 1])

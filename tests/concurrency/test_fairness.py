@@ -170,5 +170,5 @@ def test_a_message_that_was_enqueued_while_its_channel_still_stood_in_line(
 
     _, before = messages_before(session, "b", 1)
 
-    # Without a tick, such news are folded once in eight turns.
+    # Without a tick, such arrivals are folded once in eight turns.
     assert before <= 8 + weight

@@ -145,7 +145,7 @@ def test_what_is_new_on_a_channel_that_goes_on_does_not_overtake_what_waits(
 
 
 def test_a_channel_that_goes_on_has_one_place_in_the_line(session: Session, connect: Callable[..., Session]) -> None:
-    """Whoever finds only its newest message, because another holds the news that it goes on, must not give it a second
+    """A dequeue that finds only its newest message, because another holds its arrivals, must not give it a second
     place: the messages that wait at the first one would stay behind for ever."""
     make_channel(session, "a")
     make_channel(session, "b")

@@ -63,7 +63,7 @@ def test_a_lane_that_shows_up_during_a_dequeue_is_not_overtaken_by_news_of_its_c
 def test_what_an_open_dequeue_has_left_is_not_overtaken_by_a_message_that_is_alone(
     session: Session, business: Session, connect: Connect
 ) -> None:
-    """It could go straight from its news to who asks: those before it are locked, but not their messages."""
+    """It could go straight from its arrival to the dequeue: those before it are locked, but not their messages."""
     make_channel(session, "a")
     make_channel(session, "b")
     enqueue_many(session, "b" * 2)
@@ -80,7 +80,7 @@ def test_what_an_open_dequeue_has_left_is_not_overtaken_by_a_message_that_is_alo
 def test_what_an_open_dequeue_has_left_of_a_late_transaction_is_not_overtaken(
     session: Session, business: Session, connect: Connect
 ) -> None:
-    """Its news have an xid below the floor, and the open dequeue holds them."""
+    """Its arrivals have an xid below the floor, and the open dequeue holds them."""
     make_channel(session, "a")
     waiting = [enqueue(business, "a") for _ in range(2)]
     tick(session, 3)

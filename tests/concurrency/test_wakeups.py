@@ -38,7 +38,7 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
     else:
         while "last" not in [lease.channel for lease in dequeue(session, 1)]:
             pass
-        make_channel(session, "last", weight=2)  # news: it is worth another look
+        make_channel(session, "last", weight=2)  # an arrival: it is worth another look
     tick(session, 2)
     assert one(
         session, "SELECT channel_id FROM pgqueue_lane WHERE parked_until IS NULL ORDER BY seq DESC LIMIT 1"
@@ -53,7 +53,7 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
             session.execute("SELECT pgqueue_channel_resume('default', 'last')")
         else:
             make_channel(session, "last", **{limit: None})
-        tick(session)  # folds the news: the lane is in the line, nothing is to be done
+        tick(session)  # folds the arrivals: the lane is in the line, nothing is to be done
         holder.rollback()
 
     together(lambda: dequeue(walker, 52), lift)  # four of each lane
@@ -244,7 +244,7 @@ def test_news_that_could_wait_are_not_overtaken(session: Session, business: Sess
 def test_a_dequeue_beside_a_tick_is_not_told_that_there_is_nothing(
     session: Session, connect: Callable[..., Session]
 ) -> None:
-    """The tick makes a lane of the news between two statements of the dequeue."""
+    """The tick makes a lane of the arrivals between two statements of the dequeue."""
     make_channel(session, "default")
     ticker, taker = connect(autocommit=True), connect(autocommit=True)
     for _ in range(150):

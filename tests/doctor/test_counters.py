@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
-from django_pgqueue.lifecycle.mend import MendCounts, mend
+from django_pgqueue.lifecycle.repair import RepairCounts, repair
 from tests.doctor.conftest import Examine
 from tests.support.messages import enqueue_numbered
 from tests.support.moments import pass_time
 from tests.support.sessions import Connect, together
 from tests.support.sql import sql
 
-NOTHING = MendCounts(0, 0, 0)
+NOTHING = RepairCounts(0, 0, 0)
 
 
 def test_a_count_of_live_messages(found: Examine) -> None:
@@ -22,13 +22,13 @@ def test_a_count_of_live_messages(found: Examine) -> None:
     complete(dequeue())
     [held] = dequeue()
     assert found("counters") == {}
-    assert mend() == NOTHING
+    assert repair() == NOTHING
     sql("UPDATE pgqueue_channel_size SET live = live + 7")
     assert found("counters")["count_wrong"].facts == {
         "channels": 1,
         "shown": [{"queue": "default", "channel": "tenant", "counted": 10, "live": 3}],
     }
-    assert mend() == MendCounts(counts=1, lease_floors=0, places=0)
+    assert repair() == RepairCounts(counts=1, lease_floors=0, places=0)
     assert found("counters") == {}
     complete(held)
     assert found("counters") == {}
@@ -49,7 +49,7 @@ def test_leases_below_the_floor_are_not_counted_and_the_limit_does_not_hold(foun
     sql("UPDATE pgqueue_lane SET lease_floor = clock_timestamp() + interval '1 hour', parked_until = NULL")
     finding = found("counters")["lease_floor_wrong"]
     assert finding.facts == {"channels": 1, "shown": [{"queue": "default", "channel": "tenant"}]}
-    assert mend().lease_floors == 1
+    assert repair().lease_floors == 1
     assert found("counters") == {}
     assert dequeue(limit=6) == []
 
@@ -81,7 +81,7 @@ def test_a_channel_without_a_place_in_the_line_is_never_served(found: Examine) -
     pass_time(minutes=1)
     assert dequeue() == []
     assert found("counters")["out_of_line"].facts["shown"] == [{"queue": "default", "channel": "default"}]
-    assert mend() == MendCounts(0, 0, 1)
+    assert repair() == RepairCounts(0, 0, 1)
     assert len(dequeue(limit=5)) == 3
     assert found("counters") == {}
 
@@ -92,7 +92,7 @@ def test_a_message_below_the_floor_of_its_channel_is_never_found(found: Examine)
     pass_time(minutes=1)
     sql("UPDATE pgqueue_lane SET floor_rank = 32767, floor_at = 'infinity'")
     assert list(found("counters")) == ["out_of_line"]
-    mend()
+    repair()
     assert len(dequeue(limit=5)) == 3
 
 
@@ -107,7 +107,7 @@ def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) ->
     complete(held)
     sql("DELETE FROM pgqueue_arrival")
     assert list(found("counters")) == ["parked"]
-    assert mend() == MendCounts(0, 0, 1)
+    assert repair() == RepairCounts(0, 0, 1)
     assert len(dequeue()) == 1
     assert found("counters") == {}
 
@@ -143,8 +143,8 @@ def test_a_queue_at_work_is_found_to_be_right_at_every_moment(connect: Connect) 
 
     def looks_at_it() -> None:
         for _ in range(100):
-            looks.extend(sessions[2].execute("SELECT channel, problem FROM pgqueue_misplaced()").fetchall())
-            looks.extend(sessions[2].execute("SELECT * FROM pgqueue_mend()").fetchall())
+            looks.extend(sessions[2].execute("SELECT channel, problem FROM pgqueue_find_unreachable()").fetchall())
+            looks.extend(sessions[2].execute("SELECT * FROM pgqueue_repair()").fetchall())
 
     together(enqueues, works, looks_at_it)
     assert {look for look in looks if look != (0, 0, 0)} == set()

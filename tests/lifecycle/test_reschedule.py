@@ -52,7 +52,7 @@ def test_a_time_that_has_passed_means_now():
 
 
 def test_a_message_that_comes_first_again_is_found_below_the_floor_of_its_lane():
-    """The lane has passed its place already: without news nobody would look there."""
+    """The lane has passed its place already: without an arrival no dequeue would look there."""
     late = enqueue("h", priority=9, delay=timedelta(hours=1))
     for _ in range(3):
         enqueue("h")

@@ -125,7 +125,7 @@ def test_who_waits_for_messages_takes_them_in_the_order_of_ids() -> None:
         assert "\nSET enable_bitmapscan = off\n" in path.read_text(encoding="utf-8"), path.name
 
 
-CHURNED = ["announce", "archive", "depart", "dequeue", "message_arrived", "stream_claim", "sweep", "tick"]
+CHURNED = ["announce", "archive", "record_departures", "dequeue", "message_arrived", "stream_claim", "sweep", "tick"]
 
 
 @pytest.mark.parametrize("name", CHURNED)
@@ -142,7 +142,7 @@ INLINED = {
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_look_ahead": "SELECT a.* FROM pgqueue_look_ahead(1, 0::smallint, '-infinity', 0, '{}') AS a",
     "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
-    "pgqueue_late_news": "SELECT n.xid FROM pgqueue_late_news('default', '{1}') AS n",
+    "pgqueue_late_arrivals": "SELECT n.xid FROM pgqueue_late_arrivals('default', '{1}') AS n",
     "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",
     "pgqueue_starts": "SELECT s.* FROM pgqueue_starts('default', 1, 1, 8) AS s",
     "pgqueue_validate": "SELECT pgqueue_validate(m.handler, m.payload, m.body, m.headers, m.priority, m.dequeue_at, "

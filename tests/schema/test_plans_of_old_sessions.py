@@ -49,7 +49,7 @@ def database(
     with migrated("pgqueue_old", pg_url, environment) as url:
         with psycopg.connect(url, autocommit=True) as session:
             for table in (*CHURNING, "floor"):
-                # New statistics would mend the plans in a while.
+                # New statistics would repair the plans in a while.
                 session.execute(f"ALTER TABLE pgqueue_{table} SET (autovacuum_enabled = false)")
             make_channels(session, CHANNELS)
             tick(session)

@@ -115,3 +115,9 @@ def test_parameters_and_variables_are_told_by_their_names(path: Path) -> None:
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_a_table_file_says_what_it_is_for(path: Path) -> None:
     assert re.match(r"-- [A-Z]", path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_function_has_80_lines_at_most(path: Path) -> None:
+    body = path.read_text(encoding="utf-8").split("$$")[1].strip("\n")
+    assert len(body.splitlines()) <= 80

@@ -46,10 +46,10 @@ VERBS = """
     explain_message     .        .       x         x       x
     health              .        .       x         x       x
     waiting             .        .       x         x       x
-    misplaced           .        .       x         x       x
+    find_unreachable    .        .       x         x       x
     histogram_percentile .       .       x         x       x
     remove_released     .        .       x         .       .
-    mend                .        .       x         .       .
+    repair              .        .       x         .       .
     channel_set         .        .       x         .       .
     channel_pause       .        .       x         .       .
     channel_resume      .        .       x         .       .

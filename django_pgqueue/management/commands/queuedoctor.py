@@ -12,7 +12,7 @@ from django.db import Error
 from django_pgqueue import doctor
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor.finding import Finding, Limits
-from django_pgqueue.lifecycle.mend import MendCounts, mend
+from django_pgqueue.lifecycle.repair import RepairCounts, repair
 from django_pgqueue.management.database import database_error, known_database
 
 UNKNOWN_STATUS = 3
@@ -49,11 +49,11 @@ class Command(BaseCommand):
     def handle(self, *, form: str, fix: bool, only: list[str] | None, database: str | None, **given: Any) -> None:
         using = known_database(database, status=UNKNOWN_STATUS)
         try:
-            mended = mend(using=using) if fix and find_schema_problem(using) is None else None
+            repaired = repair(using=using) if fix and find_schema_problem(using) is None else None
             report = doctor.examine(using=using, limits=limits(**given), only=only)
         except Error as error:
             raise database_error(using, error, status=UNKNOWN_STATUS) from error
-        self.stdout.write(report_as_json(report, mended) if form == "json" else report_as_text(report, mended))
+        self.stdout.write(report_as_json(report, repaired) if form == "json" else report_as_text(report, repaired))
         if report.severity:
             sys.exit(report.severity)
 
@@ -68,23 +68,23 @@ def limits(*, old_transaction: float | None, max_wait: float | None, **options: 
     return Limits(**given)
 
 
-def report_as_json(report: doctor.Report, mended: MendCounts | None) -> str:
+def report_as_json(report: doctor.Report, repaired: RepairCounts | None) -> str:
     """Return the report as a JSON document."""
     document = {
         "version": 1,
         "severity": report.severity.word,
         "status": int(report.severity),
-        "mended": mended and asdict(mended),
+        "repaired": repaired and asdict(repaired),
         "findings": [{**asdict(finding), "severity": finding.severity.word} for finding in report.findings],
     }
     return json.dumps(document, indent=2)
 
 
-def report_as_text(report: doctor.Report, mended: MendCounts | None) -> str:
+def report_as_text(report: doctor.Report, repaired: RepairCounts | None) -> str:
     """Return the report as text, the worst finding first, with the counts at the end."""
     lines = []
-    if mended is not None:
-        lines.append(f"mended: {mended.counts} counts, {mended.lease_floors} lease floors, {mended.places} places\n")
+    if repaired is not None:
+        lines.append(f"repaired: {repaired.counts} counts, {repaired.lease_floors} lease floors, {repaired.places} places\n")
     lines += [finding_as_text(finding) for finding in report.findings]
     counts = ", ".join(
         f"{sum(finding.severity == severity for finding in report.findings)} {severity.word}"

@@ -1,5 +1,5 @@
 -- Appends arrivals for messages that became ready again (deferred, retried, promoted, given back).
--- Caller: pgqueue_defer, pgqueue_mend, pgqueue_promote, pgqueue_reschedule.
+-- Caller: pgqueue_defer, pgqueue_promote, pgqueue_repair, pgqueue_reschedule.
 -- The caller has set the messages to ready before, in the same transaction.
 -- Locks: none (append only).
 CREATE FUNCTION pgqueue_announce(p_ids bigint[])
@@ -12,9 +12,9 @@ SET enable_bitmapscan = off
 SET jit = off
 AS $$
 DECLARE
-    v_news record;
+    v_arrival record;
 BEGIN
-    FOR v_news IN
+    FOR v_arrival IN
         SELECT DISTINCT ON (m.channel_id)
             m.channel_id,
             c.queue,
@@ -29,8 +29,8 @@ BEGIN
         ORDER BY m.channel_id, -m.priority, m.dequeue_at, m.id
     LOOP
         INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id)
-        VALUES (v_news.queue, v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id);
-        PERFORM pgqueue_wake(v_news.queue);
+        VALUES (v_arrival.queue, v_arrival.channel_id, v_arrival.rank, v_arrival.dequeue_at, v_arrival.id);
+        PERFORM pgqueue_wake(v_arrival.queue);
     END LOOP;
 END;
 $$;

@@ -57,7 +57,7 @@ BEGIN
             FILTER (WHERE n.archive = 'none')
     INTO v_channels, v_unarchived
     FROM placed AS n;
-    PERFORM pgqueue_depart(v_channels);
+    PERFORM pgqueue_record_departures(v_channels);
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(p_outcome, v_unarchived, v_now);
     END IF;

@@ -14,34 +14,34 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_queue text;
-    v_news record;
+    v_arrival record;
     v_refusal jsonb;
     v_full bigint[] := '{}';
 BEGIN
-    FOR v_news IN
+    FOR v_arrival IN
         SELECT u.*, c.queue, c.released_at, c.max_size, c.full_policy
         FROM unnest(p_channel_ids, p_messages, p_ranks, p_ats, p_ids) AS u (channel_id, messages, rank, at, id)
         LEFT JOIN pgqueue_channel AS c ON c.id = u.channel_id
         ORDER BY u.channel_id
     LOOP
-        IF v_news.queue IS NULL THEN
-            RAISE EXCEPTION 'channel % does not exist', v_news.channel_id
+        IF v_arrival.queue IS NULL THEN
+            RAISE EXCEPTION 'channel % does not exist', v_arrival.channel_id
                 USING ERRCODE = 'PGQ03', HINT = 'Create the channel first: pgqueue_channel_set(queue, channel).';
-        ELSIF v_news.released_at IS NOT NULL THEN
-            PERFORM pgqueue_raise(pgqueue_channel_refusal('PGQ05', v_news.channel_id));
-        ELSIF v_news.max_size IS NOT NULL THEN
-            v_refusal := (pgqueue_reserve(v_news.channel_id, v_news.max_size, v_news.messages)).refusal;
-            IF v_refusal ->> 'outcome' = 'full' AND v_news.full_policy IN ('drop_oldest', 'replace') THEN
-                v_full := v_full || v_news.channel_id;
+        ELSIF v_arrival.released_at IS NOT NULL THEN
+            PERFORM pgqueue_raise(pgqueue_channel_refusal('PGQ05', v_arrival.channel_id));
+        ELSIF v_arrival.max_size IS NOT NULL THEN
+            v_refusal := (pgqueue_reserve(v_arrival.channel_id, v_arrival.max_size, v_arrival.messages)).refusal;
+            IF v_refusal ->> 'outcome' = 'full' AND v_arrival.full_policy IN ('drop_oldest', 'replace') THEN
+                v_full := v_full || v_arrival.channel_id;
             ELSE
                 PERFORM pgqueue_raise(v_refusal);
             END IF;
         END IF;
-        IF v_news.id IS NOT NULL THEN
+        IF v_arrival.id IS NOT NULL THEN
             INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id)
-            VALUES (v_news.queue, v_news.channel_id, v_news.rank, v_news.at, v_news.id);
-            IF v_news.queue IS DISTINCT FROM v_queue THEN
-                v_queue := v_news.queue;
+            VALUES (v_arrival.queue, v_arrival.channel_id, v_arrival.rank, v_arrival.at, v_arrival.id);
+            IF v_arrival.queue IS DISTINCT FROM v_queue THEN
+                v_queue := v_arrival.queue;
                 PERFORM pgqueue_wake(v_queue);
             END IF;
         END IF;

@@ -67,7 +67,7 @@ BEGIN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
     IF v_limited IS NOT NULL THEN
-        PERFORM pgqueue_depart(v_limited);
+        PERFORM pgqueue_record_departures(v_limited);
     END IF;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);

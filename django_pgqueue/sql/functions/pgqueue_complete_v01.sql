@@ -62,7 +62,7 @@ BEGIN
                 v_one.lease_token, v_now, 'completed', p_results[1], v_one.state, v_one.errors, v_one.dedupe_key,
                 v_one.worker, v_one.redriven_from);
             IF v_channel.limited THEN
-                PERFORM pgqueue_depart(ARRAY[v_one.channel_id]);
+                PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
             RETURN NEXT v_one.id;
             RETURN;

@@ -63,7 +63,7 @@ BEGIN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
     IF v_limited IS NOT NULL THEN
-        PERFORM pgqueue_depart(v_limited);
+        PERFORM pgqueue_record_departures(v_limited);
     END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

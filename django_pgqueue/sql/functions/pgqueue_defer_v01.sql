@@ -90,7 +90,7 @@ BEGIN
         PERFORM pgqueue_lease_lost(p_ids, v_found);
     END IF;
     PERFORM pgqueue_announce(v_done);
-    PERFORM pgqueue_depart(v_channels, false);
+    PERFORM pgqueue_record_departures(v_channels, false);
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
         PERFORM pgqueue_publish('deferred', v_done);
     END IF;

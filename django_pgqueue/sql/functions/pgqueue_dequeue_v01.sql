@@ -39,9 +39,9 @@ BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.news, n.paused INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.paused INTO v_line
     FROM pgqueue_line(p_queue, v_now) AS n;
-    v_fresh := v_line.fresh_head IS NOT NULL OR v_line.news;
+    v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
     IF v_line.head IS NULL AND NOT v_fresh AND NOT v_line.paused THEN
         -- The many dequeues of idle consumers end here.
         PERFORM FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due OR n.expired OR n.scheduled;
@@ -53,7 +53,7 @@ BEGIN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
         RETURN;
     END IF;
-    IF v_line.news THEN
+    IF v_line.urgent THEN
         PERFORM pgqueue_fold(p_queue, false, v_now);
         -- A short line waits for nothing: arrivals that could wait may be of the same channels, and come before these.
         IF v_line.head IS NULL THEN

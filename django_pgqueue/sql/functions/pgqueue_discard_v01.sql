@@ -42,7 +42,7 @@ BEGIN
             WHEN w.place IN ('ready', 'leased', 'scheduled') THEN 'busy'
             ELSE w.place
         END
-    FROM pgqueue_where_is(p_ids) AS w
+    FROM pgqueue_locate(p_ids) AS w
     ORDER BY w.id;
 END;
 $$;

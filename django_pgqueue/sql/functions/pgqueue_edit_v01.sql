@@ -29,6 +29,6 @@ BEGIN
         RETURN;
     END IF;
     SELECT CASE WHEN w.place IN ('ready', 'scheduled') THEN 'busy' ELSE w.place END INTO outcome
-    FROM pgqueue_where_is(ARRAY[p_id]) AS w;
+    FROM pgqueue_locate(ARRAY[p_id]) AS w;
 END;
 $$;

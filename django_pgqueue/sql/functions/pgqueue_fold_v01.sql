@@ -15,7 +15,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_line record;
-    v_news record;
+    v_arrival record;
     v_lane record;
     v_lower boolean;
     v_back boolean;
@@ -41,7 +41,7 @@ BEGIN
     FOR v_round IN 1..10 LOOP
         v_seen := 0;
         v_places := '{}';
-        FOR v_news IN
+        FOR v_arrival IN
             -- The first of a channel has its lowest key; without one, it only asks to look at the channel again.
             SELECT n.channel_id, array_agg(n.place) AS places, bool_or(n.floor_id IS NULL) AS again,
                 (array_agg(n.floor_rank))[1] AS floor_rank, (array_agg(n.floor_at))[1] AS floor_at,
@@ -58,31 +58,31 @@ BEGIN
             ) AS n
             GROUP BY n.channel_id
         LOOP
-            v_seen := v_seen + cardinality(v_news.places);
+            v_seen := v_seen + cardinality(v_arrival.places);
             v_channels := v_channels + 1;
-            v_lane := pgqueue_lock_lane(v_news.channel_id);
+            v_lane := pgqueue_lock_lane(v_arrival.channel_id);
             -- Without a lane and a channel, the channel has been removed.
-            IF v_lane.place IS NULL AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = v_news.channel_id) THEN
-                v_held := v_held || v_news.channel_id;
+            IF v_lane.place IS NULL AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = v_arrival.channel_id) THEN
+                v_held := v_held || v_arrival.channel_id;
                 CONTINUE;
             END IF;
-            v_lower := (v_news.floor_rank, v_news.floor_at, v_news.floor_id)
+            v_lower := (v_arrival.floor_rank, v_arrival.floor_at, v_arrival.floor_id)
                 < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);
             -- A lane at its limit stays parked when more messages come; an empty one, with an infinite floor, stays
             -- when there are none.
             v_back := v_lane.parked_until IS NOT NULL
-                AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower ELSE v_news.again END;
+                AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower ELSE v_arrival.again END;
             IF v_lower OR v_back THEN
                 UPDATE pgqueue_lane AS l
-                SET floor_rank = CASE WHEN v_lower THEN v_news.floor_rank ELSE l.floor_rank END,
-                    floor_at = CASE WHEN v_lower THEN v_news.floor_at ELSE l.floor_at END,
-                    floor_id = CASE WHEN v_lower THEN v_news.floor_id ELSE l.floor_id END,
+                SET floor_rank = CASE WHEN v_lower THEN v_arrival.floor_rank ELSE l.floor_rank END,
+                    floor_at = CASE WHEN v_lower THEN v_arrival.floor_at ELSE l.floor_at END,
+                    floor_id = CASE WHEN v_lower THEN v_arrival.floor_id ELSE l.floor_id END,
                     parked_until = CASE WHEN NOT v_back THEN l.parked_until END,
                     fresh = CASE WHEN v_back THEN l.seq < v_line.head ELSE l.fresh END,
                     seq = CASE WHEN v_back THEN nextval('pgqueue_lane_seq') ELSE l.seq END
                 WHERE l.ctid = v_lane.place;
             END IF;
-            v_places := v_places || v_news.places;
+            v_places := v_places || v_arrival.places;
         END LOOP;
         DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
         EXIT WHEN v_seen < 1000 OR v_channels >= 200;

@@ -22,6 +22,6 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM unnest(p_queues) AS q (name)
         CROSS JOIN LATERAL pgqueue_line(q.name, NULL) AS n
-        WHERE NOT n.paused AND (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.news OR n.lazy));
+        WHERE NOT n.paused AND (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy));
 END;
 $$;

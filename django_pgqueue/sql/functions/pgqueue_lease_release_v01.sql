@@ -50,7 +50,7 @@ BEGIN
             WHEN w.place IN ('ready', 'scheduled') THEN 'waiting'
             ELSE w.place
         END
-    FROM pgqueue_where_is(p_ids) AS w
+    FROM pgqueue_locate(p_ids) AS w
     ORDER BY w.id;
 END;
 $$;

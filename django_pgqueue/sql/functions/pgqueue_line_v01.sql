@@ -5,7 +5,7 @@
 -- this transaction has enqueued itself may stand below the floor, when it is old.
 -- The function is STABLE, so that it becomes a part of the statement, which pays for each mention of a column: name
 -- each one once.
--- Returns head, fresh_head: the places of the first lane and of the first fresh one, NULL without any; news: arrivals
+-- Returns head, fresh_head: the places of the first lane and of the first fresh one, NULL without any; urgent: arrivals
 --   that cannot wait; lazy: arrivals that can; due: lanes whose time has come at p_now; expired, scheduled: leases that
 --   are over, and scheduled messages that are due, of any queue; paused: the queue is.
 -- Locks: none.
@@ -15,7 +15,7 @@ CREATE FUNCTION pgqueue_line(p_queue text, p_now timestamptz)
 RETURNS TABLE (
     arrival_xid xid8, late_xids xid8[], lane_seq bigint, fresh_seq bigint, parked_from timestamptz,
     expiry_from timestamptz, due_from timestamptz,
-    head bigint, fresh_head bigint, news boolean, lazy boolean, due boolean, expired boolean, scheduled boolean,
+    head bigint, fresh_head bigint, urgent boolean, lazy boolean, due boolean, expired boolean, scheduled boolean,
     paused boolean
 )
 LANGUAGE sql
@@ -34,7 +34,7 @@ SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.fresh_seq, f.parked_from, f.exp
     (
         SELECT a.xid FROM pgqueue_arrival AS a
         WHERE a.queue = p_queue AND NOT a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1
-    ) IS NOT NULL OR f.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_late_news(p_queue, f.late_xids)),
+    ) IS NOT NULL OR f.late_xids <> '{}' AND EXISTS (SELECT FROM pgqueue_late_arrivals(p_queue, f.late_xids)),
     (
         SELECT a.xid FROM pgqueue_arrival AS a
         WHERE a.queue = p_queue AND a.lazy AND a.xid >= f.arrival_xid ORDER BY a.xid LIMIT 1

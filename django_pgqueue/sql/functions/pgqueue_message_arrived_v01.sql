@@ -16,7 +16,7 @@ SET jit = off
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
-    v_news record;
+    v_arrival record;
     v_channel record;
     v_full bigint[];
 BEGIN
@@ -26,7 +26,7 @@ BEGIN
         PERFORM FROM pgqueue_channel AS c WHERE c.id = ANY (ARRAY(SELECT a.channel_id FROM arrived AS a)) FOR KEY SHARE;
     END IF;
     -- One ready message on a channel without max_size, the most frequent case by far, takes short statements.
-    SELECT a.channel_id, -a.priority AS rank, a.dequeue_at, a.id INTO v_news
+    SELECT a.channel_id, -a.priority AS rank, a.dequeue_at, a.id INTO v_arrival
     FROM arrived AS a
     WHERE a.status = 1 AND a.dequeue_at <= v_now AND pgqueue_is_valid_time(a.created_at) AND pgqueue_validate(
             a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
@@ -37,21 +37,21 @@ BEGIN
             EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.queue = c.queue AND w.wait_until > v_now) AS waited_for,
             EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events,
             -- The lane that lives is the newest entry of its index.
-            (SELECT (l.floor_rank, l.floor_at, l.floor_id) <= (v_news.rank, v_news.dequeue_at, v_news.id)
+            (SELECT (l.floor_rank, l.floor_at, l.floor_id) <= (v_arrival.rank, v_arrival.dequeue_at, v_arrival.id)
             FROM pgqueue_lane AS l WHERE l.channel_id = c.id ORDER BY l.seq DESC LIMIT 1) AS lazy
         INTO v_channel
         FROM pgqueue_channel AS c
-        WHERE c.id = v_news.channel_id AND c.released_at IS NULL AND c.max_size IS NULL;
+        WHERE c.id = v_arrival.channel_id AND c.released_at IS NULL AND c.max_size IS NULL;
         IF FOUND THEN
             INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id, lazy)
-            VALUES (v_channel.queue, v_news.channel_id, v_news.rank, v_news.dequeue_at, v_news.id,
+            VALUES (v_channel.queue, v_arrival.channel_id, v_arrival.rank, v_arrival.dequeue_at, v_arrival.id,
                 coalesce(v_channel.lazy, false));
             -- The waiter was looked up above: the call of another function costs more than the look.
             IF v_channel.waited_for THEN
                 PERFORM pgqueue_wake(v_channel.queue);
             END IF;
             IF v_channel.events THEN
-                PERFORM pgqueue_publish('created', ARRAY[v_news.id]);
+                PERFORM pgqueue_publish('created', ARRAY[v_arrival.id]);
             END IF;
             RETURN NULL;
         END IF;
@@ -63,10 +63,10 @@ BEGIN
                 a.backoff_factor, a.backoff_longest, NULL)
             ELSE 'created_at is outside of the years 2 to 9998'
         END) AS problem, bool_or(a.status = 1 AND a.dequeue_at > v_now) AS early
-    INTO v_news FROM arrived AS a;
-    IF v_news.problem IS NOT NULL THEN
-        RAISE EXCEPTION 'invalid message: %', v_news.problem USING ERRCODE = 'PGQ07';
-    ELSIF v_news.early THEN
+    INTO v_arrival FROM arrived AS a;
+    IF v_arrival.problem IS NOT NULL THEN
+        RAISE EXCEPTION 'invalid message: %', v_arrival.problem USING ERRCODE = 'PGQ07';
+    ELSIF v_arrival.early THEN
         -- A plain INSERT cannot know that a message for later has a status of its own.
         UPDATE pgqueue_message AS m SET status = 3
         WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));

@@ -77,7 +77,7 @@ BEGIN
             SELECT l.parked_until FROM pgqueue_lane AS l
             WHERE l.queue = v_queue AND l.parked_until >= v_old.parked_from AND l.parked_until < v_parked
             ORDER BY l.parked_until LIMIT 1));
-        v_running := v_running || ARRAY(SELECT n.xid FROM pgqueue_late_news(v_queue, v_old.late_xids) AS n);
+        v_running := v_running || ARRAY(SELECT n.xid FROM pgqueue_late_arrivals(v_queue, v_old.late_xids) AS n);
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     INSERT INTO pgqueue_floor (

@@ -1,6 +1,6 @@
 -- Counts the live messages of channels with max_size again and corrects the count where it is wrong, as it may be after
 -- the limit was set while messages came and went.
--- Caller: pgqueue_mend, pgqueue_prune, pgqueue_sweep.
+-- Caller: pgqueue_prune, pgqueue_repair, pgqueue_sweep.
 -- pgqueue_sweep passes channels that changed lately, pgqueue_prune all.
 -- Returns the number of corrections.
 -- Locks: rows of pgqueue_channel_size, SKIP LOCKED: a channel that is being filled is left for the next time.
@@ -29,7 +29,7 @@ BEGIN
         IF v_live <> v_size.live THEN
             UPDATE pgqueue_channel_size AS s SET live = v_live WHERE s.channel_id = v_size.channel_id;
             v_mended := v_mended + 1;
-            RAISE WARNING 'pgqueue: channel % holds % live messages, not %: mended', v_size.channel_id, v_live,
+            RAISE WARNING 'pgqueue: channel % holds % live messages, not %: repaired', v_size.channel_id, v_live,
                 v_size.live;
         END IF;
     END LOOP;

@@ -57,7 +57,7 @@ BEGIN
             ELSE w.place
         END,
         NULL::jsonb
-    FROM pgqueue_where_is(p_ids) AS w
+    FROM pgqueue_locate(p_ids) AS w
     ORDER BY w.id;
 END;
 $$;

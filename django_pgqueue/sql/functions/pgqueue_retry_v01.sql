@@ -86,7 +86,7 @@ BEGIN
         PERFORM pgqueue_lease_lost(p_ids, v_found);
     END IF;
     IF v_back IS NOT NULL THEN
-        PERFORM pgqueue_depart(v_channels, false);
+        PERFORM pgqueue_record_departures(v_channels, false);
         IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
             PERFORM pgqueue_publish('retried', v_back);
         END IF;

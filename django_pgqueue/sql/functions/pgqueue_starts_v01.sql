@@ -11,7 +11,7 @@ LANGUAGE sql
 STABLE
 AS $$
 -- Reads the first arrivals of the queue.
-WITH news AS MATERIALIZED (
+WITH arrivals AS MATERIALIZED (
     SELECT a.channel_id, a.floor_rank, a.floor_at, a.floor_id
     FROM pgqueue_line(p_queue, NULL) AS f
     CROSS JOIN LATERAL (
@@ -39,11 +39,11 @@ FROM (
     WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= p_lane_seq
     ORDER BY l.seq LIMIT p_most)
     UNION ALL
-    SELECT n.channel_id, n.floor_rank, n.floor_at, n.floor_id, NULL FROM news AS n
+    SELECT n.channel_id, n.floor_rank, n.floor_at, n.floor_id, NULL FROM arrivals AS n
     UNION ALL
     -- It may have come into the line since this call looked where that begins.
     SELECT n.channel_id, l.floor_rank, l.floor_at, l.floor_id, CASE WHEN l.parked_until IS NULL THEN l.seq END
-    FROM news AS n
+    FROM arrivals AS n
     CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_lane AS o WHERE o.channel_id = n.channel_id
         ORDER BY o.seq DESC LIMIT 1) AS l
 ) AS s

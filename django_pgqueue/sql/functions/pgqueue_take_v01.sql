@@ -29,13 +29,13 @@ BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
     contended := false;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.news, n.paused INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.paused INTO v_line
     FROM pgqueue_line(p_queue, taken_at) AS n;
     IF v_line.paused THEN
         RETURN;
     END IF;
-    v_fresh := v_line.fresh_head IS NOT NULL OR v_line.news;
-    IF v_line.news THEN
+    v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
+    IF v_line.urgent THEN
         contended := pgqueue_fold(p_queue, false, taken_at);
     END IF;
     IF v_line.head IS NULL OR p_channel_id IS NOT NULL THEN

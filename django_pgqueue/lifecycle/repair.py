@@ -1,4 +1,4 @@
-"""mend: repair counts, floors and places in the line that disagree with the messages."""
+"""repair: repair counts, floors and places in the line that disagree with the messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django_pgqueue.sql.call import call
 
 
 @dataclass(frozen=True, slots=True)
-class MendCounts:
+class RepairCounts:
     """Count the repairs: counts of live messages, floors of leases, and places in the line that were wrong."""
 
     counts: int
@@ -17,11 +17,11 @@ class MendCounts:
     places: int
 
 
-def mend(most: int = 10_000, *, using: str | None = None) -> MendCounts:
+def repair(most: int = 10_000, *, using: str | None = None) -> RepairCounts:
     """Repair up to ``most`` channels of each kind. Returns how many were wrong.
 
     ``using``: database alias; default: the queue's. It is safe while the queue works, and many processes may call it at
     once.
     """
-    sql = "SELECT counts, lease_floors, places FROM pgqueue_mend(%s::integer)"
-    return MendCounts(*call(alias(using), sql, (most,))[0])
+    sql = "SELECT counts, lease_floors, places FROM pgqueue_repair(%s::integer)"
+    return RepairCounts(*call(alias(using), sql, (most,))[0])

@@ -1,11 +1,11 @@
 -- Repairs the data that the queue keeps beside its messages, where it disagrees with them: counts of live messages
 -- (max_size), floors of leases (max_concurrency), places in the line. None of it should ever be needed; after it,
 -- nothing disagrees.
--- Caller: lifecycle.mend.
+-- Caller: lifecycle.repair.
 -- It is safe while the queue works, and when it is repeated. It looks at p_most channels of each kind at most.
 -- Returns the number of repairs of each kind.
 -- Locks: rows of pgqueue_channel_size and lanes, SKIP LOCKED: rows in use are left alone.
-CREATE FUNCTION pgqueue_mend(p_most integer DEFAULT 10000, OUT counts integer, OUT lease_floors integer,
+CREATE FUNCTION pgqueue_repair(p_most integer DEFAULT 10000, OUT counts integer, OUT lease_floors integer,
     OUT places integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -38,7 +38,7 @@ BEGIN
     SELECT array_agg(s.next_id) FILTER (WHERE s.problem = 'hidden'),
         array_agg(s.channel_id) FILTER (WHERE s.problem = 'parked')
     INTO v_next_ids, v_stuck
-    FROM pgqueue_misplaced(p_most) AS s;
+    FROM pgqueue_find_unreachable(p_most) AS s;
     PERFORM pgqueue_announce(v_next_ids);
     INSERT INTO pgqueue_arrival (queue, channel_id)
     SELECT c.queue, c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_stuck);

@@ -2,7 +2,7 @@
 -- Caller: pgqueue_discard, pgqueue_edit, pgqueue_lease_release, pgqueue_reschedule.
 -- The callers use it to explain why a message was left alone.
 -- Locks: none.
-CREATE FUNCTION pgqueue_where_is(p_ids bigint[])
+CREATE FUNCTION pgqueue_locate(p_ids bigint[])
 RETURNS TABLE (id bigint, place text)
 LANGUAGE plpgsql
 STABLE

@@ -1,10 +1,10 @@
 -- Finds channels that have ready messages and would not be served, because nothing in the line leads to them.
--- Caller: pgqueue_mend; doctor.counters.
+-- Caller: pgqueue_repair; doctor.counters.
 -- problem: hidden (no lane, or one whose floor is above the message, and no arrival that would change it) or parked (at
 -- max_concurrency, as its lane says, while places are free). Neither should ever occur. It looks at p_most channels at
 -- most, and returns no row while more than p_most arrivals are not folded: no dequeue or tick runs then.
 -- Locks: none; in one snapshot, a message comes with its arrival.
-CREATE FUNCTION pgqueue_misplaced(p_most integer DEFAULT 10000)
+CREATE FUNCTION pgqueue_find_unreachable(p_most integer DEFAULT 10000)
 RETURNS TABLE (
     channel_id bigint,
     queue text,
@@ -22,7 +22,7 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 -- Reads the arrivals, one more than the limit.
-WITH news AS MATERIALIZED (
+WITH arrivals AS MATERIALIZED (
     SELECT a.channel_id FROM pgqueue_arrival AS a LIMIT p_most + 1
 )
 SELECT w.channel_id, w.queue, w.channel, w.oldest_at, w.next_id, CASE WHEN l.reached THEN 'parked' ELSE 'hidden' END
@@ -35,7 +35,7 @@ LEFT JOIN LATERAL (
     FROM pgqueue_lane AS l
     WHERE l.channel_id = w.channel_id
 ) AS l ON true
-WHERE (SELECT count(*) FROM news) <= p_most AND w.channel_id NOT IN (SELECT n.channel_id FROM news AS n)
+WHERE (SELECT count(*) FROM arrivals) <= p_most AND w.channel_id NOT IN (SELECT n.channel_id FROM arrivals AS n)
     AND (l.reached IS NOT TRUE
         OR l.parked AND c.paused_at IS NULL
         AND (c.max_concurrency IS NULL OR c.released_at IS NOT NULL OR c.max_concurrency > (

@@ -1,4 +1,4 @@
-"""What it mends is tried in tests/doctor/test_counters.py."""
+"""What it repairs is tried in tests/doctor/test_counters.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
-from django_pgqueue.lifecycle.mend import MendCounts, mend
+from django_pgqueue.lifecycle.repair import RepairCounts, repair
 from tests.support.messages import places
 from tests.support.sql import sql
 
@@ -22,10 +22,10 @@ def test_a_queue_that_is_right_stays_as_it_is():
         enqueue("h", channel=channel, delay=timedelta(hours=1))
     held = dequeue(limit=2)
     before = state()
-    assert mend() == MendCounts(0, 0, 0)
+    assert repair() == RepairCounts(0, 0, 0)
     assert state() == before
     complete(held)
-    assert mend() == MendCounts(0, 0, 0)
+    assert repair() == RepairCounts(0, 0, 0)
     assert [places(delivery.id) for delivery in held] == [["archive"]] * 2
 
 
@@ -40,5 +40,5 @@ def test_no_more_channels_than_asked_for_are_mended():
         channel_set(channel=name, max_size=5)
         enqueue("h", channel=name)
     sql("UPDATE pgqueue_channel_size SET live = 4")
-    assert mend(most=2).counts == 2
-    assert mend().counts == 1
+    assert repair(most=2).counts == 2
+    assert repair().counts == 1

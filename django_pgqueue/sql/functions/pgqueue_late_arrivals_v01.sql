@@ -3,7 +3,7 @@
 -- Caller: pgqueue_line, pgqueue_raise_floors.
 -- The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.
-CREATE FUNCTION pgqueue_late_news(p_queue text, p_late_xids xid8[])
+CREATE FUNCTION pgqueue_late_arrivals(p_queue text, p_late_xids xid8[])
 RETURNS TABLE (xid xid8)
 LANGUAGE sql
 STABLE
