@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from django_pgqueue import charts
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import Link
 from django_pgqueue.admin.dashboard.figures import ChannelFigures
 from django_pgqueue.admin.dashboard.spans import Span, Spans, Timeline
 
-Link = Callable[..., str]
 FULL, NEARLY = 1.0, 0.8
 
 
@@ -103,7 +101,8 @@ def settled_chart(title: str, line: Timeline) -> SafeString:
         charts.Series(_("dead"), column(2), "pgq-bad"),
     ]
     retries = charts.Series(_("failed attempts"), column(3), "pgq-over")
-    note = _("by the minute, UTC") if line.minutes == 1 else _("by %d minutes, UTC") % line.minutes
+    notes = {1: _("by the minute, UTC"), 60: _("by the hour, UTC")}
+    note = notes.get(line.minutes) or _("by %d minutes, UTC") % line.minutes
     return drawn(charts.stack(title, line.times, series, line=retries, note=note))
 
 
