@@ -3,12 +3,14 @@ out, and the others are shown."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db import OperationalError
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 
 from django_pgqueue.admin import explanation, rendering
@@ -32,6 +34,7 @@ OUT_OF_TIME = ("57014", "55P03")
 """The SQLSTATEs of a statement that took too long, and of a lock that was not free in time."""
 RECENT = timedelta(minutes=90)
 """Ten minutes of a channel are kept for two hours, the first of which is incomplete."""
+PARTS = re.compile(r"[^._:-]*[._:-]+|[^._:-]+")
 Result = TypeVar("Result")
 
 
@@ -78,8 +81,8 @@ class Blocks:
             "created": rendering.at(channel.created_at),
             "state": self.state(fresh.now),
             "context": rendering.pretty_json(channel.context) if channel.context else "",
-            "charts": self.read(_("Charts"), lambda: self.charts(fresh.now)) or [],
-            "spans": [self.span(_("Last hour"), of_channel.hour), self.span(_("Last day"), of_channel.day)],
+            "charts": self.read(_("Charts"), lambda: self.charts(fresh.now)) or {},
+            "spans": self.table(of_channel),
             "limits": limit_rows(channel, live, reasons, of_channel.hour.settled, fresh.now) if live else [],
             "handlers": self.handlers(fresh),
             "leases": self.leases(fresh.now),
@@ -143,34 +146,41 @@ class Blocks:
         link = self.link(rendering.duration(waited), "message_change", message)
         return format_html('<span class="pgqueue-is-{}">{}</span>', kind, link) if kind else link
 
-    def span(self, name: str, span: Span) -> dict[str, str]:
-        """Return the row of an hour or a day."""
-        age = "hour" if name == _("Last hour") else "day"
+    def table(self, of_channel: Spans) -> list[tuple[str, str, str]]:
+        """Return a row for each figure of the settled messages: its name, the hour, the day."""
+        hour, day = self.span(of_channel.hour, "hour"), self.span(of_channel.day, "day")
+        return [(name, hour[name], day[name]) for name in hour]
+
+    def span(self, span: Span, age: str) -> dict[str, str]:
+        """Return the figures of an hour or a day by their names. ``age``: the choice of the lists' filter."""
         done = span.settled - span.dead
         archive = self.link(f"{done:,}", "archivedmessage_changelist", **self.names, age=age)
         dead = self.link(f"{span.dead:,}", "deadletter_changelist", **self.names, age=age)
         return {
-            "name": name,
-            "done": archive if done else "0",
-            "dead": format_html('<span class="pgqueue-is-bad">{}</span>', dead) if span.dead else "0",
-            "retries": f"{span.retries:,}",
-            "wait_p50": drawing.seconds(span.wait_p50),
-            "wait_p95": drawing.seconds(span.wait_p95),
-            "run_p50": drawing.seconds(span.run_p50),
-            "run_p95": drawing.seconds(span.run_p95),
+            _("done"): archive if done else "0",
+            _("died"): format_html('<span class="pgqueue-is-bad">{}</span>', dead) if span.dead else "0",
+            _("failed attempts"): f"{span.retries:,}",
+            _("waited, p50"): drawing.seconds(span.wait_p50),
+            _("waited, p95"): drawing.seconds(span.wait_p95),
+            _("ran, p50"): drawing.seconds(span.run_p50),
+            _("ran, p95"): drawing.seconds(span.run_p95),
         }
 
-    def charts(self, clock: datetime) -> list[str]:
-        drawn: list[str] = []
-        for minutes, length, settled, waited in (
-            (60, DAY, _("Settled in the last day"), _("Waited, last day")),
-            (10, RECENT, _("Settled in the last 90 minutes"), _("Waited, last 90 minutes")),
-        ):
-            line = spans.timeline(
-                self.channel.queue, clock, minutes, length, channel=self.channel.name, using=self.using
-            )
-            drawn += [drawing.settled_chart(settled, line), drawing.waiting_chart(waited, line)]
-        return drawn
+    def charts(self, clock: datetime) -> dict[str, list[str]]:
+        """Return two charts of the last day, and two of the last 90 minutes."""
+        channel, using = self.channel, self.using
+        day = spans.timeline(channel.queue, clock, 60, DAY, channel=channel.name, using=using)
+        recent = spans.timeline(channel.queue, clock, 10, RECENT, channel=channel.name, using=using)
+        return {
+            "day": [
+                drawing.settled_chart(_("Settled in the last day"), day),
+                drawing.waiting_chart(_("Waited, last day"), day),
+            ],
+            "recent": [
+                drawing.settled_chart(_("Settled in the last 90 minutes"), recent),
+                drawing.waiting_chart(_("Waited, last 90 minutes"), recent),
+            ],
+        }
 
     def handlers(self, fresh: Freshness) -> dict[str, Any] | None:
         """Return the table by handler; None for users who may not view the archive."""
@@ -192,7 +202,7 @@ class Blocks:
         chosen = {**self.names, "handler": row.name}
         dead = self.link(f"{row.dead:,}", "deadletter_changelist", **chosen, redriven="no")
         return {
-            "name": self.link(rendering.name(row.name), "archivedmessage_changelist", **chosen),
+            "name": self.link(breakable(row.name), "archivedmessage_changelist", **chosen),
             "done": f"{row.done:,}",
             "dead": format_html('<span class="pgqueue-is-bad">{}</span>', dead) if row.dead else "0",
             "retries": f"{row.retries:,}",
@@ -215,7 +225,7 @@ class Blocks:
             "rows": [
                 {
                     "id": self.link(letter.pk, "deadletter_change", letter.pk),
-                    "handler": letter.handler,
+                    "handler": breakable(letter.handler),
                     "why": reason(letter),
                     "attempts": f"{letter.attempts} / {letter.max_attempts}",
                     "died": rendering.at(letter.dead_at),
@@ -256,11 +266,16 @@ class Blocks:
         since = message.leased_at
         return {
             "message": self.link(f"#{message.pk}", "message_change", message.pk),
-            "handler": message.handler,
-            "worker": self.link(message.worker, "worker_change", message.worker) if message.worker else "–",
+            "handler": breakable(message.handler),
+            "worker": self.link(breakable(message.worker), "worker_change", message.worker) if message.worker else "–",
             "lasts": rendering.duration(reads.age(since, clock)) if since else "–",
             "since": rendering.at(since) if since else "–",
             "until": left,
             "attempts": f"{message.attempts} / {message.max_attempts}",
             "cancelled": rendering.badge(_("to be cancelled"), "late") if message.cancelled_at else "",
         }
+
+
+def breakable(name: str) -> str:
+    """Return a long name that a line may break after a dot, underscore, colon or dash."""
+    return format_html_join(mark_safe("<wbr>"), "{}", ((part,) for part in PARTS.findall(name)))

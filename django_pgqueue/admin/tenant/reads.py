@@ -31,7 +31,7 @@ QUEUE_ARCHIVE = "SELECT q.archive::text FROM pgqueue_queue AS q WHERE q.name = %
 OLDEST = """
 WITH RECURSIVE lane AS MATERIALIZED (
     SELECT l.floor_rank, l.floor_at, l.floor_id FROM pgqueue_lane AS l
-    WHERE l.channel_id = %(channel)s
+    WHERE l.channel_id = %(channel)s AND %(floor)s
     ORDER BY l.seq DESC LIMIT 1
 ),
 start AS MATERIALIZED (
@@ -134,7 +134,11 @@ def counted(channel: Channel, *, using: str) -> Backlog | None:
 def now(channel: Channel, backlog: Backlog | None, *, using: str) -> Now:
     """Return the live messages. A count that stops at its limit gives way to the one of the last measurement."""
     live: LiveCounts = live_counts([channel.pk], using=using)[channel.pk]
-    oldest = call(using, OLDEST, {"channel": channel.pk, "most": MOST_PRIORITIES})
+    asked = {"channel": channel.pk, "most": MOST_PRIORITIES}
+    oldest = call(using, OLDEST, asked | {"floor": True})
+    if live.ready and not oldest:
+        # A row that was changed by hand may stand before the floor.
+        oldest = call(using, OLDEST, asked | {"floor": False})
     before = backlog or Backlog(0, 0, 0, 0, None)
     return Now(
         ready=better(live.ready, before.ready),

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from django_pgqueue import channel_set, dead_letter, dequeue, enqueue, measure
+from django_pgqueue import channel_set, dead_letter, dequeue, measure
 from django_pgqueue.models import Activity, ArchivedMessage, Channel, DeadLetter, Message, Worker
 
 QUEUE, NAME = "mails_and_newsletters", "globex-international-customer-4711"
@@ -23,8 +23,9 @@ def fill_tenant() -> Channel:
         channel=NAME, queue=QUEUE, max_concurrency=6, max_size=100, rate="2/m burst 5", full_policy="error"
     )
     Channel.objects.filter(pk=pk).update(context=context)
+    due = timezone.now() - timedelta(minutes=47)
     for number in range(40):
-        enqueue(HANDLERS[number % 3], {"n": number}, queue=QUEUE, channel=NAME)
+        Message.objects.create(channel_id=pk, handler=HANDLERS[number % 3], payload={"n": number}, dequeue_at=due)
     for worker in WORKERS:
         Worker.objects.create(
             name=worker, hostname=worker.partition(":")[0], pid=4711, queues=[QUEUE], concurrency=8, version="1"
@@ -34,8 +35,6 @@ def fill_tenant() -> Channel:
     letters(10)
     settled()
     archived()
-    now = timezone.now()
-    Message.objects.filter(channel=pk, status=Message.Status.READY).update(dequeue_at=now - timedelta(minutes=47))
     measure(timedelta(0))
     return Channel.objects.get(pk=pk)
 
