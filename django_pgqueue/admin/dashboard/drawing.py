@@ -92,7 +92,9 @@ def meter(what: str, value: float, limit: float, *, full: str = "bad") -> str:
 def settled_chart(title: str, line: Timeline) -> SafeString:
     """Return the chart of settled messages."""
 
-    def column(place: int) -> list[float]:
+    def column(place: int) -> list[float | None]:
+        if not line.rows:  # An empty chart says that there is nothing; zeros would draw its axes.
+            return [None] * len(line.times)
         return [line.rows[time][place] or 0 if time in line.rows else 0 for time in line.times]
 
     series = [

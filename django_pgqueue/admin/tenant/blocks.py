@@ -224,7 +224,7 @@ class Blocks:
         return {
             "rows": [
                 {
-                    "id": self.link(letter.pk, "deadletter_change", letter.pk),
+                    "id": self.link(f"#{letter.pk}", "deadletter_change", letter.pk),
                     "handler": breakable(letter.handler),
                     "why": reason(letter),
                     "attempts": f"{letter.attempts} / {letter.max_attempts}",

@@ -84,8 +84,10 @@ def pause(channel: Channel, now: Now, clock: datetime) -> Iterator[LimitRow]:
 
 def pause_row(name: str, since: datetime | None, until: datetime | None, now: Now, clock: datetime) -> LimitRow:
     setting = _("until %s") % rendering.at(until) if until else _("until you resume it")
-    lasts = _("for %s") % rendering.duration(max(timedelta(0), clock - since)) if since else QUIET_DASH
-    return LimitRow(name, setting, lasts, waits(now.ready), "late")
+    cost = waits(now.ready)
+    if since is not None:
+        cost += " " + _("It has lasted for %s.") % rendering.duration(max(timedelta(0), clock - since))
+    return LimitRow(name, setting, QUIET_DASH, cost, "late")
 
 
 def max_concurrency(channel: Channel, now: Now, reached: bool) -> LimitRow:

@@ -8,7 +8,7 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
@@ -51,11 +51,11 @@ class TenantAdmin(PausableAdmin):
         allowed = self.get_actions(request)
         context: dict[str, Any] = {
             **self.admin_site.each_context(request),
-            **breadcrumbs((self.list_address(), capfirst(str(self.opts.verbose_name_plural)))),
+            **self.trail(request),
             **blocks.context(),
             "title": str(channel),
             "channel": channel,
-            "edit": self.url("channel_change", channel.pk),
+            "edit": self.with_filters(request, self.url("channel_change", channel.pk)),
             "edit_text": _("Edit limits and context") if may_change else _("All settings"),
             "history": self.url("channel_history", channel.pk),
             "object_actions": [(name, text) for name, text in self.actions_on(channel).items() if name in allowed],
@@ -69,16 +69,22 @@ class TenantAdmin(PausableAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **more: Any
     ) -> HttpResponse:
         if context.get("object_id"):
-            context["tenant_page"] = self.url("channel_tenant", context["object_id"])
+            context["tenant_page"] = self.with_filters(request, self.url("channel_tenant", context["object_id"]))
         return super().render_change_form(request, context, *args, **more)
 
     def response_post_save_change(self, request: HttpRequest, obj: Channel) -> HttpResponseRedirect:
         """Return to the page with the figures, where the effect of the new limits is seen."""
-        return HttpResponseRedirect(str(self.url("channel_tenant", obj.pk)))
+        return HttpResponseRedirect(self.with_filters(request, self.url("channel_tenant", obj.pk)))
 
     def check_may_view(self, request: HttpRequest) -> None:
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
+
+    def trail(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the breadcrumbs of the page: the app, and the list of channels."""
+        app = reverse("admin:app_list", args=[self.opts.app_label], current_app=self.admin_site.name)
+        to_list = (self.with_filters(request, self.list_address()), capfirst(str(self.opts.verbose_name_plural)))
+        return breadcrumbs((app, self.opts.app_config.verbose_name), to_list)
 
     def missing(self, request: HttpRequest, queue: str = "", name: str = "") -> HttpResponse:
         """Return the answer 404, with links to what is left of a channel whose name is known."""
@@ -86,7 +92,7 @@ class TenantAdmin(PausableAdmin):
         left = {"queue": queue, "channel": name}
         context = {
             **self.admin_site.each_context(request),
-            **breadcrumbs((self.list_address(), capfirst(str(self.opts.verbose_name_plural)))),
+            **self.trail(request),
             "title": _("There is no such channel"),
             "queue": queue,
             "name": name,
