@@ -32,7 +32,7 @@ from django_pgqueue import (
 from django_pgqueue.admin.tenant import handlers
 from django_pgqueue.models import Activity, Channel, DeadLetter, Message, Schedule, Worker
 from django_pgqueue.sql.call import call
-from tests.admin.conftest import OF_PIPELINE, Page, address, logged, make_dead, make_forecast, told
+from tests.admin.conftest import Page, address, logged, make_dead, make_forecast, make_metric, told
 
 AT_ONCE = timedelta(0)
 VIEW_ALL = ("view_channel", "view_message", "view_deadletter", "view_archivedmessage", "view_worker", "view_queue")
@@ -150,6 +150,25 @@ def test_more_messages_than_are_counted_live_are_taken_from_the_measurement(
     assert ">1,000+</a>" in admin_client.get(page_of(tenant)).text
     measure(AT_ONCE)
     assert ">1,234</a>" in admin_client.get(page_of(tenant)).text
+
+
+def test_many_scheduled_messages_of_others_do_not_hide_that_this_channel_has_none(
+    admin_client: Client, tenant: Channel
+) -> None:
+    enqueue_many(NewMessage(handler="h", delay=timedelta(hours=1)) for _ in range(10_001))
+    measure(AT_ONCE)
+    assert "<dt>scheduled</dt><dd>0</dd>" in admin_client.get(page_of(tenant)).text
+
+
+def test_a_channel_that_was_not_counted_may_be_full(admin_client: Client, tenant: Channel) -> None:
+    channel_set(channel="acme", max_size=1_500)
+    enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(1_500))
+    connection.cursor().execute("DELETE FROM pgqueue_measurement")
+    table = part(admin_client.get(page_of(tenant)).text, "limits")
+    assert "1,500 live messages at least 1,000 live Unknown until it is measured." in table
+    measure(AT_ONCE)
+    table = part(admin_client.get(page_of(tenant)).text, "limits")
+    assert "1,500/1,500 live The channel is full: it refuses new messages." in table
 
 
 def test_old_figures_are_called_old_and_not_used(admin_client: Client, tenant: Channel) -> None:
@@ -462,6 +481,8 @@ def test_it_is_linked_from_everywhere_its_name_stands(page: Callable[..., str], 
         name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1", running=running
     )
     make_forecast(channel="acme").save()
+    metric = make_metric(channel="acme")
+    metric.save()
     measure(AT_ONCE)
     for model, pk in (
         ("channel", None), ("channel", tenant.pk), ("message", None), ("message", message), ("worker", worker.pk),
@@ -470,9 +491,9 @@ def test_it_is_linked_from_everywhere_its_name_stands(page: Callable[..., str], 
     for model, pk in (
         ("deadletter", None), ("deadletter", letter.pk), ("archivedmessage", None), ("archivedmessage", popped.id),
         ("schedule", None), ("schedule", schedule.pk), ("schedule", declared.pk), ("backlogforecast", None),
+        ("queuemetric", metric.pk),
     ):  # fmt: skip
         assert by_name in page(model, pk), (model, pk)
-    assert "backlogforecast" in OF_PIPELINE
 
 
 def test_the_dashboard_links_to_it_for_users_who_may_view_channels(

@@ -8,19 +8,20 @@ from datetime import datetime, timedelta
 
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.dashboard.drawing import meter
+from django_pgqueue.admin.paginator import CappedCount
 from django_pgqueue.admin.tenant.reads import Now
 from django_pgqueue.lifecycle.explain import Reason
 from django_pgqueue.models import Channel
 
 WHEN_FULL = {
-    Channel.FullPolicy.ERROR: _("The channel is full: it refuses new messages."),
-    Channel.FullPolicy.DROP: _("The channel is full: it drops new messages."),
-    Channel.FullPolicy.DROP_OLDEST: _("The channel is full: each new message drops the oldest one that waits."),
-    Channel.FullPolicy.REPLACE: _("The channel is full: a new message drops all that wait."),
+    "error": gettext_lazy("The channel is full: it refuses new messages."),
+    "drop": gettext_lazy("The channel is full: it drops new messages."),
+    "drop_oldest": gettext_lazy("The channel is full: each new message drops the oldest one that waits."),
+    "replace": gettext_lazy("The channel is full: a new message drops all that wait."),
 }
 QUIET_DASH = format_html('<span class="quiet">{}</span>', "–")
 
@@ -121,10 +122,11 @@ def max_size(channel: Channel, now: Now) -> LimitRow:
         return unlimited(name, _("%s live") % shown(now.live))
     setting = ngettext("%s live message", "%s live messages", most) % f"{most:,}"
     used = meter(_("live"), now.live, most)
-    if now.live < most:
-        return free(name, setting, used)
-    cost = WHEN_FULL.get(Channel.FullPolicy(channel.full_policy)) if channel.full_policy in WHEN_FULL else None
-    return LimitRow(name, setting, used, cost or _("The channel is full."), "bad")
+    if now.live >= most:
+        return LimitRow(name, setting, used, str(WHEN_FULL.get(channel.full_policy, _("The channel is full."))), "bad")
+    if isinstance(now.live, CappedCount):
+        return LimitRow(name, setting, _("at least %s live") % f"{int(now.live):,}", _("Unknown until it is measured."))
+    return free(name, setting, used)
 
 
 def weight(channel: Channel) -> LimitRow:

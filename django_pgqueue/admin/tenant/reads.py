@@ -125,32 +125,34 @@ class Letters:
     newest: bool
 
 
-def counted(channel: Channel, *, using: str) -> Backlog | None:
-    """Return the counts of the last measurement; None if the channel had no messages then."""
+def counted(channel: Channel, *, using: str) -> Backlog:
+    """Return the counts of the last measurement."""
     rows = call(using, COUNTED, (channel.queue, channel.name))
-    return Backlog(*rows[0]) if rows else None
+    return Backlog(*rows[0]) if rows else Backlog(0, 0, 0, 0, None)
 
 
 def now(channel: Channel, backlog: Backlog | None, *, using: str) -> Now:
-    """Return the live messages. A count that stops at its limit gives way to the one of the last measurement."""
+    """Return the live messages. A count that stops at its limit gives way to the one of the last measurement.
+
+    ``backlog``: None if the last measurement is too old.
+    """
     live: LiveCounts = live_counts([channel.pk], using=using)[channel.pk]
     asked = {"channel": channel.pk, "most": MOST_PRIORITIES}
     oldest = call(using, OLDEST, asked | {"floor": True})
     if live.ready and not oldest:
         # A row that was changed by hand may stand before the floor.
         oldest = call(using, OLDEST, asked | {"floor": False})
-    before = backlog or Backlog(0, 0, 0, 0, None)
     return Now(
-        ready=better(live.ready, before.ready),
-        leased=better(live.leased, before.leased),
-        scheduled=better(live.scheduled, before.scheduled),
+        ready=better(live.ready, backlog.ready if backlog else None),
+        leased=better(live.leased, backlog.leased if backlog else None),
+        scheduled=better(live.scheduled, backlog.scheduled if backlog else None),
         oldest=oldest[0] if oldest else None,
     )
 
 
-def better(live: int, measured: int) -> int:
-    """Return the live count, or the measured one if the live one stopped at its limit and is lower."""
-    return measured if isinstance(live, CappedCount) and measured > live else live
+def better(live: int, measured: int | None) -> int:
+    """Return the live count, or the measured one if the live one stopped at its limit and is not higher."""
+    return measured if isinstance(live, CappedCount) and measured is not None and measured >= live else live
 
 
 def leases(channel: Channel, *, using: str) -> tuple[list[Message], bool]:
@@ -176,7 +178,7 @@ def letters(channel: Channel, backlog: Backlog | None, *, using: str) -> Letters
     names = ("handler", "reason", "attempts", "max_attempts", "dead_at")
     rows = sorted(every.only(*names), key=lambda letter: places[letter.pk])
     capped = own > MOST_SEEN_LETTERS
-    count = better(CappedCount(MOST_SEEN_LETTERS), backlog.dead if backlog else 0) if capped else own
+    count = better(CappedCount(MOST_SEEN_LETTERS), backlog.dead if backlog else None) if capped else own
     return Letters(rows, count, not capped or newest >= MOST_LETTERS)
 
 
