@@ -20,7 +20,7 @@ def fill_tenant() -> Channel:
     """Fill every block of the page, and return the channel."""
     context = {"tenant": "globex", "plan": "enterprise", "schema": "tenant_globex"}
     pk = channel_set(
-        channel=NAME, queue=QUEUE, max_concurrency=6, max_size=100, rate="2/m burst 5", full_policy="error"
+        channel=NAME, queue=QUEUE, max_concurrency=5, max_size=100, rate="3000/h burst 5", full_policy="error"
     )
     Channel.objects.filter(pk=pk).update(context=context)
     due = timezone.now() - timedelta(minutes=47)
@@ -32,6 +32,7 @@ def fill_tenant() -> Channel:
         )
     taken = dequeue(QUEUE, limit=5, worker=WORKERS[0])
     dead_letter(taken[:2], reason="failed", details=ERROR)
+    Channel.objects.filter(pk=pk).update(max_concurrency=3)
     letters(10)
     settled()
     archived()
