@@ -314,7 +314,9 @@ def test_live_leases_are_there(admin_client: Client, tenant: Channel) -> None:
     enqueue_many(NewMessage(handler="mail.send", channel="acme") for _ in range(22))
     taken = dequeue(limit=21, worker="host:1:ab")
     Message.objects.filter(pk=taken[0].id).update(
-        lease_expires_at=timezone.now() - timedelta(seconds=5), cancelled_at=timezone.now()
+        leased_at=timezone.now() - timedelta(minutes=5),
+        lease_expires_at=timezone.now() - timedelta(seconds=5),
+        cancelled_at=timezone.now(),
     )
     Message.objects.filter(pk=taken[7].id).update(leased_at=timezone.now() - timedelta(minutes=9))
     connection.cursor().execute("UPDATE pgqueue_lane SET lease_floor = now() - interval '1 hour'")
