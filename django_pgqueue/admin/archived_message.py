@@ -40,7 +40,7 @@ class ArchivedMessageAdmin(ContentAdmin):
     exact_search = ("channel", "handler", "dedupe_key")
     big_columns = (*ContentAdmin.big_columns, "result")
     fieldsets = [
-        (None, {"fields": ["id", "queue", "channel", "handler", "outcome_shown"]}),
+        (None, {"fields": ["id", "channel_shown", "handler", "outcome_shown"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "result_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["attempts_of", "priority", "worker", "waited", "ran", "dedupe_key"]}),

@@ -15,6 +15,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
+from django_pgqueue.admin import rendering
 from django_pgqueue.admin.paginator import CappedPaginator
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.database import alias
@@ -28,6 +29,8 @@ else:
     AnyAdmin = admin.ModelAdmin
 
 MAX_BIGINT = 2**63 - 1
+Link = Callable[..., str]
+"""A function that makes a link, called as ``BaseAdmin.link`` is."""
 
 
 def user_of(request: HttpRequest) -> User:
@@ -98,6 +101,30 @@ class BaseAdmin(AnyAdmin):
         """Return the text as a link to a page, or plain if the page is not registered."""
         address = self.url(page, *args, **query)
         return format_html('<a href="{}">{}</a>', address, text) if address else str(text)
+
+    def link_to_channel(self, queue: str, channel: str, text: object = "") -> str:
+        """Return a link to the page of the channel, without a query: that page looks it up.
+
+        ``text``: default: ``queue/channel``.
+        """
+        text = rendering.name(text or f"{queue}/{channel}")
+        try:
+            address = reverse("admin:pgqueue_channel_named", current_app=self.admin_site.name)
+        except NoReverseMatch:
+            return str(text)
+        return format_html('<a href="{}?{}">{}</a>', address, urlencode({"queue": queue, "channel": channel}), text)
+
+    def link_for(self, request: HttpRequest) -> Link:
+        """Return a function like ``link`` that makes links only to pages that the user may view."""
+        allowed: dict[str, bool] = {}
+
+        def link(text: object, page: str, *args: object, **query: object) -> str:
+            model = page.partition("_")[0]
+            if model not in allowed:
+                allowed[model] = request.user.has_perm(f"pgqueue.view_{model}")
+            return self.link(text, page, *args, **query) if allowed[model] and page else str(text)
+
+        return link
 
     def log(
         self, request: HttpRequest, objects: Iterable[models.Model], text: StrOrPromise, *, flag: int = CHANGE

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
@@ -19,7 +19,7 @@ from django_pgqueue.admin.channel_form import ChannelForm
 from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import live_counts
-from django_pgqueue.admin.pausable import PausableAdmin
+from django_pgqueue.admin.tenant import TenantAdmin
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
@@ -47,9 +47,13 @@ class ChannelChangeList(LeanChangeList):
             channel.live = counts[channel.pk]
         self.result_list = channels
 
+    def url_for_result(self, result: Model) -> str:
+        """Return the page with the figures of the channel; its form is one click further."""
+        return str(cast(TenantAdmin, self.model_admin).url("channel_tenant", result.pk))
+
 
 @admin.register(Channel)
-class ChannelAdmin(PausableAdmin):
+class ChannelAdmin(TenantAdmin):
     form = ChannelForm
     list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]

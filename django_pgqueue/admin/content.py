@@ -62,7 +62,7 @@ class ContentAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("channel"))
     def channel_shown(self, item: Any) -> str:
-        return rendering.name(f"{item.queue}/{item.channel}")
+        return self.link_to_channel(item.queue, item.channel)
 
     @admin.display(description=_("handler, channel"))
     def what(self, item: Any) -> str:

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Count, QuerySet
-from django.db.models.fields.json import KT
-from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -22,6 +19,7 @@ from django_pgqueue.admin import bulk_actions, rendering
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, choose
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.dead_letter_actions import DISCARD, EDIT
+from django_pgqueue.admin.death import reason, with_problem
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
@@ -39,7 +37,6 @@ from django_pgqueue.models import DeadLetter
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-CLIPPED_CHARACTERS = 160
 SHOWN_GROUPS = 50
 Row = tuple[int, str, str]
 """Id, queue and channel of a dead letter."""
@@ -72,7 +69,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     big_columns = (*BulkActionsAdmin.big_columns, "details")
     actions = ["redrive", "edit", "discard"]
     fieldsets = [
-        (None, {"fields": ["id", "queue", "channel", "handler", "reason", "details_shown", "fate"]}),
+        (None, {"fields": ["id", "channel_shown", "handler", "reason", "details_shown", "fate"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["attempts_of", "priority", "backoff", "dedupe_key", "worker"]}),
@@ -80,13 +77,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
-        # Loads type and message of the error only, without the traceback.
-        words = {
-            f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED_CHARACTERS + 1)
-            for place, column in {"given": "details", "last": "errors__-1"}.items()
-            for key in ("type", "message")
-        }
-        found: QuerySet[DeadLetter] = super().get_queryset(request).annotate(**words)
+        found: QuerySet[DeadLetter] = with_problem(super().get_queryset(request))
         return found
 
     def has_redrive_permission(self, request: HttpRequest) -> bool:
@@ -104,16 +95,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("reason"))
     def why(self, letter: Any) -> str:
-        return format_html("{}{}", letter.reason, self.problem(letter) or "")
-
-    def problem(self, letter: Any) -> str | None:
-        """Return type and message of the error, clipped; None without one."""
-        given = [letter.given_type, letter.given_message]
-        text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
-        if not text:
-            return None
-        clipped = text if len(text) <= CLIPPED_CHARACTERS else f"{text[:CLIPPED_CHARACTERS]}…"
-        return format_html('<span class="pgqueue-clip">{}</span>', clipped)
+        return reason(letter)
 
     @admin.display(description=_("redriven"))
     def fate(self, letter: DeadLetter) -> str:

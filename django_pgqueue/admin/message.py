@@ -66,7 +66,7 @@ class MessageAdmin(BulkActionsAdmin):
             channel = message.channel
         except Channel.DoesNotExist:
             return _("missing, id %d") % message.channel_id
-        return self.link(rendering.name(channel), "channel_change", channel.pk)
+        return self.link(rendering.name(channel), "channel_tenant", channel.pk)
 
     def channel_of(self, message: Message) -> str:
         return self.channel_link(message)
@@ -88,7 +88,8 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
-        return explanation.reasons_html(explain_message(message.pk, using=alias(None)))
+        reasons = explanation.reasons_html(explain_message(message.pk, using=alias(None)))
+        return format_html("{}<p>{}: {}</p>", reasons, _("Its channel"), self.channel_link(message))
 
     @admin.display(description=_("status"), ordering="status")
     def state_now(self, message: Message) -> str:

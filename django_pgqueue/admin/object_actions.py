@@ -73,8 +73,12 @@ class ObjectActionsAdmin(BaseAdmin):
         return HttpResponseRedirect(request.get_full_path()) if chosen.exists() else self.to_list(request)
 
     def to_list(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponseRedirect(self.with_filters(request, self.list_address()))
+
+    def with_filters(self, request: HttpRequest, address: str | None) -> str:
+        """Return the address of a page of this model with the filters of the list from which the user came."""
         filters: dict[str, Any] = {"preserved_filters": self.get_preserved_filters(request), "opts": self.opts}
-        return HttpResponseRedirect(add_preserved_filters(filters, self.list_address()))
+        return str(add_preserved_filters(filters, address or ""))
 
     def list_address(self) -> str:
         page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -21,6 +21,8 @@ from django.utils.translation import ngettext
 
 TEXT_CHARACTERS = 100_000
 PREVIEW_BYTES = 512
+FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+"""The bounds of the times that every time zone can show, as of models.fields.Moment."""
 PRINTABLE = set(string.printable) - set("\x0b\x0c")
 
 
@@ -97,12 +99,12 @@ def details(value: Any) -> str | None:
 
 
 def parsed(text: Any) -> datetime | None:
-    """Return the time that a JSON value holds, or None."""
+    """Return the time that a JSON value holds, within the bounds that every time zone can show; or None."""
     try:
         found = parse_datetime(str(text))
     except ValueError:
         return None
-    return None if found is None or timezone.is_naive(found) else found
+    return None if found is None or timezone.is_naive(found) else min(max(found, FIRST), LAST)
 
 
 def moment_text(text: Any) -> str:

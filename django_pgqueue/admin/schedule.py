@@ -112,14 +112,14 @@ class StateFilter(admin.SimpleListFilter):
 @admin.register(Schedule)
 class ScheduleAdmin(ObjectActionsAdmin):
     form = ScheduleForm
-    list_display = ["name_shown", "when", "next_shown", "state", "handler", "last_fired_at"]
+    list_display = ["name_shown", "when", "next_shown", "state", "what", "last_fired_at"]
     list_filter = [StateFilter, QueueFilter]
     list_per_page = 50
     search_fields = ["name", "handler"]
-    sortable_by = ["name_shown", "handler", "next_shown", "last_fired_at"]
+    sortable_by = ["name_shown", "what", "next_shown", "last_fired_at"]
     actions = ["run_now", "enable", "disable"]
     big_columns = ("payload", "headers")
-    computed = ["state", "upcoming", "last_fired_at", "ticks", "origin", "created_at"]
+    computed = ["state", "upcoming", "last_fired_at", "ticks", "channel_shown", "origin", "created_at"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
         # Use the clock of the database, which decides what is due; this host's may be wrong.
@@ -158,6 +158,15 @@ class ScheduleAdmin(ObjectActionsAdmin):
     @admin.display(description=_("name"), ordering="name")
     def name_shown(self, schedule: Schedule) -> str:
         return rendering.name(schedule.name)
+
+    @admin.display(description=_("handler, channel"), ordering="handler")
+    def what(self, schedule: Schedule) -> str:
+        """Return handler and channel in one column, because names may be long."""
+        return format_html('<span class="pgqueue-what">{}<br>{}</span>', schedule.handler, self.channel_shown(schedule))
+
+    @admin.display(description=_("its channel"))
+    def channel_shown(self, schedule: Schedule) -> str:
+        return self.link_to_channel(schedule.queue, schedule.channel)
 
     @admin.display(description=_("when"))
     def when(self, schedule: Schedule) -> str:

@@ -13,11 +13,11 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import ReadOnlyAdmin
+from django_pgqueue.admin.base import MAX_BIGINT, ReadOnlyAdmin
 from django_pgqueue.admin.confirmation import ReasonForm
 from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.conf import settings
-from django_pgqueue.models import Worker
+from django_pgqueue.models import Message, Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 
 if TYPE_CHECKING:
@@ -144,15 +144,27 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
             return rendering.pretty_json(entries)
         if not entries:
             return str(_("nothing"))
+        channels = self.channels_of([entry.get("id") for entry in entries], worker)
         rows = [
             [
                 self.link(f"#{entry.get('id')}", "message_change", entry.get("id")),
+                channels.get(str(entry.get("id")), "-"),
                 lasting(entry.get("seconds")),
                 lasting(entry.get("seconds_left")),
             ]
             for entry in entries
         ]
-        return rendering.table([_("message"), _("runs for"), _("time left")], rows)
+        return rendering.table([_("message"), _("channel"), _("runs for"), _("time left")], rows)
+
+    def channels_of(self, ids: list[Any], worker: Worker) -> dict[str, str]:
+        """Return links to the channels of running messages by message id. A worker's row may hold anything."""
+        numbers = [pk for pk in ids if type(pk) is int and 0 < pk <= MAX_BIGINT]
+        rows = Message.objects.using(worker._state.db).filter(pk__in=numbers)
+        found = rows.values_list("pk", "channel_id", "channel__queue", "channel__name")
+        return {
+            str(pk): self.link(rendering.name(f"{queue}/{name}"), "channel_tenant", channel)
+            for pk, channel, queue, name in found
+        }
 
     @admin.display(description=_("totals"))
     def totals_shown(self, worker: Worker) -> str:

@@ -223,7 +223,7 @@ def test_channels_come_in_the_order_that_was_asked_for(order: str, first: str, a
     settled("errors", minutes=10, completed=1, dead=3)
     settled("busy", minutes=10, completed=99)
     table = look(admin_client, order=order).partition('id="pgqueue-channels"')[2]
-    assert re.search(r'/channel/\d+/change/">([^<]+)<', table)[1] == first
+    assert re.search(r'/channel/\d+/tenant/">([^<]+)<', table)[1] == first
 
 
 def test_channels_are_found_by_a_part_of_their_name_and_page_by_page(admin_client: Client) -> None:
@@ -232,7 +232,7 @@ def test_channels_are_found_by_a_part_of_their_name_and_page_by_page(admin_clien
     channel_set(channel="other", queue="mail")
 
     def names(**query: object) -> list[str]:
-        return re.findall(r'/channel/\d+/change/">([^<]+)<', look(admin_client, order="name", **query))
+        return re.findall(r'/channel/\d+/tenant/">([^<]+)<', look(admin_client, order="name", **query))
 
     assert names(q="hop") == [f"shop{place:02}" for place in range(20)]
     assert names(q="hop", p=2) == [f"shop{place:02}" for place in range(40, 45)]

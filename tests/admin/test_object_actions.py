@@ -288,7 +288,8 @@ def test_a_limit_is_still_edited(admin_client: Client) -> None:
     channel = Channel.objects.get()
     form = {"full_policy": "error", "release_burst": "1", "weight": "3", "context": "{}", "_save": "Save"}
     response = admin_client.post(address("channel", channel.pk), form)
-    assert (response.status_code, response["Location"]) == (302, address("channel"))
+    # The page of the channel shows what the limit does now.
+    assert (response.status_code, response["Location"]) == (302, f"{address('channel')}{channel.pk}/tenant/")
     assert Channel.objects.get().weight == 3
 
 

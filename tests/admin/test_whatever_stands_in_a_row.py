@@ -82,6 +82,10 @@ def look(client: Client, rows: dict[str, Any]) -> None:
             response = client.get(page)
             assert response.status_code == 200, page
             assert Page(response.content.decode()).canaries() == []
+    for key in rows["channel"]:
+        response = client.get(reverse("admin:pgqueue_channel_tenant", args=[key]))
+        assert response.status_code == 200
+        assert Page(response.content.decode()).canaries() == []
     for query in ({"all": "1"}, {"o": "1"}, {"status__exact": "1"}):
         assert client.get(address("message"), query).status_code in (200, 302)
     assert client.get(reverse("admin:pgqueue_dashboard_changelist")).status_code == 200

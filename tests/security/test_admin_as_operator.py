@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import ProgrammingError, transaction
 from django.test import Client
+from django.urls import reverse
 
 from django_pgqueue import NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule
@@ -58,6 +59,9 @@ def test_who_may_read_sees_every_page(client: Client, one_of_each: dict[str, int
         if (model, kind) != ("queue", "reader"):  # the list of queues adds rows for those that have none
             assert client.get(address(model)).status_code == 200, model
         assert client.get(address(model, one_of_each[model])).status_code == 200, model
+    tenant = client.get(reverse("admin:pgqueue_channel_tenant", args=[one_of_each["channel"]]))
+    assert tenant.status_code == 200
+    assert "pgqueue-handlers" in tenant.text
 
 
 def test_an_operator_does_every_action(client: Client, one_of_each: dict[str, int], become: Any) -> None:  # noqa: F811

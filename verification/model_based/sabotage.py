@@ -49,7 +49,8 @@ REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
         "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    -- The loop",
-        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n        outcome := NULL;\n    END IF;\n    -- The loop",
+        "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n        outcome := NULL;\n"
+        "    END IF;\n    -- The loop",
     ),
     Defect(
         "a missing channel is raised", "enqueue",

@@ -130,6 +130,9 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Alert]:
     if limited.count > 1:
         more = limited.count - 1
         sentence += " " + ngettext("So is %s other channel.", "So are %s other channels.", more) % f"{more:,}"
+    else:
+        yield Alert(LATE, sentence, "channel_named", {"queue": limited.queue, "channel": limited.name})
+        return
     yield Alert(LATE, sentence, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from django_pgqueue import charts
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import Link
 from django_pgqueue.admin.dashboard.figures import ChannelFigures
 from django_pgqueue.admin.dashboard.spans import SettledFigures, Spans, Timeline
 
-Link = Callable[..., str]
 FULL_SHARE, NEARLY_FULL_SHARE = 1.0, 0.8
 
 
@@ -94,7 +92,9 @@ def limit_meter(what: str, value: float, limit: float, *, full: str = "bad") -> 
 def settled_chart(title: str, line: Timeline) -> SafeString:
     """Return the chart of settled messages."""
 
-    def column(place: int) -> list[float]:
+    def column(place: int) -> list[float | None]:
+        if not line.rows:  # An empty chart says that there is nothing; zeros would draw its axes.
+            return [None] * len(line.times)
         return [line.rows[time][place] or 0 if time in line.rows else 0 for time in line.times]
 
     series = [
@@ -103,7 +103,8 @@ def settled_chart(title: str, line: Timeline) -> SafeString:
         charts.Series(_("dead"), column(2), "pgq-bad"),
     ]
     retries = charts.Series(_("failed attempts"), column(3), "pgq-over")
-    note = _("by the minute, UTC") if line.minutes == 1 else _("by %d minutes, UTC") % line.minutes
+    notes = {1: _("by the minute, UTC"), 60: _("by the hour, UTC")}
+    note = notes.get(line.minutes) or _("by %d minutes, UTC") % line.minutes
     return drawn(charts.stack(title, line.times, series, line=retries, note=note))
 
 

@@ -17,7 +17,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import ReadOnlyAdmin, breadcrumbs
+from django_pgqueue.admin.base import Link, ReadOnlyAdmin, breadcrumbs
 from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.alerts import Alert, alerts, lateness
 from django_pgqueue.admin.dashboard.figures import (
@@ -100,17 +100,6 @@ class DashboardAdmin(ReadOnlyAdmin):
             },
         )
 
-    def link_for(self, request: HttpRequest) -> drawing.Link:
-        allowed: dict[str, bool] = {}
-
-        def link(text: object, page: str, *args: object, **query: object) -> str:
-            model = page.partition("_")[0]
-            if model not in allowed:
-                allowed[model] = request.user.has_perm(f"pgqueue.view_{model}")
-            return self.link(text, page, *args, **query) if allowed[model] and page else str(text)
-
-        return link
-
     def figures(self, request: HttpRequest, asked: Asked) -> dict[str, Any]:
         using = alias(None)
         link = self.link_for(request)
@@ -180,7 +169,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
         return [{"text": text, "value": order, "chosen": order == asked.order} for order, text in texts.items()]
 
-    def alert(self, alert: Alert, link: drawing.Link) -> str:
+    def alert(self, alert: Alert, link: Link) -> str:
         text = link(alert.text, alert.page, **alert.query) if alert.page else alert.text
         return rendering.badge(text, alert.kind)
 
@@ -193,7 +182,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         return format_html('<span class="pgqueue-{}">{}</span>', kind, rendering.duration(age))
 
     def backlog_cells(
-        self, backlog: BacklogCounts, link: drawing.Link, live: Mapping[str, Any], dead: Mapping[str, Any]
+        self, backlog: BacklogCounts, link: Link, live: Mapping[str, Any], dead: Mapping[str, Any]
     ) -> dict[str, str]:
         return {
             "ready": drawing.linked(link, backlog.ready, "message_changelist", **live, status__exact=1),
@@ -202,7 +191,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no"),
         }
 
-    def settled_cells(self, found: Spans, link: drawing.Link, chosen: Mapping[str, Any]) -> dict[str, str]:
+    def settled_cells(self, found: Spans, link: Link, chosen: Mapping[str, Any]) -> dict[str, str]:
         return {
             "done": drawing.linked(
                 link, found.hour.settled - found.hour.dead, "archivedmessage_changelist", **chosen, age="hour"
@@ -216,7 +205,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "runs": drawing.times(found.hour, found.day, "run"),
         }
 
-    def queue_row(self, queue: QueueFigures, found: Spans, fresh: Freshness, link: drawing.Link) -> dict[str, Any]:
+    def queue_row(self, queue: QueueFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
         chosen = {"queue": queue.name}
         workers = link(str(queue.workers), "worker_changelist", alive="yes")
         idle = not queue.workers and queue.backlog.ready
@@ -231,7 +220,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             **self.settled_cells(found, link, chosen),
         }
 
-    def channel_row(self, row: ChannelFigures, found: Spans, fresh: Freshness, link: drawing.Link) -> dict[str, Any]:
+    def channel_row(self, row: ChannelFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
         chosen = {"queue": row.queue, "channel": row.name}
         state = (
             rendering.badge(_("paused"), "late")
@@ -241,7 +230,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             else ""
         )
         return {
-            "name": link(row.name, "channel_change", row.id),
+            "name": link(row.name, "channel_tenant", row.id),
             "queue": row.queue,
             "state": state,
             "oldest": self.age(row.backlog, fresh),
@@ -251,7 +240,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             **self.settled_cells(found, link, chosen),
         }
 
-    def worker_row(self, worker: WorkerFigures, link: drawing.Link) -> dict[str, Any]:
+    def worker_row(self, worker: WorkerFigures, link: Link) -> dict[str, Any]:
         if worker.is_lost:
             state = rendering.badge(_("silent"), "bad")
         elif worker.paused:
@@ -276,7 +265,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "busy": f"{len(worker.running)} / {worker.concurrency}",
         }
 
-    def schedule_row(self, schedule: ScheduleFigures, link: drawing.Link) -> dict[str, Any]:
+    def schedule_row(self, schedule: ScheduleFigures, link: Link) -> dict[str, Any]:
         if schedule.next is None:
             coming = "–"
         elif schedule.next < 0:

@@ -56,7 +56,7 @@ SELECT p.key, p.bucket_at, (p.completed + p.cancelled + p.dead)::bigint FROM par
 TIMELINE = """
 WITH part AS MATERIALIZED (
     SELECT a.* FROM pgqueue_activity AS a
-    WHERE a.minutes = %(minutes)s AND a.bucket_at >= %(since)s AND a.channel IS NULL
+    WHERE a.minutes = %(minutes)s AND a.bucket_at >= %(since)s AND {same}
         AND (%(queue)s::text IS NULL OR a.queue = %(queue)s::text)
 ),
 placed AS (
@@ -110,8 +110,8 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Hold the buckets of all queues together, or of one. ``rows``: by bucket, as in Span without the times of
-    running."""
+    """Hold the buckets of all queues together, of one queue, or of one channel. ``rows``: by bucket, as in Span without
+    the times of running."""
 
     times: list[datetime]
     minutes: int
@@ -160,8 +160,11 @@ def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]
     }
 
 
-def timeline(queue: str | None, now: datetime, minutes: int, length: timedelta, *, using: str) -> Timeline:
-    """Return the buckets of the last ``length``."""
+def timeline(
+    queue: str | None, now: datetime, minutes: int, length: timedelta, *, channel: str | None = None, using: str
+) -> Timeline:
+    """Return the buckets of the last ``length``. ``channel``: only those of this channel of the queue."""
     times = buckets(now, minutes, length)
-    rows = call(using, TIMELINE, {"minutes": minutes, "since": times[0], "queue": queue})
+    sql = TIMELINE.format(same="a.channel IS NULL" if channel is None else "a.channel = %(channel)s::text")
+    rows = call(using, sql, {"minutes": minutes, "since": times[0], "queue": queue, "channel": channel})
     return Timeline(times, minutes, {bucket_at: tuple(figures) for bucket_at, *figures in rows})

@@ -84,7 +84,9 @@ def report_as_text(report: doctor.Report, repaired: RepairCounts | None) -> str:
     """Return the report as text, the worst finding first, with the counts at the end."""
     lines = []
     if repaired is not None:
-        lines.append(f"repaired: {repaired.counts} counts, {repaired.lease_floors} lease floors, {repaired.places} places\n")
+        lines.append(
+            f"repaired: {repaired.counts} counts, {repaired.lease_floors} lease floors, {repaired.places} places\n"
+        )
     lines += [finding_as_text(finding) for finding in report.findings]
     counts = ", ".join(
         f"{sum(finding.severity == severity for finding in report.findings)} {severity.word}"

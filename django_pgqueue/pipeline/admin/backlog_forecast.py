@@ -44,7 +44,7 @@ class BacklogForecastAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("channel"))
     def channel_shown(self, forecast: BacklogForecast) -> str:
-        return rendering.name(forecast.channel)
+        return self.link_to_channel(forecast.queue, forecast.channel, forecast.channel)
 
     @admin.display(description=_("will come"))
     def enqueued(self, forecast: BacklogForecast) -> str:

@@ -73,7 +73,7 @@ class QueueMetricAdmin(ReadOnlyAdmin):
     ordering = ["-bucket_at", "queue", "channel", "handler"]
     sortable_by = ["bucket_at"]
     fieldsets = [
-        (None, {"fields": ["grain", "bucket_at", "queue_shown", "channel_shown", "handler_shown"]}),
+        (None, {"fields": ["grain", "bucket_at", "queue_shown", "channel_shown", "page_of_channel", "handler_shown"]}),
         (
             _("Messages"),
             {
@@ -113,6 +113,10 @@ class QueueMetricAdmin(ReadOnlyAdmin):
         if metric.channel is None:
             return None
         return self.down(metric, metric.channel, "handler", channel=metric.channel)
+
+    @admin.display(description=_("page of the channel"), empty_value="-")
+    def page_of_channel(self, metric: QueueMetric) -> str | None:
+        return None if metric.channel is None else self.link_to_channel(metric.queue, metric.channel)
 
     @admin.display(description=_("handler"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]  # stubs: no lazy text
     def handler_shown(self, metric: QueueMetric) -> str | None:

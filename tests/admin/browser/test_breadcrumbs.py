@@ -42,6 +42,10 @@ def test_they_look_as_those_of_django(tab: Tab, site: str, log_in: Callable[...,
     assert tab.run(LOOKS) == looks
     assert tab.run(TEXTS) == "Home PostgreSQL queue Dashboard"
 
+    tab.open(site + page.replace("/change/", "/tenant/"))
+    assert tab.run(LOOKS) == looks
+    assert tab.run(TEXTS) == "Home PostgreSQL queue Channels default/acme"
+
     tab.open(site + page)
     confirm(tab, "document.querySelector('.pgqueue-actions button').click()")
     assert tab.run(LOOKS) == looks

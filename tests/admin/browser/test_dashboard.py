@@ -183,6 +183,7 @@ def test_hostile_names_run_nothing_on_any_page(tab: Tab, site: str, log_in: LogI
         f"/admin/pgqueue/message/{message.pk}/change/",
         f"/admin/pgqueue/deadletter/{letter.pk}/change/",
         f"/admin/pgqueue/channel/{message.channel_id}/change/",
+        f"/admin/pgqueue/channel/{message.channel_id}/tenant/",
         "/admin/pgqueue/channel/",
         "/admin/pgqueue/worker/",
         "/admin/pgqueue/schedule/",

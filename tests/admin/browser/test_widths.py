@@ -85,7 +85,8 @@ def test_the_figures_of_a_queue_are_seen(tab: Tab, site: str, log_in: LogIn) -> 
     tab.open(site + PAGE)
     names = "[...document.querySelectorAll('.pgqueue-wide tbody th')].map(name => name.textContent.trim())"
     assert QUEUE in tab.run(names)
-    assert tab.run("(box => box.scrollWidth - box.clientWidth)(document.querySelector('.pgqueue-wide'))") <= 1
+    hidden = "[...document.querySelectorAll('.pgqueue-wide')].map(box => box.scrollWidth - box.clientWidth)"
+    assert max(tab.run(hidden)) <= 1
 
 
 def test_a_narrow_chart_shows_the_newest_minutes(tab: Tab, site: str, log_in: LogIn) -> None:

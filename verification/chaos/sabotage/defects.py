@@ -61,13 +61,17 @@ def defect(
 
 DEFECTS = (
     # Fencing.
-    defect("complete takes any token", "complete_many", FENCE, "", "I3", "I4", "I5", also=(("complete", FENCE_OF_ONE, ""),)),
+    defect(
+        "complete takes any token", "complete_many", FENCE, "", "I3", "I4", "I5",
+        also=(("complete", FENCE_OF_ONE, ""),),
+    ),
     defect("heartbeat takes any token", "heartbeat", FENCE, "", "I4"),
     defect("defer takes any token", "defer", FENCE, "", "I4", "I5"),
     defect("retry takes any token", "retry", FENCE, "", "I4", "I5"),
     defect("dead_letter takes any token", "dead_letter", FENCE, "", "I4", "I5"),
     defect(
-        "tokens are those of the worker, not of the lease", "dequeue_many", "gen_random_uuid()", "md5(p_worker)::uuid", "I4",
+        "tokens are those of the worker, not of the lease", "dequeue_many",
+        "gen_random_uuid()", "md5(p_worker)::uuid", "I4",
         also=(("dequeue", "gen_random_uuid()", "md5(p_worker)::uuid"),),
     ),
     defect(
@@ -196,7 +200,10 @@ DEFECTS = (
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
     defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),
-    defect("a free place is not announced", "record_departures", "c.max_concurrency IS NOT NULL\n    )", "false\n    )", "I13"),
+    defect(
+        "a free place is not announced", "record_departures",
+        "c.max_concurrency IS NOT NULL\n    )", "false\n    )", "I13",
+    ),
     defect(
         "arrivals of a held lane are thrown away", "fold",
         "v_held := v_held || v_arrival.channel_id;\n", "v_places := v_places || v_arrival.places;\n", "I13",

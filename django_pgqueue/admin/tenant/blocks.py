@@ -1,0 +1,281 @@
+"""Read and render the blocks of the page of one channel. Each is read by itself: a block that takes too long is left
+out, and the others are shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.db import OperationalError
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
+from django.utils.translation import gettext as _
+
+from django_pgqueue.admin import explanation, rendering
+from django_pgqueue.admin.base import Link
+from django_pgqueue.admin.dashboard import drawing, figures, spans
+from django_pgqueue.admin.dashboard.alerts import lateness, of_freshness
+from django_pgqueue.admin.dashboard.figures import Freshness
+from django_pgqueue.admin.dashboard.spans import DAY, SettledFigures, Spans
+from django_pgqueue.admin.death import reason
+from django_pgqueue.admin.tenant import handlers, reads
+from django_pgqueue.admin.tenant.handlers import HandlerFigures
+from django_pgqueue.admin.tenant.limits import limit_rows, shown
+from django_pgqueue.admin.tenant.reads import Letters, Now
+from django_pgqueue.lifecycle.explain import Reason, explain_channel
+from django_pgqueue.models import Channel, Message
+from django_pgqueue.sql.call import bounded_read
+
+LONGEST = 3.0
+"""The timeout of a statement, in seconds."""
+OUT_OF_TIME = ("57014", "55P03")
+"""The SQLSTATEs of a statement that took too long, and of a lock that was not free in time."""
+RECENT = timedelta(minutes=90)
+"""Ten minutes of a channel are kept for two hours, the first of which is incomplete."""
+PARTS = re.compile(r"[^._:-]*[._:-]+|[^._:-]+")
+Result = TypeVar("Result")
+
+
+class Blocks:
+    """Make the context of the page. ``may``: whether the user has a permission. ``link``: links to pages that the user
+    may view."""
+
+    def __init__(self, channel: Channel, *, using: str, may: Callable[[str], bool], link: Link) -> None:
+        self.channel = channel
+        self.using = using
+        self.may = may
+        self.link = link
+        self.names = {"queue": channel.queue, "channel": channel.name}
+        self.late: list[str] = []
+
+    def read(self, title: str, block: Callable[[], Result]) -> Result | None:
+        """Return what the block reads, or None if a statement took longer than LONGEST."""
+        try:
+            with bounded_read(self.using, seconds=LONGEST):
+                return block()
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", None) not in OUT_OF_TIME:
+                raise
+            self.late.append(title)
+            return None
+
+    def context(self) -> dict[str, Any]:
+        using, channel = self.using, self.channel
+        with bounded_read(using, seconds=LONGEST):
+            fresh = figures.read_freshness(using=using)
+            backlog = reads.counted(channel, using=using)
+        measured = backlog if not fresh.is_stale else None
+        live = self.read(_("Live messages"), lambda: reads.now(channel, measured, using=using))
+        asked = {"channel": channel.name, "queue": channel.queue, "using": using}
+        reasons = self.read(_("Why is it not running?"), lambda: explain_channel(**asked)) or []
+        of_channel = self.read(_("Last hour and day"), lambda: self.spans(fresh.now)) or Spans()
+        context = {
+            "reasons": explanation.reasons_html(reasons) if reasons else "",
+            "worst": self.worst(reasons, fresh),
+            "stale": [rendering.badge(alert.text, alert.kind) for alert in of_freshness(fresh)],
+            "measured": None if fresh.measured_at is None else rendering.duration(fresh.now - fresh.measured_at),
+            "at": rendering.at(fresh.now),
+            "queue": self.link(channel.queue, "queue_change", channel.queue),
+            "created": rendering.at(channel.created_at),
+            "state": self.state(fresh.now),
+            "context": rendering.pretty_json(channel.context) if channel.context else "",
+            "charts": self.read(_("Charts"), lambda: self.charts(fresh.now)) or {},
+            "spans": self.table(of_channel),
+            "limits": limit_rows(channel, live, reasons, of_channel.hour.settled, fresh.now) if live else [],
+            "handlers": self.handlers(fresh),
+            "leases": self.leases(fresh.now),
+        }
+        letters = self.letters(measured)
+        return context | {"letters": letters, "now": self.now(live, letters, fresh.now), "late": self.late}
+
+    def worst(self, reasons: Sequence[Reason], fresh: Freshness) -> str:
+        """Return the worst kind of what the head of the page says: bad, late, or empty."""
+        kinds = {explanation.badge_kind(reason.code) for reason in reasons} | {alert.kind for alert in of_freshness(fresh)}
+        return next((kind for kind in ("bad", "late") if kind in kinds), "")
+
+    def state(self, clock: datetime) -> str:
+        """Return whether the channel is open, paused (since when, until when and why) or released."""
+        channel = self.channel
+        if channel.released_at:
+            text = _("since %s: it takes no new messages, and is removed when it is empty")
+            return format_html(
+                "{} {}", rendering.badge(_("released"), "late"), text % rendering.at(channel.released_at)
+            )
+        if channel.paused_at is None:
+            return rendering.badge(_("open"), "good")
+        lasts = rendering.duration(reads.age(channel.paused_at, clock))
+        until = _("until %s") % rendering.at(channel.paused_until) if channel.paused_until else _("without an end")
+        return format_html(
+            "{} {} <b>{}</b>",
+            rendering.badge(_("paused"), "late"),
+            _("for %(lasts)s, %(until)s. Reason:") % {"lasts": lasts, "until": until},
+            channel.pause_reason or "–",
+        )
+
+    def spans(self, clock: datetime) -> Spans | None:
+        key = (self.channel.queue, self.channel.name)
+        return spans.spans([key], clock, using=self.using).get(key)
+
+    def now(self, live: Now | None, letters: dict[str, Any] | None, clock: datetime) -> list[tuple[str, str]]:
+        """Return the present figures, each with its name."""
+        if live is None:
+            return []
+        pk, found = self.channel.pk, []
+        for name, count, status in (
+            (_("ready"), live.ready, Message.Status.READY),
+            (_("leased"), live.leased, Message.Status.LEASED),
+            (_("scheduled"), live.scheduled, Message.Status.SCHEDULED),
+        ):
+            text = shown(count)
+            address = self.link(text, "message_changelist", channel=pk, status__exact=int(status))
+            found.append((name, address if count else text))
+        found.insert(1, (_("oldest waits for"), self.oldest(live, clock)))
+        if letters is not None:
+            found.append((_("dead letters"), letters["total"]))
+        return found
+
+    def oldest(self, live: Now, clock: datetime) -> str:
+        """Return how long the oldest ready message has been due, as a link to it."""
+        if live.oldest is None:
+            return "–"
+        message, due_at = live.oldest
+        waited = reads.age(due_at, clock)
+        kind = lateness(waited)
+        link = self.link(rendering.duration(waited), "message_change", message)
+        return format_html('<span class="pgqueue-is-{}">{}</span>', kind, link) if kind else link
+
+    def table(self, of_channel: Spans) -> list[tuple[str, str, str]]:
+        """Return a row for each figure of the settled messages: its name, the hour, the day."""
+        hour, day = self.span(of_channel.hour, "hour"), self.span(of_channel.day, "day")
+        return [(name, hour[name], day[name]) for name in hour]
+
+    def span(self, span: SettledFigures, age: str) -> dict[str, str]:
+        """Return the figures of an hour or a day by their names. ``age``: the choice of the lists' filter."""
+        done = span.settled - span.dead
+        archive = self.link(f"{done:,}", "archivedmessage_changelist", **self.names, age=age)
+        dead = self.link(f"{span.dead:,}", "deadletter_changelist", **self.names, age=age)
+        return {
+            _("done"): archive if done else "0",
+            _("died"): format_html('<span class="pgqueue-is-bad">{}</span>', dead) if span.dead else "0",
+            _("failed attempts"): f"{span.retries:,}",
+            _("waited, p50"): drawing.seconds_html(span.wait_p50),
+            _("waited, p95"): drawing.seconds_html(span.wait_p95),
+            _("ran, p50"): drawing.seconds_html(span.run_p50),
+            _("ran, p95"): drawing.seconds_html(span.run_p95),
+        }
+
+    def charts(self, clock: datetime) -> dict[str, list[str]]:
+        """Return two charts of the last day, and two of the last 90 minutes."""
+        channel, using = self.channel, self.using
+        day = spans.timeline(channel.queue, clock, 60, DAY, channel=channel.name, using=using)
+        recent = spans.timeline(channel.queue, clock, 10, RECENT, channel=channel.name, using=using)
+        return {
+            "day": [
+                drawing.settled_chart(_("Settled in the last day"), day),
+                drawing.waiting_chart(_("Waited, last day"), day),
+            ],
+            "recent": [
+                drawing.settled_chart(_("Settled in the last 90 minutes"), recent),
+                drawing.waiting_chart(_("Waited, last 90 minutes"), recent),
+            ],
+        }
+
+    def handlers(self, fresh: Freshness) -> dict[str, Any] | None:
+        """Return the table by handler; None for users who may not view the archive."""
+        if not self.may("pgqueue.view_archivedmessage"):
+            return None
+        channel, using = self.channel, self.using
+        found = self.read(_("Handlers"), lambda: handlers.handlers(channel, fresh.now, using=using))
+        if found is None:
+            return None
+        return {
+            "rows": [self.handler(row) for row in found.rows],
+            "more": found.total - len(found.rows),
+            "since": None if found.whole else rendering.at(found.since),
+            "lasts": rendering.duration(reads.age(found.since, fresh.now)),
+            "unarchived": found.unarchived,
+        }
+
+    def handler(self, row: HandlerFigures) -> dict[str, str]:
+        chosen = {**self.names, "handler": row.name}
+        dead = self.link(f"{row.dead:,}", "deadletter_changelist", **chosen, redriven="no")
+        return {
+            "name": self.link(breakable(row.name), "archivedmessage_changelist", **chosen),
+            "done": f"{row.done:,}",
+            "dead": format_html('<span class="pgqueue-is-bad">{}</span>', dead) if row.dead else "0",
+            "retries": f"{row.retries:,}",
+            **{
+                name: drawing.seconds_html(getattr(row, name))
+                for name in ("wait_p50", "wait_p95", "run_mean", "run_p50", "run_p95")
+            },
+        }
+
+    def letters(self, measured: Any) -> dict[str, Any] | None:
+        """Return the newest dead letters; None for users who may not view any."""
+        if not self.may("pgqueue.view_deadletter"):
+            return None
+        found = self.read(_("Dead letters"), lambda: reads.letters(self.channel, measured, using=self.using))
+        if found is None:
+            return None
+        chosen = {**self.names, "redriven": "no"}
+        total = self.link(shown(found.count), "deadletter_changelist", **chosen)
+        return {
+            "rows": [
+                {
+                    "id": self.link(f"#{letter.pk}", "deadletter_change", letter.pk),
+                    "handler": breakable(letter.handler),
+                    "why": reason(letter),
+                    "attempts": f"{letter.attempts} / {letter.max_attempts}",
+                    "died": rendering.at(letter.dead_at),
+                }
+                for letter in found.rows
+            ],
+            "newest": found.newest,
+            "total": format_html('<span class="pgqueue-is-bad">{}</span>', total) if found.count else "0",
+            "all": self.link(self.all_letters(found), "deadletter_changelist", **chosen),
+            "may_redrive": self.may("pgqueue.redrive_deadletter"),
+        }
+
+    def all_letters(self, found: Letters) -> str:
+        return _("All %s dead letters") % shown(found.count)
+
+    def leases(self, clock: datetime) -> dict[str, Any] | None:
+        """Return the leased messages; None for users who may not view messages."""
+        if not self.may("pgqueue.view_message"):
+            return None
+        found = self.read(_("Live leases"), lambda: reads.leases(self.channel, using=self.using))
+        if found is None:
+            return None
+        rows, more = found
+        chosen = {"channel": self.channel.pk, "status__exact": int(Message.Status.LEASED)}
+        return {
+            "rows": [self.lease(message, clock) for message in rows],
+            "all": self.link(_("All leased messages"), "message_changelist", **chosen) if more else "",
+        }
+
+    def lease(self, message: Message, clock: datetime) -> dict[str, str]:
+        until = message.lease_expires_at
+        if until is None:
+            left = "–"
+        elif until <= clock:
+            left = rendering.badge(_("expired, it comes back with the next sweep"), "bad")
+        else:
+            left = _("%(at)s (in %(left)s)") % {"at": rendering.at(until), "left": rendering.duration(until - clock)}
+        since = message.leased_at
+        return {
+            "message": self.link(f"#{message.pk}", "message_change", message.pk),
+            "handler": breakable(message.handler),
+            "worker": self.link(breakable(message.worker), "worker_change", message.worker) if message.worker else "–",
+            "lasts": rendering.duration(reads.age(since, clock)) if since else "–",
+            "since": rendering.at(since) if since else "–",
+            "until": left,
+            "attempts": f"{message.attempts} / {message.max_attempts}",
+            "cancelled": rendering.badge(_("to be cancelled"), "late") if message.cancelled_at else "",
+        }
+
+
+def breakable(name: str) -> str:
+    """Return a long name that a line may break after a dot, underscore, colon or dash."""
+    return format_html_join(mark_safe("<wbr>"), "{}", ((part,) for part in PARTS.findall(name)))

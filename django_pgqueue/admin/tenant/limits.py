@@ -1,0 +1,143 @@
+"""Say of each limit of a channel what it is, how much of it is used, and what it holds up now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.dashboard.drawing import limit_meter
+from django_pgqueue.admin.paginator import CappedCount
+from django_pgqueue.admin.tenant.reads import Now
+from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.models import Channel
+
+WHEN_FULL = {
+    "error": gettext_lazy("The channel is full: it refuses new messages."),
+    "drop": gettext_lazy("The channel is full: it drops new messages."),
+    "drop_oldest": gettext_lazy("The channel is full: each new message drops the oldest one that waits."),
+    "replace": gettext_lazy("The channel is full: a new message drops all that wait."),
+}
+QUIET_DASH = format_html('<span class="quiet">{}</span>', "–")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRow:
+    """Hold the texts of one limit. ``kind``: bad, late, or empty if it costs nothing now."""
+
+    name: str
+    setting: str
+    used: str
+    cost: str
+    kind: str = ""
+
+
+def limit_rows(
+    channel: Channel, now: Now, reasons: Iterable[Reason], settled_in_hour: int, clock: datetime
+) -> list[LimitRow]:
+    """Return the pauses of queue and channel, if there are any, and the four limits.
+
+    A released channel has no limits any more, only the pause of its queue holds it up. ``reasons``: the answer of
+    explain_channel. ``settled_in_hour``: messages settled in the last hour. ``clock``: the time of the database.
+    """
+    held = {reason.code: reason for reason in reasons}
+    rows = [*queue_pause(held.get("queue_paused"), now, clock), *pause(channel, now, clock)]
+    if channel.released_at is not None:
+        return rows
+    return [
+        *rows,
+        max_concurrency(channel, now, "concurrency" in held),
+        rate(channel, now, held.get("rate"), settled_in_hour, clock),
+        max_size(channel, now),
+        weight(channel),
+    ]
+
+
+def waits(count: int) -> str:
+    """Return how many messages a limit holds up. All that are ready wait for each limit that is reached."""
+    if not count:
+        return _("It is reached, and no message waits.")
+    return ngettext("%s ready message waits for it.", "%s ready messages wait for it.", count) % shown(count)
+
+
+def shown(count: int) -> str:
+    """Return a number with separators; a CappedCount as its own text."""
+    return f"{count:,}" if type(count) is int else str(count)
+
+
+def queue_pause(reached: Reason | None, now: Now, clock: datetime) -> Iterator[LimitRow]:
+    """Yield the pause of the whole queue."""
+    if reached is not None:
+        since, until = (rendering.parsed(reached.facts.get(name)) for name in ("paused_at", "until"))
+        yield pause_row(_("pause of the queue"), since, until, now, clock)
+
+
+def pause(channel: Channel, now: Now, clock: datetime) -> Iterator[LimitRow]:
+    """Yield the pause of the channel. A channel that is released drains in spite of it."""
+    if channel.paused_at is not None and channel.released_at is None:
+        yield pause_row(_("pause"), channel.paused_at, channel.paused_until, now, clock)
+
+
+def pause_row(name: str, since: datetime | None, until: datetime | None, now: Now, clock: datetime) -> LimitRow:
+    setting = _("until %s") % rendering.at(until) if until else _("until you resume it")
+    cost = waits(now.ready)
+    if since is not None:
+        cost += " " + _("It has lasted for %s.") % rendering.duration(max(timedelta(0), clock - since))
+    return LimitRow(name, setting, QUIET_DASH, cost, "late")
+
+
+def max_concurrency(channel: Channel, now: Now, reached: bool) -> LimitRow:
+    most, name = channel.max_concurrency, "max_concurrency"
+    if most is None or most < 1:
+        return unlimited(name, ngettext("%s leased", "%s leased", now.leased) % shown(now.leased))
+    setting = ngettext("%s message at once", "%s messages at once", most) % f"{most:,}"
+    used = limit_meter(_("leased"), now.leased, most, full="late")
+    return LimitRow(name, setting, used, waits(now.ready), "late") if reached else free(name, setting, used)
+
+
+def rate(channel: Channel, now: Now, reached: Reason | None, settled: int, clock: datetime) -> LimitRow:
+    interval, name = channel.release_interval, "rate"
+    if interval is None or interval <= timedelta(0):
+        return unlimited(name)
+    setting = _("1 message per %s") % rendering.duration(interval)
+    if channel.release_burst > 1:
+        setting += _(", %s at once after a quiet time") % f"{channel.release_burst:,}"
+    used = limit_meter(_("settled in an hour"), settled, 3600 / interval.total_seconds(), full="late")
+    if reached is None:
+        return free(name, setting, used)
+    cost, following = waits(now.ready), rendering.parsed(reached.facts.get("next_at"))
+    if following is not None:
+        cost += " " + _("The next one is delivered in %s.") % rendering.duration(max(timedelta(0), following - clock))
+    return LimitRow(name, setting, used, cost, "late")
+
+
+def max_size(channel: Channel, now: Now) -> LimitRow:
+    most, name = channel.max_size, "max_size"
+    if most is None or most < 1:
+        return unlimited(name, _("%s live") % shown(now.live))
+    setting = ngettext("%s live message", "%s live messages", most) % f"{most:,}"
+    used = limit_meter(_("live"), now.live, most)
+    if now.live >= most:
+        return LimitRow(name, setting, used, str(WHEN_FULL.get(channel.full_policy, _("The channel is full."))), "bad")
+    if isinstance(now.live, CappedCount):
+        return LimitRow(name, setting, _("at least %s live") % f"{int(now.live):,}", _("Unknown until it is measured."))
+    return free(name, setting, used)
+
+
+def weight(channel: Channel) -> LimitRow:
+    setting = ngettext("%s message per turn", "%s messages per turn", channel.weight) % f"{channel.weight:,}"
+    return LimitRow("weight", setting, QUIET_DASH, _("It holds up nothing: it is the channel's share of the workers."))
+
+
+def unlimited(name: str, used: str = "") -> LimitRow:
+    setting = format_html('<span class="quiet">{}</span>', _("no limit"))
+    return LimitRow(name, setting, used or QUIET_DASH, QUIET_DASH)
+
+
+def free(name: str, setting: str, used: str) -> LimitRow:
+    return LimitRow(name, setting, used, _("It holds up nothing now."))
