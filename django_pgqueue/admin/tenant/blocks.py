@@ -92,7 +92,8 @@ class Blocks:
 
     def worst(self, reasons: Sequence[Reason], fresh: Freshness) -> str:
         """Return the worst kind of what the head of the page says: bad, late, or empty."""
-        kinds = {explanation.badge_kind(reason.code) for reason in reasons} | {alert.kind for alert in of_freshness(fresh)}
+        kinds = {explanation.badge_kind(reason.code) for reason in reasons}
+        kinds |= {alert.kind for alert in of_freshness(fresh)}
         return next((kind for kind in ("bad", "late") if kind in kinds), "")
 
     def state(self, clock: datetime) -> str:
