@@ -169,7 +169,7 @@ def test_a_listener_notices_that_it_is_not_notified_any_more(
 
 def test_a_statement_that_nobody_answers_is_given_up(queue: None, proxy: Proxy) -> None:
     with psycopg.connect(proxy.url, autocommit=True) as session:
-        AnswerTimeout(0.3).answers(session)
+        AnswerTimeout(0.3).apply(session)
         proxy.swallow()
         with pytest.raises(psycopg.OperationalError, match="has not answered"):
             session.execute("SELECT 1")
@@ -178,18 +178,18 @@ def test_a_statement_that_nobody_answers_is_given_up(queue: None, proxy: Proxy) 
 
 def test_a_statement_that_takes_too_long_is_cancelled_on_the_server(queue: None, pg_url: str) -> None:
     with psycopg.connect(pg_url, autocommit=True) as session:
-        AnswerTimeout(0.3).answers(session)
+        AnswerTimeout(0.3).apply(session)
         with pytest.raises(psycopg.errors.QueryCanceled):
             session.execute("SELECT pg_sleep(100)")
         assert session.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_statement_that_is_only_slow_gets_more_time_at_each_try(queue: None, pg_url: str) -> None:
-    patience = AnswerTimeout(0.4)
+    timeout = AnswerTimeout(0.4)
     failures = 0
     while failures < 10:
         with psycopg.connect(pg_url, autocommit=True) as session:
-            patience.answers(session)
+            timeout.apply(session)
             try:
                 session.execute("SELECT pg_sleep(2)")
                 break
@@ -200,7 +200,7 @@ def test_a_statement_that_is_only_slow_gets_more_time_at_each_try(queue: None, p
 
 def test_a_wait_in_python_is_no_silence_of_the_server(queue: None, pg_url: str) -> None:
     with psycopg.connect(pg_url, autocommit=True) as session:
-        AnswerTimeout(0.2).answers(session)
+        AnswerTimeout(0.2).apply(session)
         time.sleep(0.5)
         assert session.execute("SELECT 1").fetchone() == (1,)
 
