@@ -89,8 +89,8 @@ READER = Kind(
 OPERATOR = Kind(
     "operator",
     (
-        *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
-        "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
+        *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "channel_erase",
+        "remove_released", "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
         "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
         "schedule_run", "sweep", "prune", "measure", "schedule_prune", "mend",
     ),
