@@ -88,7 +88,14 @@ def tenant() -> str:
     )
     now = value("SELECT clock_timestamp()")
     QueueMetric.objects.create(
-        grain="day", bucket_at=now, queue="mails", channel=name, run_seconds=1, retry_seconds=0, sla_breaches=0, **counts
+        grain="day",
+        bucket_at=now,
+        queue="mails",
+        channel=name,
+        run_seconds=1,
+        retry_seconds=0,
+        sla_breaches=0,
+        **counts,
     )
     BacklogForecast.objects.create(
         computed_at=now, queue="mails", channel=name, hour_at=now, expected_enqueued=1, expected_capacity=1,

@@ -116,5 +116,8 @@ class Story:
         yield self.call("held, lost", "stream_extend('s', %s, '1 minute')", owner)
         self.call("*", "stream_release('s')")
         yield self.call("*", "channel_release('default', 'small')")
+        yield self.call("removed, outcome", "channel_erase('default', 'small')")
+        at_the_end = "channel_erase('default', 'small', p_after => '{\"table\": \"pgqueue_e\"}')"
+        yield self.call("removed, outcome", at_the_end)
         self.call("*", "channel_set('gone', 'default')")
         yield self.call("*", "queue_drop('gone')")

@@ -53,6 +53,7 @@ VERBS = """
     channel_pause       .        .       x         .       .
     channel_resume      .        .       x         .       .
     channel_release     .        .       x         .       .
+    channel_erase       .        .       x         .       .
     queue_pause         .        .       x         .       .
     queue_resume        .        .       x         .       .
     queue_purge         .        .       x         .       .
