@@ -19,7 +19,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext, ngettext_lazy
 
-from django_pgqueue.admin import bulk_actions, rendering
+from django_pgqueue import codecs
+from django_pgqueue.admin import bulk_actions, encoded, rendering
 from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, choose
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN, OptionalReasonForm, confirm, is_confirmed
 from django_pgqueue.admin.edit_payload import PayloadAction, edit_payload
@@ -125,6 +126,8 @@ class DeadLetterAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("details"))
     def details_shown(self, letter: DeadLetter) -> str:
+        if codecs.is_sealed(letter.details):
+            return encoded.shown(letter, letter.details)
         return self.or_dash(rendering.details(letter.details))
 
     def actions_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:

@@ -19,6 +19,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import codecs
+
 LONGEST_TEXT = 100_000
 PREVIEW_BYTES = 512
 PRINTABLE = set(string.printable) - set("\x0b\x0c")
@@ -46,6 +48,8 @@ def body_preview(item: Model) -> str | None:
     size, start = rows.values_list(Length("body"), Substr("body", 1, PREVIEW_BYTES)).get()
     if size is None:
         return None
+    if codecs.is_sealed_body(bytes(start)):
+        return format_html('<p class="help">{}</p>', _("encrypted"))
     exact = ngettext("%d byte", "%d bytes", size) % size
     return format_html(
         "{}{}",

@@ -133,7 +133,7 @@ class Migration(migrations.Migration):
                 ('leased_at', models.DateTimeField(null=True)),
                 ('lease_token', models.UUIDField(editable=False, null=True)),
                 ('dead_at', models.DateTimeField()),
-                ('reason', models.CharField(help_text="rejected, unreadable, failed, poison, timed_out, stopped, transaction_ended, discarded, or the handler's own word", max_length=200)),
+                ('reason', models.CharField(help_text="rejected, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, discarded, or the handler's own word", max_length=200)),
                 ('details', models.JSONField(null=True)),
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),
@@ -180,7 +180,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_message',
-                'permissions': [('cancel_message', 'Can cancel messages'), ('reschedule_message', 'Can reschedule messages'), ('discard_message', 'Can discard messages'), ('edit_message', 'Can edit the payload of messages'), ('release_message', 'Can release leases of messages')],
+                'permissions': [('cancel_message', 'Can cancel messages'), ('reschedule_message', 'Can reschedule messages'), ('discard_message', 'Can discard messages'), ('edit_message', 'Can edit the payload of messages'), ('release_message', 'Can release leases of messages'), ('view_decrypted_payload', 'Can see what a codec has encrypted')],
             },
         ),
         migrations.CreateModel(

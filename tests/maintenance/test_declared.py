@@ -16,6 +16,7 @@ from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.maintenance.declared import SyncCounts, sync
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Schedule
+from tests.codecs import SECRET, Toy
 from tests.maintenance.conftest import make, plan
 
 NOTHING = SyncCounts(added=0, changed=0, removed=0)
@@ -216,3 +217,28 @@ def test_wrong_arguments_are_named_where_they_stand(arguments: dict[str, object]
     with pytest.raises(InvalidSchedule) as raised:
         schedule(**arguments)
     assert raised.value.field == field
+
+
+def test_with_a_codec_a_declared_payload_is_encoded_and_written_once(settings):
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": Toy()}
+    for payload, channel, counts in (
+        ({"s": SECRET}, "default", SyncCounts(added=1, changed=0, removed=0)),
+        ({"s": f"{SECRET} again"}, "default", SyncCounts(added=0, changed=1, removed=0)),
+        ({"s": f"{SECRET} again"}, "other", SyncCounts(added=0, changed=1, removed=0)),
+    ):
+        forget()
+        declare(payload=payload, channel=channel)
+        assert sync() == counts
+        assert sync() == NOTHING
+        row = Schedule.objects.get()
+        assert row.payload["data"].startswith(f"{channel}:")
+        assert row.opened_payload("default") == payload
+
+
+def test_a_payload_that_was_declared_before_the_codec_is_encoded(settings):
+    declare(payload={"s": SECRET})
+    sync()
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": Toy()}
+    assert sync() == SyncCounts(added=0, changed=1, removed=0)
+    assert sync() == NOTHING
+    assert SECRET not in str(Schedule.objects.get().payload)

@@ -339,3 +339,23 @@ def test_the_documentation_lists_every_check() -> None:
     source = "".join(path.read_text() for path in paths)
     documented = (REPOSITORY / "docs" / "reference" / "checks.md").read_text()
     assert set(re.findall(r"pgqueue\.[EW]\d{3}", source)) == set(re.findall(r"pgqueue\.[EW]\d{3}", documented))
+
+
+@pytest.mark.parametrize(
+    ("codec", "problem"),
+    [
+        ("shop.codecs.Missing", "cannot be made: ModuleNotFoundError"),
+        ("django_pgqueue.codecs.Place", "cannot be made: TypeError"),
+        ("tests.codecs.Bare", "has no encode"),
+    ],
+)
+def test_a_codec_that_cannot_work_is_found(settings: Any, codec: str, problem: str) -> None:
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": codec}
+    found = configuration.check_settings()
+    assert {message.id for message in found} == {"pgqueue.E023"}
+    assert problem in found[0].msg
+
+
+def test_a_codec_of_the_project_passes(settings: Any) -> None:
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": "tests.codecs.Toy"}
+    assert configuration.check_settings() == []
