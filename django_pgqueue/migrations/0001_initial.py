@@ -191,6 +191,8 @@ class Migration(migrations.Migration):
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),
                 ('paused_until', models.DateTimeField(blank=True, help_text='The time at which the sweep ends the pause.', null=True)),
                 ('archive', models.CharField(choices=[('full', 'everything'), ('outcome', 'the outcome, no payload'), ('none', 'nothing')], db_default='full', default='full', help_text='The content that the archive keeps of its messages, unless the channel or the call says otherwise.', max_length=10)),
+                ('retention', models.DurationField(blank=True, help_text='How long the archive keeps its messages, counted in whole days. Empty: as long as the setting ARCHIVE_RETENTION says.', null=True)),
+                ('dead_letter_retention', models.DurationField(blank=True, help_text='How long its dead letters are kept. Empty: as long as the setting DEAD_LETTER_RETENTION says.', null=True)),
                 ('events', models.BooleanField(db_default=False, default=False, help_text='Send a NOTIFY on pgqueue_events for each change of its messages.')),
             ],
             options={
@@ -435,7 +437,7 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_tally, pgqueue_queue_warning",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
             ],
         ),

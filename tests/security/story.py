@@ -103,6 +103,7 @@ class Story:
         yield self.call("retried, poisoned", "sweep()")
         self.call("*", "tick()")
         self.call("*", "prune()")
+        self.call("*", "prune_queues()")
         yield self.call("*", "lake_exported('lake', '/lake', 7, '{}')")
 
     def stream(self) -> Iterator[Any]:

@@ -37,6 +37,7 @@ VERBS = """
     schedule_fire       .        x       .         .       .
     sweep               .        x       x         .       .
     prune               .        x       x         .       .
+    prune_queues        .        x       x         .       .
     schedule_prune      .        x       x         .       .
     measure             .        x       x         .       .
     peek                .        .       x         x       x
@@ -98,6 +99,7 @@ TABLES = """
     floor               .          .       S         S       S
     waiter              .          .       S         S       S
     tally               .          .       S         S       S
+    pruned              .          .       S         S       S
     unarchived          .          .       S         S       S
     unarchived_total    .          .       S         S       S
     queue_warning       .          .       S         S       S
@@ -121,7 +123,7 @@ COLUMNS = {
     ("i", "message"): GIVEN,
     ("s", "channel"): "id queue name",
     ("u", "channel"): LIMITS,
-    ("u", "queue"): "paused_at pause_reason paused_until archive events",
+    ("u", "queue"): "paused_at pause_reason paused_until archive retention dead_letter_retention events",
     ("u", "worker"): "paused_at pause_reason",
     ("u", "schedule"): PLAN,
 }
