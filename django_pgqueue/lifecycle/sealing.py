@@ -137,6 +137,9 @@ def open_row(row: Any, using: str) -> Any:
 
 
 def place_of_row(row: Any, using: str) -> Place:
-    """Return the place of a row of a model: a live message has its channel, the others have its name."""
-    found = getattr(row, "channel", "")
+    """Return the place of a row of a model: a live message has its channel, which may be missing, the others its
+    name."""
+    found = getattr(row, "channel", None)
+    if found is None:
+        return place("", "", using)
     return place(row.queue, found, using) if isinstance(found, str) else place(found.queue, found.name, using)

@@ -15,6 +15,7 @@ CREATE FUNCTION pgqueue_erase_messages(
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET jit = off
 AS $$
 DECLARE
     v_ids bigint[];

@@ -16,6 +16,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_indexscan = off
 SET enable_bitmapscan = off
+SET jit = off
 AS $$
 BEGIN
     removed := pgqueue_erase_rows(p_relation, p_queue, p_channels, p_dry_run,
