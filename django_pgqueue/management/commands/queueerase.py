@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.channel_erase import ChannelErased, channel_erase
 from django_pgqueue.management.acting import ActingCommand, refusals
+from django_pgqueue.management.commands.queuelake import environment, run
 from django_pgqueue.management.database import queue_database
 
 
@@ -21,16 +24,35 @@ class Command(ActingCommand):
         parser.add_argument(
             "--force", action="store_true", help="erase messages under lease, too; their holders cannot settle them"
         )
+        parser.add_argument(
+            "--lake", nargs="?", const="", metavar="PATH", help="erase it in the lake, too (default: the setting LAKE)"
+        )
 
     def handle(
         self, *, queue: str, channel: str, force: bool, database: str | None, form: str, dry_run: bool, **given: Any
     ) -> None:
         using = queue_database(database)
+        if given["lake"] == "" and settings.LAKE is None:
+            raise CommandError("Give --lake a path, or set LAKE.")
         with refusals(using):
             report = channel_erase(queue=queue, channel=channel, force=force, dry_run=dry_run, using=using)
         self.answer(form, in_words(report), facts(report))
+        if given["lake"] is not None:
+            erase_lake(queue, channel, given["lake"], using, dry_run=dry_run)
+            if not dry_run:
+                # A rollup may have loaded rows of the lake meanwhile.
+                with refusals(using):
+                    report = channel_erase(queue=queue, channel=channel, force=force, using=using)
         if not report.done and not dry_run:
             raise CommandError(why_left(report))
+
+
+def erase_lake(queue: str, channel: str, path: str, using: str, *, dry_run: bool) -> None:
+    """Erase the channel in a lake, in a process of its own. Raises CommandError if that fails."""
+    command = [sys.executable, "-m", "django_pgqueue.spark", "erase", f"--queue={queue}", f"--channel={channel}"]
+    command += [f"--lake={path}"] * bool(path) + ["--dry-run"] * dry_run
+    if status := run(command, environment(using)):
+        raise CommandError("The lake is not erased: see above.", returncode=status)
 
 
 def in_words(report: ChannelErased) -> str:
