@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'pgqueue_channel',
                 'ordering': ['queue', 'name'],
-                'permissions': [('pause_channel', 'Can pause and resume channels'), ('purge_channel', 'Can purge channels')],
+                'permissions': [('pause_channel', 'Can pause and resume channels'), ('purge_channel', 'Can purge channels'), ('erase_channel', 'Can erase channels with all of their data')],
             },
         ),
         migrations.CreateModel(
