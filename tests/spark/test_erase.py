@@ -108,6 +108,8 @@ def test_the_next_rollup_computes_the_days_again(filled: Path) -> None:
     assert find_touched(opened).days == set()
     erase(filled)
     assert {day.day for day in find_touched(opened).days} == {DAY.day, DAY.day + 1}
+    written = [file for number in opened.commit_numbers() for file in opened.commit(number).files]
+    assert all(file.more["created_days"] == [file.day.isoformat()] for file in written if "archive" in file.table)
 
 
 def test_the_database_learns_how_many_rows_the_lake_has_and_retention_goes_on(
