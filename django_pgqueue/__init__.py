@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from django_pgqueue.delivery import Delivery, Enqueued, NewMessage
     from django_pgqueue.handlers import handler
     from django_pgqueue.lifecycle.cancel import cancel
+    from django_pgqueue.lifecycle.channel_erase import channel_erase
     from django_pgqueue.lifecycle.channel_pause import channel_pause
     from django_pgqueue.lifecycle.channel_release import channel_release
     from django_pgqueue.lifecycle.channel_resume import channel_resume
@@ -62,6 +63,7 @@ __all__ = [
     "Retry",
     "aenqueue",
     "cancel",
+    "channel_erase",
     "channel_pause",
     "channel_release",
     "channel_resume",
@@ -132,6 +134,7 @@ _HOMES = {
     "lifecycle.channel_set": ("channel_set",),
     "lifecycle.channel_release": ("channel_release",),
     "lifecycle.channel_pause": ("channel_pause",),
+    "lifecycle.channel_erase": ("channel_erase",),
     "lifecycle.channel_resume": ("channel_resume",),
     "lifecycle.queue_pause": ("queue_pause",),
     "lifecycle.queue_resume": ("queue_resume",),

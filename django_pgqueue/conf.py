@@ -24,6 +24,10 @@ DEFAULTS: dict[str, Any] = {
     "MAX_ATTEMPTS": 5,
     # The most bytes that a message (payload as JSON, body and headers), a result or a saved state may take.
     "MAX_PAYLOAD": 16 * 1024 * 1024,
+    # Dotted path of the class that encodes payloads, such as django_pgqueue.codecs.FernetCodec; None: as they are.
+    "PAYLOAD_CODEC": None,
+    # The keys of FernetCodec, the newest first; or the dotted path of a function of queue, channel and context.
+    "PAYLOAD_KEYS": (),
     # The longest time that an idle worker sleeps between two dequeues; NOTIFY wakes it earlier.
     "POLL_INTERVAL": timedelta(seconds=1),
     # When enqueue notifies workers: while one is "waiting", "always", or "never", then they poll.

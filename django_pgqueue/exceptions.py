@@ -101,6 +101,14 @@ class InvalidSchedule(PgQueueError, ValueError):
         self.field = field
 
 
+class PayloadUndecodable(PgQueueError):
+    """The codec cannot decode what is stored of a message, now or later: no key fits, or the codec is another one."""
+
+
+class CodecUnavailable(PgQueueError):
+    """The codec failed for another reason than the payload, such as a key service that does not answer."""
+
+
 class UnknownHandler(PgQueueError):
     """No handler of this name is registered in this worker."""
 

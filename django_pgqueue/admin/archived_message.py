@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import rendering
+from django_pgqueue.admin import encoded, rendering
 from django_pgqueue.admin.content import ContentAdmin
 from django_pgqueue.admin.filters import AgeFilter, ChannelNameFilter, HandlerFilter, QueueFilter
 from django_pgqueue.models import ArchivedMessage
@@ -64,7 +64,7 @@ class ArchivedMessageAdmin(ContentAdmin):
 
     @admin.display(description=_("result"))
     def result_shown(self, message: ArchivedMessage) -> str:
-        return self.or_dash(rendering.pretty_json_or_none(message.result))
+        return self.or_dash(encoded.shown_or_none(message, message.result))
 
     @admin.display(description=_("waited"))
     def waited(self, message: ArchivedMessage) -> str:

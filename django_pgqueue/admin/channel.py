@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_pgqueue.admin import explanation, rendering
+from django_pgqueue.admin import channel_erase, explanation, rendering
 from django_pgqueue.admin.base import LeanChangeList
 from django_pgqueue.admin.channel_form import ChannelForm
 from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
@@ -60,7 +60,7 @@ class ChannelAdmin(TenantAdmin):
     list_per_page = 50
     search_fields = ["name"]
     sortable_by = ["name_shown", "queue"]
-    actions = ["pause", "resume", "purge", "release"]
+    actions = ["pause", "resume", "purge", "release", "erase"]
     pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive"]
     now = [
@@ -116,6 +116,9 @@ class ChannelAdmin(TenantAdmin):
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.purge_channel")
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.erase_channel")
 
     @admin.display(description=_("name"), ordering="name")
     def name_shown(self, channel: Channel) -> str:
@@ -192,7 +195,7 @@ class ChannelAdmin(TenantAdmin):
 
     def actions_on(self, item: Channel) -> dict[str, StrOrPromise]:
         release = {} if item.released_at else {"release": _("Release")}
-        return super().actions_on(item) | {"purge": _("Purge")} | release
+        return super().actions_on(item) | {"purge": _("Purge")} | release | {"erase": _("Erase")}
 
     @admin.action(description=_("Purge selected channels"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
@@ -266,3 +269,7 @@ class ChannelAdmin(TenantAdmin):
         done = self.apply(request, queryset.filter(released_at=None), act, using=queryset.db)
         self.show_count(request, ngettext("%d channel is released.", "%d channels are released.", len(done)), len(done))
         return None
+
+    @admin.action(description=_("Erase the selected channel"), permissions=["erase"])
+    def erase(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
+        return channel_erase.erase(self, request, queryset)

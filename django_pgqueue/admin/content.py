@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import payload_search, rendering, story
+from django_pgqueue.admin import encoded, payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
 from django_pgqueue.sql import payload_index
@@ -34,6 +34,10 @@ class ContentAdmin(ReadOnlyAdmin):
         # A body may be large, so the preview loads only the part that it shows. JSON that Python cannot read must not
         # break the page, so it is loaded apart.
         return super().get_queryset(request).defer("body", *GIVEN)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        item = super().get_object(request, object_id, from_field)
+        return None if item is None else encoded.prepare(request, item)
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # These columns have no index: each filter in the address would read the whole table.
@@ -82,7 +86,7 @@ class ContentAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("saved state"))
     def state_shown(self, item: Any) -> str:
-        return self.or_dash(rendering.pretty_json_or_none(item.state))
+        return self.or_dash(encoded.shown_or_none(item, item.state))
 
     @admin.display(description=_("body"))
     def body_shown(self, item: Any) -> str:
@@ -120,7 +124,7 @@ def json_shown(item: Any, column: str) -> str | None:
     as PostgreSQL writes it."""
     try:
         value = getattr(item, column)
-        return None if value is None and column != "payload" else rendering.pretty_json(value)
+        return None if value is None and column != "payload" else encoded.shown(item, value)
     except (ValueError, RecursionError):
         row = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
         text = Left(Cast(column, TextField()), LONGEST_CHARACTERS)

@@ -15,7 +15,8 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_pgqueue.admin import bulk_actions, rendering
+from django_pgqueue import codecs
+from django_pgqueue.admin import bulk_actions, encoded, rendering
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, choose
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.dead_letter_actions import DISCARD, EDIT
@@ -105,6 +106,8 @@ class DeadLetterAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("details"))
     def details_shown(self, letter: DeadLetter) -> str:
+        if codecs.is_sealed(letter.details):
+            return encoded.shown(letter, letter.details)
         return self.or_dash(rendering.details(letter.details))
 
     def actions_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:

@@ -15,6 +15,8 @@ from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue import codecs
+from django_pgqueue.admin import encoded
 from django_pgqueue.admin.base import BaseAdmin
 from django_pgqueue.admin.confirmation import confirm, is_confirmed
 from django_pgqueue.exceptions import PgQueueError
@@ -69,12 +71,19 @@ def edit_payload(
         return None
     [item] = found
     try:
-        initial = {"payload": item.payload}
+        initial = {"payload": encoded.opened(encoded.prepare(request, item), item.payload)}
     except type(item).DoesNotExist:
         model_admin.message_user(request, _("The message no longer exists."), messages.WARNING)
         return None
+    except codecs.FAILURES as error:
+        model_admin.message_user(request, _("The payload cannot be decoded: %s") % error, messages.ERROR)
+        return None
     except (ValueError, RecursionError):
         text = _("Python cannot read this payload: it has too long numbers, or is nested too deep.")
+        model_admin.message_user(request, text, messages.ERROR)
+        return None
+    if codecs.is_sealed(initial["payload"]):
+        text = _("The payload is encrypted: to edit it, you need the permission to see decrypted payloads.")
         model_admin.message_user(request, text, messages.ERROR)
         return None
     form = PayloadForm(request.POST if is_confirmed(request) else None, initial=initial)

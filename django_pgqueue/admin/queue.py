@@ -47,7 +47,16 @@ class QueueAdmin(PausableAdmin):
     list_display = ["name_shown", "state", "archive", "events"]
     search_fields = ["name"]
     sortable_by = ["name_shown"]
-    fields = ["name", "archive", "events", "paused_at", "paused_until", "pause_reason"]
+    fields = [
+        "name",
+        "archive",
+        "retention",
+        "dead_letter_retention",
+        "events",
+        "paused_at",
+        "paused_until",
+        "pause_reason",
+    ]
     readonly_fields = ["name", "paused_at", "paused_until", "pause_reason"]
     actions = ["pause", "resume", "purge", "drop"]
     pause_consequence = _(

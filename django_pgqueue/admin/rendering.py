@@ -19,6 +19,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import codecs
+
 TEXT_CHARACTERS = 100_000
 PREVIEW_BYTES = 512
 FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
@@ -48,6 +50,8 @@ def body_preview(item: Model) -> str | None:
     size, start = rows.values_list(Length("body"), Substr("body", 1, PREVIEW_BYTES)).get()
     if size is None:
         return None
+    if codecs.is_sealed_body(bytes(start)):
+        return format_html('<p class="help">{}</p>', _("encrypted"))
     exact = ngettext("%d byte", "%d bytes", size) % size
     return format_html(
         "{}{}",

@@ -26,7 +26,7 @@ KINDS: dict[Any, str] = {
 }
 # Version, trace id, span id, flags, and fields of later versions.
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
-SHOWN_KEYS = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback")
+SHOWN_KEYS = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback", "sealed")
 
 AnyMessage = Message | ArchivedMessage | DeadLetter
 

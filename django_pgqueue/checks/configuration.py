@@ -15,7 +15,7 @@ from django.core.checks import Warning as Caution
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
-from django_pgqueue import schedules
+from django_pgqueue import codecs, schedules
 from django_pgqueue.checks import lake
 from django_pgqueue.checks.migrated import NAMES
 from django_pgqueue.conf import DEFAULTS
@@ -70,7 +70,16 @@ BYTES: Rule = (
     lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 67_108_864,
 )
 
+CODEC: Rule = (
+    "the dotted path of a codec, or None",
+    lambda value: value is None or (isinstance(value, str) and value != "") or hasattr(value, "encode"),
+)
+# check_codec looks at them: an error of a rule shows the value.
+SECRETS: Rule = ("a list of keys, or the dotted path of a function", lambda value: True)
+
 RULES: dict[str, Rule] = {
+    "PAYLOAD_CODEC": CODEC,
+    "PAYLOAD_KEYS": SECRETS,
     "DATABASE": ALIAS,
     "NOTIFY": NOTIFY,
     "LISTEN_DATABASE": ALIAS,
@@ -148,7 +157,7 @@ def check_settings() -> list[CheckMessage]:
                 )
             )
     if not messages:
-        messages += check_dotted_paths(given)
+        messages += [*check_dotted_paths(given), *check_codec(given)]
     for name in ("DATABASE", "LISTEN_DATABASE"):
         if isinstance(given.get(name), str) and given[name] not in connections:
             messages.append(
@@ -179,6 +188,29 @@ def check_dotted_paths(given: dict[str, Any]) -> list[CheckMessage]:
                     )
                 )
     return messages
+
+
+def check_codec(given: dict[str, Any]) -> list[CheckMessage]:
+    """Return an error for a codec that cannot be made, and for keys with which FernetCodec cannot work."""
+    if given.get("PAYLOAD_CODEC") is None:
+        return []
+    try:
+        codec = codecs.current()
+    except Exception as error:  # whatever a module raises when it is imported
+        problems = [f"DJANGO_PGQUEUE['PAYLOAD_CODEC'] cannot be made: {type(error).__name__}: {error}"]
+    else:
+        needed = ("encode", "decode", "name", "version")
+        problems = [f"The codec {codec!r} has no {name}" for name in needed if not hasattr(codec, name)]
+        if isinstance(codec, codecs.FernetCodec):
+            problems += codecs.problems(given.get("PAYLOAD_KEYS"))
+    return [
+        Error(
+            f"{problem}. Enqueue raises, and encoded messages wait or become dead letters.",
+            hint="See docs/how-to/encrypt-payloads.md.",
+            id="pgqueue.E023",
+        )
+        for problem in problems
+    ]
 
 
 def check_databases() -> list[CheckMessage]:

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django_pgqueue import codecs
 from django_pgqueue.delivery import Delivery, Leased
-from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.exceptions import CodecUnavailable, InvalidMessage
 from django_pgqueue.jsonb import from_json
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -24,11 +25,17 @@ DELIVERY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Name a message that cannot become a delivery. ``token``: the token of its lease, if it has one."""
+    """Name a message that cannot become a delivery. ``token``: the token of its lease, if it has one.
+
+    ``reason``: of the dead letter; None: the message waits, because its codec may decode it later. ``kind``: the type
+    in its details.
+    """
 
     id: int
     token: UUID | None
     problem: str
+    reason: str | None = "unreadable"
+    kind: str = "Unreadable"
 
 
 def delivery_list(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
@@ -74,12 +81,23 @@ def to_deliveries(
     """Return rows of DELIVERY_COLUMNS as deliveries, and apart from them the rows that Python cannot read.
 
     SQL can enqueue JSON that is nested deeper, numbers that are longer, and times that are earlier than Python
-    supports. Such a row raises nothing, because the other messages are leased too.
+    supports, and a codec may lack a key. Such a row raises nothing, because the other messages are leased too.
     """
     readable, unreadable = [], []
     for row in rows:
         try:
             readable.append(to_delivery(queue, row, worker))
+        except codecs.FAILURES as error:
+            later = isinstance(error, CodecUnavailable)
+            reason = None if later else "undecodable"
+            unreadable.append(Unreadable(row[0], row[9], str(error), reason, "PayloadUndecodable"))
+            logger.error(
+                "message #%d on %s/%s cannot be decoded%s: %s", row[0], queue, row[1], " now" if later else "", error,
+                extra={
+                    "event": "codec_unavailable" if later else "undecodable", "message_id": row[0], "queue": queue,
+                    "channel": row[1],
+                },
+            )  # fmt: skip
         except (ValueError, TypeError, RecursionError) as error:
             unreadable.append(Unreadable(row[0], row[9], f"{type(error).__name__}: {error}"))
             logger.error(
@@ -90,24 +108,30 @@ def to_deliveries(
 
 
 def to_delivery(queue: str, row: tuple[Any, ...], worker: str | None = None) -> Delivery:
-    """Return a row of DELIVERY_COLUMNS as a Delivery."""
+    """Return a row of DELIVERY_COLUMNS as a Delivery. Raises what a codec raises."""
+    payload, state, context = from_json(row[3]), from_json(row[11]), from_json(row[14]) or {}
+    body = None if row[4] is None else bytes(row[4])
+    if codecs.is_sealed(payload) or codecs.is_sealed(state) or codecs.is_sealed_body(body):
+        place = codecs.Place(queue, row[1], lambda: context)
+        payload, state = codecs.opened(payload, place), codecs.opened(state, place)
+        body = codecs.opened_body(body, place)
     return Delivery(
         id=row[0],
         queue=queue,
         channel=row[1],
         handler=row[2],
-        payload=from_json(row[3]),
-        body=None if row[4] is None else bytes(row[4]),
+        payload=payload,
+        body=body,
         headers=headers_of(from_json(row[5])),
         priority=row[6],
         attempt=row[7],
         max_attempts=row[8],
         token=row[9],
         lease_expires_at=moment_of_text(row[10]),
-        state=from_json(row[11]),
+        state=state,
         created_at=datetime.fromisoformat(row[12]),
         dequeue_at=datetime.fromisoformat(row[13]),
-        channel_context=from_json(row[14]) or {},
+        channel_context=context,
         last_leased_at=moment_of_text(row[15]),
         worker=worker,
     )

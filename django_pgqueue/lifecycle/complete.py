@@ -10,6 +10,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.outcomes import Archive
 from django_pgqueue.sql.call import call
 
@@ -44,5 +45,8 @@ def complete(
     if results is not None and len(results) != len(settled):
         raise InvalidMessage("complete takes one result for each message")
     ids, tokens = leases(settled)
-    results_json = None if results is None else [to_json(result, "result") for result in results]
-    return {row[0] for row in call(alias(using), SQL, (ids, tokens, results_json, skip_lost, cancelled, archive))}
+    database = alias(using)
+    results_json = None
+    if results is not None:
+        results_json = seal(settled, [to_json(result, "result") for result in results], database)
+    return {row[0] for row in call(database, SQL, (ids, tokens, results_json, skip_lost, cancelled, archive))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from django_pgqueue.delivery import Delivery
@@ -11,10 +12,12 @@ from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import checked_text
 from django_pgqueue.lifecycle.binding import Unreadable, delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.defer import defer
+from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.sql.call import call
 
 SQL = "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean)"
-UNREADABLE = "unreadable"
+CODEC_PAUSE = timedelta(seconds=15)
 
 
 def dead_letter(
@@ -39,16 +42,20 @@ def dead_letter(
     if not 1 <= len(checked_text(reason, "reason")) <= 200:
         raise InvalidMessage("a dead letter needs a reason of 1 to 200 characters")
     ids, tokens = leases(settled)
-    rows = call(
-        alias(using),
-        SQL,
-        (ids, tokens, [reason] * len(settled), [to_json(details, "details")] * len(settled), skip_lost),
-    )
-    return {row[0] for row in rows}
+    database = alias(using)
+    kept = seal(settled, [to_json(details, "details")] * len(settled), database)
+    return {row[0] for row in call(database, SQL, (ids, tokens, [reason] * len(settled), kept, skip_lost))}
 
 
 def refuse(unreadable: list[Unreadable], using: str) -> None:
-    """Move unreadable messages to the dead letters. A later attempt could not read them either, so none is spent."""
-    ids, tokens = leases(unreadable)
-    details = [to_json({"type": "Unreadable", "message": item.problem}, "details") for item in unreadable]
-    call(using, SQL, (ids, tokens, [UNREADABLE] * len(unreadable), details, True))
+    """Move unreadable messages to the dead letters. A later attempt could not read them either, so none is spent.
+
+    Messages that the codec cannot decode now wait for 15 seconds, and use up no attempt either.
+    """
+    if waiting := [item for item in unreadable if item.reason is None]:
+        defer(waiting, delay=CODEC_PAUSE, skip_lost=True, using=using)
+    dead = [item for item in unreadable if item.reason is not None]
+    if dead:
+        ids, tokens = leases(dead)
+        details = [to_json({"type": item.kind, "message": item.problem}, "details") for item in dead]
+        call(using, SQL, (ids, tokens, [item.reason for item in dead], details, True))

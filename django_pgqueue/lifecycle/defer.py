@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import aware, checked_duration
 from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
@@ -22,7 +23,7 @@ SQL = (
 
 
 def defer(
-    deliveries: Delivery | Iterable[Delivery],
+    deliveries: Delivery | Iterable[Leased],
     *,
     until: datetime | None = None,
     delay: timedelta | None = None,
@@ -50,15 +51,17 @@ def defer(
         raise InvalidMessage("defer takes until or delay, not both")
     ids, tokens = leases(settled)
     keep = state is KEEP
+    database = alias(using)
+    states = None if keep else seal(settled, [to_json(state, "state")] * len(settled), database)
     rows = call(
-        alias(using),
+        database,
         SQL,
         (
             ids,
             tokens,
             None if until is None else [aware(until, "until")] * len(settled),
             [checked_duration(delay or timedelta(0), "delay")] * len(settled) if until is None else None,
-            None if keep else [to_json(state, "state")] * len(settled),
+            states,
             keep,
             skip_lost,
             count_attempt,

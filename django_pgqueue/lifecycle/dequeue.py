@@ -53,7 +53,8 @@ def dequeue(
         deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)), worker)
         if unreadable:
             refuse(unreadable, database)
-            if not deliveries:
+            # While a key service does not answer, it is not asked for message after message.
+            if not deliveries and all(item.reason is not None for item in unreadable):
                 continue
         left = deadline - time.monotonic()
         if deliveries or not left > 0 or connections[database].in_atomic_block:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from django_pgqueue import codecs
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import id_of
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import place_of_id
 from django_pgqueue.sql.call import ask
 
 Became = Literal["edited", "leased", "busy", "settled", "not_found"]
@@ -28,5 +30,9 @@ def edit(
     moment; ``settled``: it is in the archive or a dead letter; ``not_found``: no such message exists. Raises
     InvalidMessage.
     """
-    became: Became = ask(alias(using), SQL, (id_of(id), to_json(payload, "payload") or "null"))[0][0]
+    database = alias(using)
+    text = to_json(payload, "payload") or "null"
+    if codecs.current() is not None:
+        text = codecs.sealed(text, place_of_id(id_of(id), database)) or text
+    became: Became = ask(database, SQL, (id_of(id), text))[0][0]
     return became

@@ -27,6 +27,7 @@ from django_pgqueue.jsonb import limit_size, to_json
 from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, checked_whole, optional_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue_context import in_context
+from django_pgqueue.lifecycle.sealing import seal_new
 from django_pgqueue.signals import message_created
 from django_pgqueue.sql.call import call, refusal_error
 
@@ -88,7 +89,7 @@ def enqueue(
     [message] = in_context([message])
     database = alias(using)
     try:
-        bound = bind(message)
+        [bound] = seal_new([bind(message)], database)
     except InvalidMessage as error:
         if returned(on_refused):
             return not_enqueued(error)
@@ -134,7 +135,7 @@ def enqueue_many(
             answers[place] = not_enqueued(located)
     if bound:
         params = (
-            *arrays(list(bound.values())),
+            *arrays(seal_new(list(bound.values()), database)),
             settings.AUTO_CREATE_CHANNELS,
             returned(on_refused),
             settings.ENQUEUE_WAIT,

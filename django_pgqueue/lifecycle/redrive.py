@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from django_pgqueue import codecs
 from django_pgqueue.conf import settings
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import aware, ids_of, optional_text
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import seal_letters
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import ask
 
@@ -35,12 +37,18 @@ def redrive(
     JSON for each id, KEEP for those that stay. ``times``: when each is due (an aware datetime); None: at once.
     ``using``: database alias; default: the queue's.
 
+    With a PAYLOAD_CODEC, payloads stay as they are stored; those that are given, and those that go to another channel,
+    are encoded for their channel.
+
     Raises ChannelNotFound, ChannelFull, ChannelReleased, InvalidMessage.
     """
+    database, asked, one = alias(using), ids_of(ids), _text(payload)
     texts = None if payloads is None else [_text(each) for each in payloads]
     due = None if times is None else [aware(at, "times") for at in times]
-    given = (ids_of(ids), optional_text(channel, "channel"), _text(payload), texts, due, settings.ENQUEUE_WAIT)
-    return dict(ask(alias(using), SQL, given))
+    if codecs.current() is not None and (one, texts, optional_text(channel, "channel")) != (None, None, None):
+        one, texts = None, seal_letters(asked, channel, texts or [one] * len(asked), database)
+    given = (asked, optional_text(channel, "channel"), one, texts, due, settings.ENQUEUE_WAIT)
+    return dict(ask(database, SQL, given))
 
 
 def _text(payload: Any) -> str | None:

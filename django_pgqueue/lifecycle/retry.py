@@ -12,6 +12,7 @@ from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import checked_duration, checked_text
 from django_pgqueue.lifecycle.binding import delivery_list, leases
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import seal, seal_errors
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
 
@@ -55,9 +56,10 @@ def retry(
         raise InvalidMessage("the reason of a dead letter takes 1 to 200 characters")
     ids, tokens = leases(failed)
     pauses = None if delays is None else [checked_duration(delay, "delay") for delay in delays]
-    texts = [to_json(error, "error") for error in errors]
-    saved = None if states is None else [state_as_json(state) for state in states]
-    return dict(call(alias(using), SQL, (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved)))
+    database = alias(using)
+    texts = [to_json(error, "error") for error in seal_errors(failed, errors, database)]
+    saved = None if states is None else seal(failed, [state_as_json(state) for state in states], database)
+    return dict(call(database, SQL, (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved)))
 
 
 def state_as_json(state: Any) -> str | None:

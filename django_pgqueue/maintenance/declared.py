@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from django_pgqueue import handlers, schedules
+from django_pgqueue import codecs, handlers, schedules
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.database import alias
@@ -46,6 +46,8 @@ def sync_schedules(using: str | None = None) -> SyncCounts:
         known = {row.name: row for row in rows.filter(name__in=wanted)}
         # In the order of names, so that two workers that start together never wait for each other in a circle.
         missing = [Schedule(name=name, **values) for name, values in sorted(wanted.items()) if name not in known]
+        for row in missing:
+            row.seal(rows.db)
         rows.bulk_create(missing, ignore_conflicts=True)
         changed = sum(update_row(rows, row, wanted[name]) for name, row in sorted(known.items()))
         removed = mark_removed(rows, collected.found)
@@ -86,9 +88,27 @@ def update_row(rows: QuerySet[Schedule], row: Schedule, values: dict[str, Any]) 
     A schedule that was marked as removed is declared again, so the mark is cleared.
     """
     differing = {name: value for name, value in values.items() if name != "enabled" and getattr(row, name) != value}
+    if codecs.current() is not None:
+        if is_stored(row, values, rows.db):
+            differing.pop("payload", None)
+        else:
+            # Encrypted again for the channel that it goes to; the same text never comes twice.
+            place = row.place(rows.db, values["queue"], values["channel"])
+            differing["payload"] = codecs.sealed_value(values["payload"], place)
     if row.removed_at is not None:
         differing["removed_at"] = None
     return bool(differing) and bool(rows.filter(pk=row.pk).update(**differing))
+
+
+def is_stored(row: Schedule, values: Mapping[str, Any], using: str) -> bool:
+    """Return whether the row has the declared payload, encoded for the declared channel."""
+    if (row.queue, row.channel) != (values["queue"], values["channel"]):
+        return False
+    try:
+        same: bool = row.opened_payload(using) == values["payload"]
+    except codecs.FAILURES:
+        return False
+    return same and (values["payload"] is None or codecs.is_sealed(row.payload))
 
 
 def mark_removed(rows: QuerySet[Schedule], declared: Collection[str]) -> int:

@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'pgqueue_channel',
                 'ordering': ['queue', 'name'],
-                'permissions': [('pause_channel', 'Can pause and resume channels'), ('purge_channel', 'Can purge channels')],
+                'permissions': [('pause_channel', 'Can pause and resume channels'), ('purge_channel', 'Can purge channels'), ('erase_channel', 'Can erase channels with all of their data')],
             },
         ),
         migrations.CreateModel(
@@ -133,7 +133,7 @@ class Migration(migrations.Migration):
                 ('leased_at', models.DateTimeField(null=True)),
                 ('lease_token', models.UUIDField(editable=False, null=True)),
                 ('dead_at', models.DateTimeField()),
-                ('reason', models.CharField(help_text="rejected, unreadable, failed, poison, timed_out, stopped, transaction_ended, discarded, or the handler's own word", max_length=200)),
+                ('reason', models.CharField(help_text="rejected, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, discarded, or the handler's own word", max_length=200)),
                 ('details', models.JSONField(null=True)),
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),
@@ -180,7 +180,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_message',
-                'permissions': [('cancel_message', 'Can cancel messages'), ('reschedule_message', 'Can reschedule messages'), ('discard_message', 'Can discard messages'), ('edit_message', 'Can edit the payload of messages'), ('release_message', 'Can release leases of messages')],
+                'permissions': [('cancel_message', 'Can cancel messages'), ('reschedule_message', 'Can reschedule messages'), ('discard_message', 'Can discard messages'), ('edit_message', 'Can edit the payload of messages'), ('release_message', 'Can release leases of messages'), ('view_decrypted_payload', 'Can see what a codec has encrypted')],
             },
         ),
         migrations.CreateModel(
@@ -191,6 +191,8 @@ class Migration(migrations.Migration):
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),
                 ('paused_until', models.DateTimeField(blank=True, help_text='The time at which the sweep ends the pause.', null=True)),
                 ('archive', models.CharField(choices=[('full', 'everything'), ('outcome', 'the outcome, no payload'), ('none', 'nothing')], db_default='full', default='full', help_text='The content that the archive keeps of its messages, unless the channel or the call says otherwise.', max_length=10)),
+                ('retention', models.DurationField(blank=True, help_text='How long the archive keeps its messages, counted in whole days. Empty: as long as the setting ARCHIVE_RETENTION says.', null=True)),
+                ('dead_letter_retention', models.DurationField(blank=True, help_text='How long its dead letters are kept. Empty: as long as the setting DEAD_LETTER_RETENTION says.', null=True)),
                 ('events', models.BooleanField(db_default=False, default=False, help_text='Send a NOTIFY on pgqueue_events for each change of its messages.')),
             ],
             options={
@@ -435,7 +437,7 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_tally, pgqueue_queue_warning",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
                 "TYPE pgqueue_delivery, pgqueue_request",
             ],

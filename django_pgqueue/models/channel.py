@@ -100,7 +100,11 @@ class Channel(models.Model):
             models.CheckConstraint(condition=Q(release_burst__gte=1), name="pgqueue_channel_release_burst"),
             models.CheckConstraint(condition=Q(weight__range=(1, 1000)), name="pgqueue_channel_weight"),
         ]
-        permissions = [("pause_channel", "Can pause and resume channels"), ("purge_channel", "Can purge channels")]
+        permissions = [
+            ("pause_channel", "Can pause and resume channels"),
+            ("purge_channel", "Can purge channels"),
+            ("erase_channel", "Can erase channels with all of their data"),
+        ]
         triggers = [
             RunsFunction(
                 name="channel_changed",

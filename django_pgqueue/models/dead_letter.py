@@ -39,7 +39,7 @@ class DeadLetter(models.Model):
     reason = models.CharField(
         max_length=200,
         help_text=_(
-            "rejected, unreadable, failed, poison, timed_out, stopped, transaction_ended, discarded, "
+            "rejected, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, discarded, "
             "or the handler's own word"
         ),
     )

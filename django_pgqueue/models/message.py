@@ -85,6 +85,7 @@ class Message(models.Model):
             ("discard_message", "Can discard messages"),
             ("edit_message", "Can edit the payload of messages"),
             ("release_message", "Can release leases of messages"),
+            ("view_decrypted_payload", "Can see what a codec has encrypted"),
         ]
         triggers = [
             RunsFunction(

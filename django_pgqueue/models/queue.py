@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.models.fields import Moment
+from django_pgqueue.models.fields import Moment, Span
 
 
 class ArchivePolicy(models.TextChoices):
@@ -30,6 +30,19 @@ class Queue(models.Model):
         help_text=_(
             "The content that the archive keeps of its messages, unless the channel or the call says otherwise."
         ),
+    )
+    retention = Span(
+        null=True,
+        blank=True,
+        help_text=_(
+            "How long the archive keeps its messages, counted in whole days. Empty: as long as the setting "
+            "ARCHIVE_RETENTION says."
+        ),
+    )
+    dead_letter_retention = Span(
+        null=True,
+        blank=True,
+        help_text=_("How long its dead letters are kept. Empty: as long as the setting DEAD_LETTER_RETENTION says."),
     )
     events = models.BooleanField(
         default=False, db_default=False, help_text=_("Send a NOTIFY on pgqueue_events for each change of its messages.")

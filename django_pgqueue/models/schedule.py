@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pgtrigger
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
+from django.db import DEFAULT_DB_ALIAS, models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue import codecs
 from django_pgqueue.exceptions import InvalidSchedule
+from django_pgqueue.models.channel import Channel
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.models.fields import Json, Moment, Span
 from django_pgqueue.models.triggers import RunsFunction
@@ -33,6 +36,9 @@ class Schedule(models.Model):
         SKIP = "skip", _("skip them")
         ONCE = "once", _("fire the newest")
         ALL = "all", _("fire all, up to the limit")
+
+    loaded_from: tuple[str | None, str | None] = (None, None)
+    """Queue and channel when the row was loaded: its payload is encoded for these."""
 
     name = models.CharField(max_length=150, unique=True)
     handler = models.CharField(max_length=200)
@@ -125,6 +131,37 @@ class Schedule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Any, values: Any, **more: Any) -> Schedule:
+        row = super().from_db(db, field_names, values, **more)
+        row.loaded_from = (row.__dict__.get("queue"), row.__dict__.get("channel"))
+        return row
+
+    def save(self, *args: Any, using: str | None = None, **kwargs: Any) -> None:
+        self.seal(using or self._state.db or DEFAULT_DB_ALIAS)
+        super().save(*args, using=using, **kwargs)
+
+    def seal(self, using: str) -> None:
+        """Encode the payload by the setting PAYLOAD_CODEC, for the channel that it goes to. Raises what a codec
+        raises."""
+        if codecs.current() is None or "payload" not in self.__dict__:
+            return
+        before = self.loaded_from
+        if codecs.is_sealed(self.payload) and None not in before and before != (self.queue, self.channel):
+            self.payload = self.opened_payload(using, *before)
+        self.payload = codecs.sealed_value(self.payload, self.place(using, self.queue, self.channel))
+
+    def opened_payload(self, using: str, queue: str | None = None, channel: str | None = None) -> Any:
+        """Return the payload as handlers get it. Raises what a codec raises."""
+        return codecs.opened(self.payload, self.place(using, queue or self.queue, channel or self.channel))
+
+    def place(self, using: str, queue: str, channel: str) -> codecs.Place:
+        def context() -> Any:
+            found = Channel.objects.using(using).filter(queue=queue, name=channel).values_list("context", flat=True)
+            return found.first() or {}
+
+        return codecs.Place(queue, channel, context)
 
     @property
     def timetable(self) -> Timetable:

@@ -26,6 +26,7 @@ COMMANDS = {
     "verify": "check that the lake is whole",
     "rollup": "compute the metrics of the days that changed",
     "report": "write a page with plots",
+    "erase": "remove all rows of a channel",
     "redrive": "put dead letters back into their queues",
     "simulate": "replay the archive against other limits",
 }

@@ -13,6 +13,7 @@ SELECT NOT EXISTS (SELECT FROM pgqueue_channel) AND NOT EXISTS (SELECT FROM pgqu
 EMPTY = """
 WITH archive AS (DELETE FROM pgqueue_archived_message),
     tally AS (DELETE FROM pgqueue_tally),
+    pruned AS (DELETE FROM pgqueue_pruned),
     unarchived AS (DELETE FROM pgqueue_unarchived),
     unarchived_total AS (DELETE FROM pgqueue_unarchived_total),
     lanes AS (DELETE FROM pgqueue_lane),

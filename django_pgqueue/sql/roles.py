@@ -18,7 +18,9 @@ LIMITS = (
     "name", "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive",
     "context", "paused_at", "pause_reason", "paused_until", "released_at",
 )  # fmt: skip
-QUEUE = ("paused_at", "pause_reason", "paused_until", "archive", "events")
+QUEUE = (
+    "paused_at", "pause_reason", "paused_until", "archive", "retention", "dead_letter_retention", "events",
+)  # fmt: skip
 PLAN = (
     "name", "handler", "queue", "channel", "payload", "headers", "priority", "cron", "every", "time_zone", "enabled",
     "missed", "missed_limit", "grace", "overlap",
@@ -26,7 +28,7 @@ PLAN = (
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
     "arrival", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
-    "queue_warning", "activity", "backlog", "measurement",
+    "queue_warning", "pruned", "activity", "backlog", "measurement",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
@@ -67,7 +69,8 @@ WORKER = ClientKind(
     (
         *PRODUCER.verbs, "dequeue", "dequeue_matching", "dequeue_wait", "pop",
         "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter",
-        "wait", "next_due", "is_contended", "tick", "sweep", "prune", "measure", "schedule_fire", "schedule_prune",
+        "wait", "next_due", "is_contended", "tick", "sweep", "prune", "prune_queues", "measure",
+        "schedule_fire", "schedule_prune",
     ),
     (
         *PRODUCER.rights,
@@ -89,10 +92,10 @@ READER = ClientKind(
 OPERATOR = ClientKind(
     "operator",
     (
-        *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "remove_released",
-        "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
+        *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "channel_erase",
+        "remove_released", "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
         "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
-        "schedule_run", "sweep", "prune", "measure", "schedule_prune", "repair",
+        "schedule_run", "sweep", "prune", "prune_queues", "measure", "schedule_prune", "repair",
     ),
     (
         *READER.rights,

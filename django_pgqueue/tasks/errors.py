@@ -16,6 +16,7 @@ QUEUE_ERRORS = {
     "WorkerStopped": "django_pgqueue.exceptions.WorkerDied",
     "Retry": "django_pgqueue.outcomes.Retry",
     "Unreadable": "django_pgqueue.exceptions.InvalidMessage",
+    "PayloadUndecodable": "django_pgqueue.exceptions.PayloadUndecodable",
 }
 DEAD_LETTER = "django_pgqueue.outcomes.DeadLetter"
 CANCELLED = "django_pgqueue.outcomes.Cancelled"

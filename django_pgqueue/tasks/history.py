@@ -6,7 +6,9 @@ import re
 from datetime import datetime
 from typing import Any
 
+from django_pgqueue import codecs
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import open_row
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
@@ -46,6 +48,10 @@ def result_of(result_id: str) -> TaskResult:
             f"{result_id}: it was redriven as {row.redriven_to}, of which nothing is kept: its queue, channel or task "
             "archives nothing (archive = none), or retention has dropped it."
         )
+    try:
+        rows = [open_row(life, alias(None)) for life in rows]
+    except codecs.FAILURES as error:
+        raise TaskResultDoesNotExist(f"{result_id}: it is encoded, and this process cannot decode it.") from error
     args, kwargs = arguments_of(row.payload) or ([], {})
     backend = aliases.alias_of_message(row.payload, task)
     history = [entry for each in rows for entry in error_entries(each.errors)]

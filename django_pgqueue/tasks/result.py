@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import open_error, place_of
 from django_pgqueue.tasks import aliases
 from django_pgqueue.tasks.compat import (
     BaseTaskBackend,
@@ -76,7 +77,8 @@ def errors_before(delivery: Delivery) -> list[dict[str, Any]]:
     from django_pgqueue.models import Message
 
     found = Message.objects.using(alias(None)).filter(pk=delivery.id).values_list("errors", flat=True).first()
-    return error_entries(found)
+    place = place_of(delivery, alias(None))
+    return [dict(open_error(error, place)) for error in error_entries(found)]
 
 
 def error_entries(errors: Any) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from django_pgqueue.handlers import name_of
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.sealing import open_row
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.testing.single import as_stored
 
@@ -29,11 +30,12 @@ def enqueued(
     """Return the messages that wait, ready or scheduled, in the order in which they were enqueued.
 
     ``handler``, ``queue``, ``channel``: only those. ``using``: database alias; default: the queue's.
-    ``message.channel`` is loaded. Handled messages are in the archive or the dead letters.
+    ``message.channel`` is loaded, and the payload is decoded. Handled messages are in the archive or the dead letters.
     """
     rows = Message.objects.using(alias(using)).select_related("channel").order_by("id")
     given = {"handler": name_of(handler) if handler else None, "channel__queue": queue, "channel__name": channel}
-    return list(rows.filter(**{name: value for name, value in given.items() if value is not None}))
+    found = rows.filter(**{name: value for name, value in given.items() if value is not None})
+    return [open_row(row, rows.db) for row in found]
 
 
 def assert_enqueued(

@@ -13,6 +13,7 @@ ALLOWED = {
     ("channel", "resume"): "pause_channel",
     ("channel", "purge"): "purge_channel",
     ("channel", "release"): "change_channel",
+    ("channel", "erase"): "erase_channel",
     ("deadletter", "redrive"): "redrive_deadletter",
     ("deadletter", "edit"): "edit_deadletter",
     ("deadletter", "discard"): "discard_deadletter",

@@ -105,9 +105,9 @@ def test_what_is_paused_can_be_resumed_and_what_is_open_paused(admin_client: Cli
 def test_a_released_channel_is_not_released_again(admin_client: Client) -> None:
     pk = Channel.objects.get().pk
     enqueue("mail.send")
-    assert list(buttons(admin_client, "channel", pk)) == ["pause", "purge", "release"]
+    assert list(buttons(admin_client, "channel", pk)) == ["pause", "purge", "release", "erase"]
     channel_release(channel="default")
-    assert list(buttons(admin_client, "channel", pk)) == ["pause", "purge"]
+    assert list(buttons(admin_client, "channel", pk)) == ["pause", "purge", "erase"]
 
 
 def test_a_schedule_is_switched_and_run(admin_client: Client) -> None:

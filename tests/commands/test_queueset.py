@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError
@@ -39,7 +40,7 @@ def test_a_dry_run_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["default"], "required"),
+        (["default"], "Give --archive"),
         (["default", "--archive", "some"], "invalid choice"),
         (["nowhere", "--archive", "none"], "does not exist"),
         (["nowhere", "--archive", "none", "--dry-run"], "There is no queue"),
@@ -49,3 +50,17 @@ def test_what_it_cannot_do_is_an_error(arguments: list[str], problem: str) -> No
     with pytest.raises(CommandError, match=problem):
         run(*arguments)
     assert not Queue.objects.exists()
+
+
+def test_retention_takes_days_or_none() -> None:
+    assert run("default", "--retention", "7", "--dead-letter-retention", "0.5") == (
+        "default: retention None → 7 days, 0:00:00, dead_letter_retention None → 12:00:00"
+    )
+    assert Queue.objects.get().retention == timedelta(days=7)
+    assert run("default", "--retention", "none") == "default: retention 7 days, 0:00:00 → None"
+    assert Queue.objects.get().retention is None
+    for wrong in ("0", "-1", "soon"):
+        with pytest.raises(CommandError, match="retention"):
+            run("default", "--retention", wrong)
+    with pytest.raises(CommandError, match="Give --archive"):
+        run("default")

@@ -11,6 +11,7 @@ import pytest
 from django_pgqueue import (
     NewMessage,
     cancel,
+    channel_erase,
     channel_pause,
     channel_release,
     channel_resume,
@@ -113,6 +114,8 @@ VERBS: list[tuple[Callable[[Any], Any], str, list[Any]]] = [
     (lambda wrong: channel_set(channel="c", release_interval=wrong), "release_interval", NO_DURATIONS),
     (lambda wrong: channel_release(channel=wrong), "channel", NO_TEXTS),
     (lambda wrong: channel_resume(channel=wrong), "channel", NO_TEXTS),
+    (lambda wrong: channel_erase(channel=wrong, queue="default"), "channel", NO_TEXTS),
+    (lambda wrong: channel_erase(channel="c", queue=wrong), "queue", NO_TEXTS),
     (lambda wrong: channel_pause(channel=wrong), "channel", NO_TEXTS),
     (lambda wrong: channel_pause(channel="default", until=wrong), "until", NO_TIMES),
     (lambda wrong: channel_pause(channel="default", reason=wrong), "reason", NO_TEXTS),

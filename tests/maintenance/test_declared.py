@@ -17,6 +17,7 @@ from django_pgqueue.maintenance.declared import SyncCounts, sync_schedules
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Schedule
 from tests.maintenance.conftest import make, plan
+from tests.support.codecs import SECRET, Toy
 
 NOTHING = SyncCounts(added=0, changed=0, removed=0)
 
@@ -216,3 +217,28 @@ def test_wrong_arguments_are_named_where_they_stand(arguments: dict[str, object]
     with pytest.raises(InvalidSchedule) as raised:
         schedule(**arguments)
     assert raised.value.field == field
+
+
+def test_with_a_codec_a_declared_payload_is_encoded_and_written_once(settings):
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": Toy()}
+    for payload, channel, counts in (
+        ({"s": SECRET}, "default", SyncCounts(added=1, changed=0, removed=0)),
+        ({"s": f"{SECRET} again"}, "default", SyncCounts(added=0, changed=1, removed=0)),
+        ({"s": f"{SECRET} again"}, "other", SyncCounts(added=0, changed=1, removed=0)),
+    ):
+        forget()
+        declare(payload=payload, channel=channel)
+        assert sync_schedules() == counts
+        assert sync_schedules() == NOTHING
+        row = Schedule.objects.get()
+        assert row.payload["data"].startswith(f"{channel}:")
+        assert row.opened_payload("default") == payload
+
+
+def test_a_payload_that_was_declared_before_the_codec_is_encoded(settings):
+    declare(payload={"s": SECRET})
+    sync_schedules()
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": Toy()}
+    assert sync_schedules() == SyncCounts(added=0, changed=1, removed=0)
+    assert sync_schedules() == NOTHING
+    assert SECRET not in str(Schedule.objects.get().payload)

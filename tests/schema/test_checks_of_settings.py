@@ -111,3 +111,23 @@ call_command("check")
 
 def test_every_setting_has_a_rule() -> None:
     assert [name for name in DEFAULTS if configuration.rule_of(name) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("codec", "problem"),
+    [
+        ("shop.codecs.Missing", "cannot be made: ModuleNotFoundError"),
+        ("django_pgqueue.codecs.Place", "cannot be made: TypeError"),
+        ("tests.support.codecs.Bare", "has no encode"),
+    ],
+)
+def test_a_codec_that_cannot_work_is_found(settings: Any, codec: str, problem: str) -> None:
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": codec}
+    found = configuration.check_settings()
+    assert {message.id for message in found} == {"pgqueue.E023"}
+    assert problem in found[0].msg
+
+
+def test_a_codec_of_the_project_passes(settings: Any) -> None:
+    settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": "tests.support.codecs.Toy"}
+    assert configuration.check_settings() == []

@@ -103,6 +103,7 @@ class Story:
         yield self.call("retried, poisoned", "sweep()")
         self.call("*", "tick()")
         self.call("*", "prune()")
+        self.call("*", "prune_queues()")
         yield self.call("*", "lake_exported('lake', '/lake', 7, '{}')")
 
     def stream(self) -> Iterator[Any]:
@@ -116,5 +117,8 @@ class Story:
         yield self.call("held, lost", "stream_extend('s', %s, '1 minute')", owner)
         self.call("*", "stream_release('s')")
         yield self.call("*", "channel_release('default', 'small')")
+        yield self.call("removed, outcome", "channel_erase('default', 'small')")
+        at_the_end = "channel_erase('default', 'small', p_after => '{\"table\": \"pgqueue_e\"}')"
+        yield self.call("removed, outcome", at_the_end)
         self.call("*", "channel_set('gone', 'default')")
         yield self.call("*", "queue_drop('gone')")

@@ -38,6 +38,7 @@ VERBS = """
     schedule_fire       .        x       .         .       .
     sweep               .        x       x         .       .
     prune               .        x       x         .       .
+    prune_queues        .        x       x         .       .
     schedule_prune      .        x       x         .       .
     measure             .        x       x         .       .
     peek                .        .       x         x       x
@@ -54,6 +55,7 @@ VERBS = """
     channel_pause       .        .       x         .       .
     channel_resume      .        .       x         .       .
     channel_release     .        .       x         .       .
+    channel_erase       .        .       x         .       .
     queue_pause         .        .       x         .       .
     queue_resume        .        .       x         .       .
     queue_purge         .        .       x         .       .
@@ -98,6 +100,7 @@ TABLES = """
     floor               .          .       S         S       S
     waiter              .          .       S         S       S
     tally               .          .       S         S       S
+    pruned              .          .       S         S       S
     unarchived          .          .       S         S       S
     unarchived_total    .          .       S         S       S
     queue_warning       .          .       S         S       S
@@ -121,7 +124,7 @@ COLUMNS = {
     ("i", "message"): GIVEN,
     ("s", "channel"): "id queue name",
     ("u", "channel"): LIMITS,
-    ("u", "queue"): "paused_at pause_reason paused_until archive events",
+    ("u", "queue"): "paused_at pause_reason paused_until archive retention dead_letter_retention events",
     ("u", "worker"): "paused_at pause_reason",
     ("u", "schedule"): PLAN,
 }

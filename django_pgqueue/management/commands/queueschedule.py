@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.db.models import QuerySet
 
-from django_pgqueue import handlers
+from django_pgqueue import codecs, handlers
 from django_pgqueue.lifecycle.schedule_run import schedule_run
 from django_pgqueue.management.acting import (
     ActingCommand,
@@ -113,7 +113,8 @@ class Command(ActingCommand):
         check(schedule, plan, row.db, is_new=found is None)
         if not facts["dry_run"]:
             if found:
-                row.update(**plan)
+                schedule.seal(row.db)
+                row.update(**plan | {"payload": schedule.payload} if codecs.current() else plan)
             else:
                 schedule.save(using=row.db, force_insert=True)
         changed = [key for key in plan if key not in CONTENT and plan[key] != (before[key] if before else None)]

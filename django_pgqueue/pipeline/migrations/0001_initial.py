@@ -103,6 +103,7 @@ class Migration(migrations.Migration):
             " FOR v_stage IN SELECT id FROM pgqueue_ingest_stage"
             " LOOP EXECUTE format('DROP TABLE IF EXISTS pgqueue_stage_%s', v_stage); END LOOP; END $$",
         ),
+        InstallFunction("pgqueue_erase_pipeline", 1),
         InstallFunction("pgqueue_exported_xid", 1),
         InstallFunction("pgqueue_ingest", 1),
         InstallFunction("pgqueue_ingest_channels", 1),

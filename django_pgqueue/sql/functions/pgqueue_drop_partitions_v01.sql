@@ -1,6 +1,6 @@
--- Drops the archive's partitions whose day ended longer ago than p_retention; NULL keeps all. With p_keep_unexported it
--- drops only those that every lake holds: none without a lake, or without the app of the pipeline. Their messages are
--- added to the tally.
+-- Drops the archive's partitions whose day ended longer ago than p_retention, or than the longest retention of a queue
+-- if that is longer; NULL keeps all. With p_keep_unexported it drops only those that every lake holds: none without a
+-- lake, or without the app of the pipeline. Their messages are added to the tally.
 -- Caller: pgqueue_prune.
 -- Returns dropped: the partitions that are gone; kept: those past retention that are not exported, or in use: all of
 --   them are left then, for the next time.
@@ -19,13 +19,15 @@ DECLARE
     v_day date;
     v_due regclass[] := '{}';
     v_is_due boolean := NOT p_keep_unexported;
+    v_longest interval := (SELECT max(q.retention) FROM pgqueue_queue AS q);
     v_timeout text := current_setting('lock_timeout');
 BEGIN
     v_past := ARRAY(
         SELECT c.oid::regclass FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'pgqueue_archived_message'::regclass
             AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
-            AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (clock_timestamp() AT TIME ZONE 'UTC') - p_retention
+            AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (clock_timestamp() AT TIME ZONE 'UTC')
+                - CASE WHEN p_retention IS NOT NULL THEN greatest(p_retention, v_longest) END
         ORDER BY c.relname);
     BEGIN
         FOREACH v_partition IN ARRAY v_past LOOP
@@ -33,7 +35,9 @@ BEGIN
             EXECUTE format('LOCK %s IN SHARE MODE NOWAIT', v_partition);
             v_day := (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_class AS c WHERE c.oid = v_partition);
             IF p_keep_unexported AND to_regproc('pgqueue_is_exported') IS NOT NULL THEN
-                v_is_due := pgqueue_is_exported(v_partition, v_day);
+                -- Where a queue's retention has deleted rows, the lake had the whole day before.
+                v_is_due := pgqueue_is_exported(v_partition, v_day,
+                    NOT EXISTS (SELECT FROM pgqueue_pruned AS p WHERE p.day = v_day));
             END IF;
             IF v_is_due THEN
                 EXECUTE format(
@@ -46,6 +50,8 @@ BEGIN
         -- The slow work is done: from the first drop on, nothing can be settled until the transaction ends.
         PERFORM set_config('lock_timeout', '2s', true);
         FOREACH v_partition IN ARRAY v_due LOOP
+            v_day := (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_class AS c WHERE c.oid = v_partition);
+            DELETE FROM pgqueue_pruned AS p WHERE p.day = v_day;
             EXECUTE format('DROP TABLE %s', v_partition);
         END LOOP;
         PERFORM set_config('lock_timeout', v_timeout, true);

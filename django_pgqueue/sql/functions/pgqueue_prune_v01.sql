@@ -1,6 +1,7 @@
--- Makes partitions ahead, drops archive partitions and dead letters past retention, and removes drained released
--- channels and the rows of workers that have been silent for a day. It adds messages settled without an archive to the
--- total, when no measurement of the last hour has done so.
+-- Makes partitions ahead, drops archive partitions and dead letters past retention, deletes archived messages past the
+-- retention of their queue (16 ranges in a call), and removes drained released channels and the rows of workers that
+-- have been silent for a day. It adds messages settled without an archive to the total, when no measurement of the last
+-- hour has done so.
 -- Caller: lifecycle.prune.
 -- The maintenance of a worker runs it each few minutes; cron may run it, too. NULL keeps for ever; p_keep_unexported
 -- keeps the rows that a lake lacks.
@@ -17,19 +18,22 @@ RETURNS TABLE (
     partitions_dropped integer,
     dead_letters_deleted integer,
     channels_removed integer,
-    partitions_kept integer
+    partitions_kept integer,
+    archived_deleted bigint
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
     v_exported_xid xid8;
+    v_step record;
 BEGIN
     partitions_made := 0;
     partitions_dropped := 0;
     dead_letters_deleted := 0;
     channels_removed := 0;
     partitions_kept := 0;
+    archived_deleted := 0;
     IF NOT pg_try_advisory_xact_lock(7205, 2) THEN
         RETURN NEXT;
         RETURN;
@@ -37,6 +41,11 @@ BEGIN
     partitions_made := pgqueue_make_partitions(p_partitions_ahead);
     SELECT d.dropped, d.kept INTO partitions_dropped, partitions_kept
     FROM pgqueue_drop_partitions(p_archive_retention, coalesce(p_keep_unexported, false)) AS d;
+    FOR v_range IN 1 .. 16 LOOP
+        v_step := pgqueue_prune_queues(coalesce(p_keep_unexported, false));
+        archived_deleted := archived_deleted + v_step.deleted;
+        EXIT WHEN NOT v_step.more;
+    END LOOP;
     -- The app of the pipeline may not be installed. Its functions are asked, not its tables: a caller could put a table
     -- into pg_temp.
     IF to_regproc('pgqueue_exported_xid') IS NOT NULL THEN
@@ -47,9 +56,10 @@ BEGIN
         DELETE FROM pgqueue_dead_letter AS d
         WHERE d.id IN (
             SELECT o.id FROM pgqueue_dead_letter AS o
-            WHERE o.dead_at < clock_timestamp() - p_dead_letter_retention
+            LEFT JOIN pgqueue_queue AS q ON q.name = o.queue
+            WHERE o.dead_at < clock_timestamp() - coalesce(q.dead_letter_retention, p_dead_letter_retention)
                 AND (o.xid < v_exported_xid OR p_keep_unexported IS NOT TRUE)
-            ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED)
+            ORDER BY o.id LIMIT 10000 FOR UPDATE OF o SKIP LOCKED)
         RETURNING d.queue, d.channel
     ),
     -- Counts them by channel.

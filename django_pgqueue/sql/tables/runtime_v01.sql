@@ -5,8 +5,9 @@
 -- status of a message: 1 ready, 2 leased, 3 scheduled (Message.Status in Python).
 -- Advisory locks are tried and never waited for. 7205 stands for this package; 7205, 9 belongs to the clock of tests.
 --   7205, 1      one tick at a time: tick
---   7205, 2      one prune at a time, and no discard of dead letters beside it: prune, discard_dead
---   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune
+--   7205, 2      one prune at a time, and no discard of dead letters beside it: prune, prune_queues,
+--                discard_dead, channel_erase
+--   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune, channel_erase
 --   7205, 4      one sweep at a time warns of queues that are not picked up: sweep
 --   hash, 7205   one transaction at a time makes the lane of a channel: lock_lane
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
@@ -170,6 +171,15 @@ CREATE SEQUENCE pgqueue_warned_lease_expired;
 CREATE TABLE pgqueue_queue_warning (
     queue varchar(100) COLLATE "C" PRIMARY KEY,
     warned_at timestamptz NOT NULL
+);
+
+-- The table says from which days of the archive the retention of a queue has deleted its rows. block: where the next
+-- range of the partition begins; NULL: the day is done. It goes with the partition.
+CREATE TABLE pgqueue_pruned (
+    queue varchar(100) COLLATE "C" NOT NULL,
+    day date NOT NULL,
+    block bigint,
+    PRIMARY KEY (queue, day)
 );
 
 -- The table counts the messages of partitions that retention has dropped, so that totals stay true.

@@ -30,6 +30,8 @@ ALTER TABLE pgqueue_channel
         AND greatest(created_at, changed_at, paused_at, paused_until, released_at) < '9999-01-01 00:00+00');
 ALTER TABLE pgqueue_queue
     ADD CONSTRAINT pgqueue_queue_archive CHECK (archive IN ('full', 'outcome', 'none')),
+    ADD CONSTRAINT pgqueue_queue_retention CHECK (
+        least(retention, dead_letter_retention) > '0' AND greatest(retention, dead_letter_retention) <= '365000 days'),
     ADD CONSTRAINT pgqueue_queue_times CHECK (
         least(paused_at, paused_until) >= '0002-01-01 00:00+00'
             AND greatest(paused_at, paused_until) < '9999-01-01 00:00+00');

@@ -1,9 +1,10 @@
 -- Returns whether every lake that the database knows holds a whole archive partition: as many rows of its day, and none
 -- of a transaction that the lake has not seen. Without a lake: false.
--- Caller: pgqueue_drop_partitions.
--- The caller has locked the partition.
+-- Caller: pgqueue_drop_partitions, pgqueue_prune_queues.
+-- A caller that drops the partition has locked it. p_counted: false leaves the number of rows out, for a partition from
+-- which the retention of a queue has deleted rows.
 -- Locks: none.
-CREATE FUNCTION pgqueue_is_exported(p_partition regclass, p_day date)
+CREATE FUNCTION pgqueue_is_exported(p_partition regclass, p_day date, p_counted boolean DEFAULT true)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -19,7 +20,7 @@ BEGIN
         min(l.exported_xid)
     INTO v_rows, v_seen
     FROM pgqueue_lake AS l;
-    IF cardinality(v_rows) IS DISTINCT FROM 1 THEN
+    IF v_seen IS NULL OR p_counted AND cardinality(v_rows) <> 1 THEN
         RETURN false;
     END IF;
     -- Counts one row more than there should be: a partition that is not exported at all is not counted each time.
@@ -27,7 +28,7 @@ BEGIN
         'SELECT count(*), coalesce(bool_and(a.xid < $1), true) FROM (SELECT p.xid FROM %s AS p LIMIT $2) AS a',
         p_partition)
     INTO v_count, v_newest_is_in
-    USING v_seen::text::xid8, v_rows[1] + 1;
-    RETURN v_count = v_rows[1] AND v_newest_is_in;
+    USING v_seen::text::xid8, CASE WHEN p_counted THEN v_rows[1] + 1 END;
+    RETURN v_newest_is_in AND (NOT p_counted OR v_count = v_rows[1]);
 END;
 $$;

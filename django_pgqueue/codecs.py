@@ -1,0 +1,221 @@
+"""Encode what handlers get and return before it is stored, and decode it when it is read. FernetCodec encrypts it.
+
+The stored form is the JSON object ``{"$codec": name, "v": version, "data": text}``; a raw body has it behind a mark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from django.utils.module_loading import import_string
+
+from django_pgqueue.conf import settings
+from django_pgqueue.exceptions import CodecUnavailable, PayloadUndecodable
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+MARK = "$codec"
+KEYS = {MARK, "v", "data"}
+BODY_MARK = b"\x00pgqueue:codec\x00"
+FAILURES = (PayloadUndecodable, CodecUnavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Name the channel of a payload. ``context``: the channel's context; it is read when a codec asks for it."""
+
+    queue: str
+    channel: str
+    read_context: Callable[[], Mapping[str, Any]]
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        return self.read_context()
+
+
+class Codec(Protocol):
+    """Describe a codec: a class without arguments, which PAYLOAD_CODEC names.
+
+    ``name``, ``version``: stored beside each text. ``encode`` returns a text; ``decode`` gets it back, and raises
+    PayloadUndecodable when no later attempt can succeed. After any other exception of ``decode`` the message waits.
+    """
+
+    name: str
+    version: int
+
+    def encode(self, data: bytes, place: Place) -> str: ...
+    def decode(self, text: str, version: int, place: Place) -> bytes: ...
+
+
+class FernetCodec:
+    """Encrypt with Fernet (AES-128-CBC and HMAC-SHA256). The setting PAYLOAD_KEYS has the keys, or a function that
+    returns those of a channel. The first key encrypts, all of them decrypt."""
+
+    name = "fernet"
+    version = 1
+
+    def encode(self, data: bytes, place: Place) -> str:
+        token: bytes = fernet(keys_of(place)).encrypt(data)
+        return token.decode()
+
+    def decode(self, text: str, version: int, place: Place) -> bytes:
+        from cryptography.fernet import InvalidToken
+
+        try:
+            data: bytes = fernet(keys_of(place)).decrypt(text.encode())
+        except InvalidToken:
+            raise PayloadUndecodable(
+                f"no key of PAYLOAD_KEYS for {place.queue}/{place.channel} decrypts it",
+                hint="Bring the old key back, behind the new one, and redrive.",
+            ) from None
+        return data
+
+
+def keys_of(place: Place) -> tuple[str, ...]:
+    """Return the keys of a channel from the setting PAYLOAD_KEYS."""
+    given = settings.PAYLOAD_KEYS
+    if isinstance(given, str) or callable(given):
+        function = import_string(given) if isinstance(given, str) else given
+        given = function(place.queue, place.channel, place.context)
+    keys = (given,) if isinstance(given, str | bytes) else tuple(given or ())
+    if not keys:
+        raise CodecUnavailable(
+            f"PAYLOAD_KEYS has no key for {place.queue}/{place.channel}",
+            hint="Make one with cryptography.fernet.Fernet.generate_key().",
+        )
+    return tuple(key.decode() if isinstance(key, bytes) else key for key in keys)
+
+
+@lru_cache(maxsize=10_000)
+def fernet(keys: tuple[str, ...]) -> MultiFernet:
+    from cryptography.fernet import Fernet, MultiFernet
+
+    return MultiFernet([Fernet(key) for key in keys])
+
+
+def current() -> Codec | None:
+    """Return the codec that PAYLOAD_CODEC names; None if payloads are stored as they are."""
+    given = settings.PAYLOAD_CODEC
+    if given is None:
+        return None
+    codec: Codec = made(given) if isinstance(given, str) else given
+    return codec
+
+
+@lru_cache(maxsize=8)
+def made(path: str) -> Codec:
+    codec: Codec = import_string(path)()
+    return codec
+
+
+def is_sealed(value: Any) -> bool:
+    """Return whether JSON is the stored form of a codec."""
+    return type(value) is dict and MARK in value and value.keys() == KEYS
+
+
+def is_sealed_body(body: bytes | None) -> bool:
+    return body is not None and body.startswith(BODY_MARK)
+
+
+def sealed(text: str | None, place: Place) -> str | None:
+    """Return the stored form of JSON text, as text. None stays None, and so does every text without a codec.
+
+    Raises CodecUnavailable.
+    """
+    codec = current()
+    return text if codec is None or text is None else json.dumps(envelope(codec, text.encode(), place))
+
+
+def sealed_value(value: Any, place: Place) -> Any:
+    """Return the stored form of a JSON value, unless it is one already. Raises CodecUnavailable."""
+    codec = current()
+    if codec is None or value is None or is_sealed(value):
+        return value
+    return envelope(codec, json.dumps(value).encode(), place)
+
+
+def sealed_body(body: bytes | None, place: Place) -> bytes | None:
+    """Return the stored form of a raw body. Raises CodecUnavailable."""
+    codec = current()
+    if codec is None or body is None:
+        return body
+    return BODY_MARK + json.dumps(envelope(codec, body, place)).encode()
+
+
+def envelope(codec: Codec, data: bytes, place: Place) -> dict[str, Any]:
+    try:
+        return {MARK: codec.name, "v": codec.version, "data": codec.encode(data, place)}
+    except CodecUnavailable:
+        raise
+    except Exception as error:
+        raise unavailable(codec, error, place) from error
+
+
+def opened(value: Any, place: Place) -> Any:
+    """Return the JSON value behind a stored form; any other value stays as it is.
+
+    Raises PayloadUndecodable, and CodecUnavailable when a later attempt may succeed.
+    """
+    return json.loads(unpacked(value, place)) if is_sealed(value) else value
+
+
+def opened_body(body: bytes | None, place: Place) -> bytes | None:
+    """Return the body behind a stored form, see :func:`opened`."""
+    if body is None or not is_sealed_body(body):
+        return body
+    return unpacked(json.loads(body[len(BODY_MARK) :]), place)
+
+
+def unpacked(value: Mapping[str, Any], place: Place) -> bytes:
+    codec = current()
+    if codec is None or codec.name != value[MARK]:
+        named = "is not set" if codec is None else f"is {codec.name!r}"
+        raise PayloadUndecodable(
+            f"it is encoded by {str(value[MARK])[:100]!r}, and PAYLOAD_CODEC {named}",
+            hint="Set the codec that it was stored with, and redrive.",
+        )
+    try:
+        return codec.decode(value["data"], value["v"], place)
+    except (PayloadUndecodable, CodecUnavailable):
+        raise
+    except Exception as error:
+        raise unavailable(codec, error, place) from error
+
+
+def unavailable(codec: Codec, error: Exception, place: Place) -> CodecUnavailable:
+    # Only the type: the text may quote the payload.
+    return CodecUnavailable(
+        f"the codec {codec.name!r} failed with {type(error).__name__} for {place.queue}/{place.channel}",
+        hint="Look at the cause, which is often the service that gives the keys.",
+    )
+
+
+def problems(keys: Any) -> Iterable[str]:
+    """Yield what is wrong with PAYLOAD_KEYS, for the system check; never a key."""
+    try:
+        from cryptography.fernet import Fernet
+    except ImportError:
+        yield "cryptography is not installed: pip install 'pgqueue-django[crypto]'"
+        return
+    if isinstance(keys, str):
+        try:
+            if not callable(import_string(keys)):
+                yield "PAYLOAD_KEYS names something that cannot be called"
+        except ImportError:
+            yield "PAYLOAD_KEYS is a text that is not the dotted path of a function; give a list of keys"
+        return
+    if callable(keys):
+        return
+    if not isinstance(keys, list | tuple) or not keys:
+        yield "PAYLOAD_KEYS has no key: make one with cryptography.fernet.Fernet.generate_key()"
+        return
+    for number, key in enumerate(keys, 1):
+        try:
+            Fernet(key)
+        except (ValueError, TypeError):
+            yield f"key {number} of PAYLOAD_KEYS is not a key of Fernet: 32 bytes in url-safe base64"

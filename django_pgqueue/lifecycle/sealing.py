@@ -1,0 +1,145 @@
+"""Encode what is stored of a message with the codec of PAYLOAD_CODEC; without one, leave it as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django_pgqueue import codecs
+from django_pgqueue.codecs import Place
+from django_pgqueue.delivery import Delivery, Leased
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import from_json, to_json
+from django_pgqueue.sql.call import call
+
+CONTEXT = "SELECT c.context FROM pgqueue_channel AS c WHERE c.queue = %s::text AND c.name = %s::text"
+LIVE = """
+SELECT c.queue, c.name, c.context FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
+WHERE m.id = %s::bigint
+"""
+LETTERS = """
+SELECT d.id, d.queue, d.channel, d.payload,
+    d.state ? '$codec' OR coalesce(substring(d.body FROM 1 FOR 15) = '\\x00706771756575653a636f64656300', false)
+FROM pgqueue_dead_letter AS d
+WHERE d.id = ANY (%s::bigint[])
+"""
+OPENED = ("payload", "state", "result", "details")
+# The text of an exception may quote the payload.
+TELLING = ("message", "traceback")
+
+
+def place(queue: str, channel: str, using: str) -> Place:
+    """Return the place of a payload. The context is read from the database at most once, when a codec asks for it."""
+    found: list[Mapping[str, Any]] = []
+
+    def read() -> Mapping[str, Any]:
+        if not found:
+            rows = call(using, CONTEXT, (queue, channel))
+            found.append(from_json(rows[0][0]) if rows else {})
+        return found[0]
+
+    return Place(queue, channel, read)
+
+
+def place_of(delivery: Leased, using: str) -> Place:
+    """Return the place of a leased message; one that is only id and token is looked up."""
+    if isinstance(delivery, Delivery):
+        return Place(delivery.queue, delivery.channel, lambda: delivery.channel_context)
+    return place_of_id(delivery.id, using)
+
+
+def place_of_id(id: int, using: str) -> Place:  # noqa: A002  (as everywhere)
+    """Return the place of a live message; an empty one if there is no such message."""
+    rows = call(using, LIVE, (id,))
+    queue, channel, context = rows[0] if rows else ("", "", "{}")
+    return Place(queue, channel, lambda: from_json(context))
+
+
+def seal_new(bound: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
+    """Return the parameters of new messages, as :func:`enqueue.bind` makes them, with encoded payloads and bodies."""
+    if codecs.current() is None:
+        return bound
+    places: dict[tuple[str, str], Place] = {}
+    for number, (name, payload, channel, queue, body, *rest) in enumerate(bound):
+        at = places.setdefault((queue, channel), place(queue, channel, using))
+        sealed = codecs.sealed(payload, at), channel, queue, codecs.sealed_body(body, at)
+        bound[number] = (name, *sealed, *rest)
+    return bound
+
+
+def seal(deliveries: Sequence[Leased], texts: Sequence[str | None], using: str) -> list[str | None]:
+    """Return JSON texts, one for each message, in their stored form."""
+    if codecs.current() is None:
+        return list(texts)
+    return [
+        None if text is None else codecs.sealed(text, place_of(delivery, using))
+        for delivery, text in zip(deliveries, texts, strict=True)
+    ]
+
+
+def seal_errors(
+    deliveries: Sequence[Leased], errors: Sequence[Mapping[str, Any]], using: str
+) -> Sequence[Mapping[str, Any]]:
+    """Return errors with the text and the traceback in their stored form. Errors of the queue itself, of messages that
+    are only id and token, quote no payload."""
+    if codecs.current() is None:
+        return errors
+    return [
+        seal_error(error, place_of(delivery, using)) if isinstance(delivery, Delivery) else error
+        for delivery, error in zip(deliveries, errors, strict=True)
+    ]
+
+
+def seal_error(error: Mapping[str, Any], at: Place) -> dict[str, Any]:
+    said = {name: error[name] for name in TELLING if name in error}
+    rest = {name: value for name, value in error.items() if name not in TELLING}
+    return {**rest, "message": "encoded", "sealed": codecs.sealed_value(said, at)} if said else rest
+
+
+def open_error(error: Mapping[str, Any], at: Place) -> Mapping[str, Any]:
+    """Return an error with its text and its traceback."""
+    if not codecs.is_sealed(error.get("sealed")):
+        return error
+    rest = {name: value for name, value in error.items() if name != "sealed"}
+    return {**rest, **codecs.opened(error["sealed"], at)}
+
+
+def seal_letters(ids: list[int], channel: str | None, texts: list[str | None], using: str) -> list[str | None]:
+    """Return the payloads of dead letters that are redriven: new ones encoded, and those that go to another channel
+    decoded and encoded for that channel. None: as it is stored."""
+    if len(texts) != len(ids):
+        return texts  # the redrive refuses them
+    letters = {row[0]: row[1:] for row in call(using, LETTERS, (ids,))}
+    found: list[str | None] = []
+    for number, text in zip(ids, texts, strict=True):
+        queue, old, payload, is_opaque = letters.get(number, ("", "", None, False))
+        at, stored = place(queue, channel or old, using), from_json(payload)
+        if channel not in (None, old) and is_opaque:
+            raise InvalidMessage(
+                f"dead letter {number} has an encoded body or state, which cannot go to another channel",
+                hint="Redrive it to its own channel.",
+            )
+        if text is None and channel not in (None, old) and codecs.is_sealed(stored):
+            text = to_json(codecs.opened(stored, place(queue, old, using)), "payload") or "null"
+        found.append(codecs.sealed(text, at))
+    return found
+
+
+def open_row(row: Any, using: str) -> Any:
+    """Decode the columns of a model's row that are loaded, in the row itself. Raises what a codec raises."""
+    at = place_of_row(row, using)
+    for name in OPENED:
+        if codecs.is_sealed(value := row.__dict__.get(name)):
+            setattr(row, name, codecs.opened(value, at))
+    if isinstance(errors := row.__dict__.get("errors"), list):
+        row.errors = [open_error(error, at) if isinstance(error, dict) else error for error in errors]
+    return row
+
+
+def place_of_row(row: Any, using: str) -> Place:
+    """Return the place of a row of a model: a live message has its channel, which may be missing, the others its
+    name."""
+    found = getattr(row, "channel", None)
+    if found is None:
+        return place("", "", using)
+    return place(row.queue, found, using) if isinstance(found, str) else place(found.queue, found.name, using)

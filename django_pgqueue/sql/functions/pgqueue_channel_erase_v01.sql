@@ -1,0 +1,92 @@
+-- Erases a tenant, one part in each call: the live messages, the archive, the dead letters, the schedules and the
+-- figures of a channel, and its context. At the end it releases the channel.
+-- Caller: lifecycle.channel_erase.
+-- The first call pauses the channel. A call removes at most p_limit messages, or reads one range of a table. Its
+-- "reached" is p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes the row of
+-- the channel, when no open transaction can still bring a message. A row that came meanwhile is found by a second run.
+-- p_force: messages under lease are removed, too; a later settlement of their holders is refused as a lost lease.
+-- p_dry_run: nothing is changed, the rows are only counted.
+-- Returns removed: the rows by table, without pgqueue_; leased: messages that stay because of their lease; and erasing,
+--   busy (another transaction holds locks: call again with the same p_after) or erased; or the refusal PGQ07.
+-- Locks: the channel's row, for 2 seconds at most; messages, schedules and their ticks, SKIP LOCKED; rows of the
+--   archive and dead letters, for 2 seconds at most; pg_try_advisory_xact_lock of prune and measure for the figures.
+CREATE FUNCTION pgqueue_channel_erase(
+    p_queue text,
+    p_channel text,
+    p_force boolean DEFAULT false,
+    p_dry_run boolean DEFAULT false,
+    p_after jsonb DEFAULT '{}',
+    p_limit integer DEFAULT 10000,
+    OUT removed jsonb,
+    OUT leased bigint,
+    OUT reached jsonb,
+    OUT outcome text,
+    OUT refusal jsonb
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET lock_timeout = 2000
+SET jit = off
+AS $$
+DECLARE
+    v_ids bigint[];
+    v_names text[];
+    v_step record;
+    v_table record;
+BEGIN
+    IF num_nulls(p_queue, p_channel, p_force, p_dry_run, p_after, p_limit) > 0 OR p_limit < 1 THEN
+        refusal := pgqueue_refusal('PGQ07', 'an erase takes no NULL, and a limit of 1 or more');
+        outcome := refusal ->> 'outcome';
+        RETURN;
+    END IF;
+    removed := '{}';
+    leased := 0;
+    reached := p_after;
+    outcome := 'erasing';
+    -- A released channel whose name was used again has another name until it is removed.
+    v_ids := ARRAY(
+        SELECT c.id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel
+        UNION ALL
+        SELECT c.id FROM pgqueue_channel AS c
+        WHERE c.released_at IS NOT NULL AND c.queue = p_queue AND length(p_channel) <= 160
+            AND c.name = format('%s (released %s)', p_channel, c.id));
+    v_names := p_channel || ARRAY(SELECT c.name FROM pgqueue_channel AS c WHERE c.id = ANY (v_ids));
+    IF p_after = '{}' THEN
+        IF NOT p_dry_run THEN
+            UPDATE pgqueue_channel AS c
+            SET paused_at = coalesce(c.paused_at, clock_timestamp()), pause_reason = 'the channel is being erased',
+                paused_until = NULL, context = '{}'
+            WHERE c.id = ANY (v_ids) AND c.pause_reason <> 'the channel is being erased';
+        END IF;
+        SELECT e.* INTO v_step FROM pgqueue_erase_messages(v_ids, p_force, p_dry_run, p_limit) AS e;
+        removed := jsonb_build_object('message', v_step.messages);
+        leased := v_step.leased;
+        reached := CASE WHEN v_step.more THEN '{}' ELSE '{"table": ""}'::jsonb END;
+        RETURN;
+    END IF;
+    -- The tables without an index on the channel are read in ranges. A partition may have been dropped since.
+    SELECT c.oid::regclass AS relation, c.relname::text AS name, c.relname <> 'pgqueue_dead_letter' AS is_archive
+    INTO v_table
+    FROM pgqueue_erase_tables() AS t JOIN pg_class AS c ON c.oid = t.relation
+    WHERE c.relname::text >= p_after ->> 'table' AND (p_after ? 'block' OR c.relname::text > p_after ->> 'table')
+    ORDER BY c.relname::text
+    LIMIT 1;
+    IF FOUND THEN
+        SELECT e.* INTO v_step FROM pgqueue_erase_range(v_table.relation, p_queue, v_names,
+            CASE WHEN v_table.name = p_after ->> 'table' THEN (p_after ->> 'block')::bigint ELSE 0 END, p_dry_run) AS e;
+        removed := jsonb_build_object(CASE WHEN v_table.is_archive THEN 'archived_message' ELSE 'dead_letter' END,
+            v_step.removed);
+        reached := jsonb_strip_nulls(jsonb_build_object('table', v_table.name, 'block', v_step.block));
+    ELSIF p_dry_run OR pg_try_advisory_xact_lock(7205, 2) AND pg_try_advisory_xact_lock(7205, 3) THEN
+        removed := pgqueue_erase_figures(p_queue, v_names, v_ids, p_dry_run);
+        outcome := 'erased';
+    ELSE
+        outcome := 'busy';
+    END IF;
+EXCEPTION WHEN lock_not_available THEN
+    removed := '{}';
+    leased := 0;
+    reached := p_after;
+    outcome := 'busy';
+END;
+$$;

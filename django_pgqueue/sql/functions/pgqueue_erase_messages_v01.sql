@@ -1,0 +1,75 @@
+-- Deletes live messages of channels, at most p_limit, without a trace in the archive.
+-- Caller: pgqueue_channel_erase.
+-- p_force, p_dry_run: as in pgqueue_channel_erase.
+-- Returns messages: how many were deleted; leased: how many stay because of their lease; more: call again.
+-- Locks: messages, SKIP LOCKED.
+CREATE FUNCTION pgqueue_erase_messages(
+    p_channel_ids bigint[],
+    p_force boolean,
+    p_dry_run boolean,
+    p_limit integer,
+    OUT messages bigint,
+    OUT leased bigint,
+    OUT more boolean
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    more := false;
+    leased := (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2);
+    IF p_dry_run THEN
+        messages := (SELECT coalesce(sum(pgqueue_count_live(u.id)), 0) FROM unnest(p_channel_ids) AS u (id));
+        IF p_force THEN
+            leased := 0;
+        ELSE
+            messages := messages - leased;
+        END IF;
+        RETURN;
+    END IF;
+    -- Reads each status by its index, as pgqueue_purge does.
+    v_ids := ARRAY(
+        SELECT w.id
+        FROM unnest(p_channel_ids) AS u (id)
+        CROSS JOIN LATERAL (
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = u.id AND m.status = 1
+            ORDER BY -m.priority, m.dequeue_at, m.id
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED
+        ) AS w
+        LIMIT p_limit);
+    v_ids := v_ids || ARRAY(
+        SELECT m.id FROM pgqueue_message AS m
+        WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 3
+        LIMIT p_limit - cardinality(v_ids)
+        FOR UPDATE SKIP LOCKED);
+    IF p_force THEN
+        v_ids := v_ids || ARRAY(
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2
+            LIMIT p_limit - cardinality(v_ids)
+            FOR UPDATE SKIP LOCKED);
+    END IF;
+    -- Deletes them. Nothing is left that a holder's token could fit.
+    WITH gone AS (
+        DELETE FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) RETURNING m.channel_id
+    ),
+    -- Notes that they left channels with a max_size. The channels are paused, so a free place needs no arrival.
+    departed AS (
+        INSERT INTO pgqueue_departure (channel_id, messages)
+        SELECT c.id, count(*) FROM gone AS g JOIN pgqueue_channel AS c ON c.id = g.channel_id
+        WHERE c.max_size IS NOT NULL
+        GROUP BY c.id
+    )
+    SELECT count(*) INTO messages FROM gone AS g;
+    more := messages = p_limit;
+    IF p_force THEN
+        leased := (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2);
+    END IF;
+END;
+$$;

@@ -1,0 +1,67 @@
+"""queueerase: a tenant is counted, erased, and reported."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgqueue import channel_set, complete, dequeue, enqueue
+from django_pgqueue.models import ArchivedMessage, Channel, Message
+from tests.lifecycle.conftest import sql
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _tenant() -> Any:
+    sql("TRUNCATE pgqueue_archived_message, pgqueue_lane, pgqueue_arrival")
+    channel_set(channel="acme", queue="mails")
+    enqueue("h", queue="mails", channel="acme")
+    complete(dequeue(queue="mails"))
+    enqueue("h", queue="mails", channel="acme")
+    yield
+    sql("TRUNCATE pgqueue_archived_message, pgqueue_lane, pgqueue_arrival")
+
+
+def run(*arguments: str) -> str:
+    out = StringIO()
+    call_command("queueerase", *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_a_dry_run_says_what_an_erase_then_does() -> None:
+    rows = "1 archived_message, 1 channel, 1 message"
+    assert run("mails", "acme", "--dry-run") == f"channel acme of queue mails would be erased: {rows}"
+    assert Message.objects.count() == 1
+    assert run("mails", "acme") == f"channel acme of queue mails is erased: {rows}"
+    assert not Channel.objects.filter(queue="mails").exists()
+    assert not ArchivedMessage.objects.exists()
+    assert run("mails", "acme") == "channel acme of queue mails is erased: no rows"
+
+
+def test_json_has_all_of_the_report() -> None:
+    dequeue(queue="mails")
+    told = json.loads(run("mails", "acme", "--dry-run", "--format", "json"))
+    assert told == {
+        "version": 1, "action": "erase", "queue": "mails", "channel": "acme", "dry_run": True, "done": False,
+        "erased": {"archived_message": 1}, "left": {"channel": 1, "message": 1}, "leased": 1,
+    }  # fmt: skip
+
+
+def test_leases_make_it_fail_unless_it_is_forced() -> None:
+    dequeue(queue="mails")
+    with pytest.raises(CommandError, match=r"Workers hold leases on 1 messages\. The channel stays paused"):
+        run("mails", "acme")
+    assert Message.objects.count() == 1
+    assert run("mails", "acme", "--force") == "channel acme of queue mails is erased: 1 channel, 1 message"
+    assert not Message.objects.exists()
+
+
+def test_an_open_transaction_makes_it_fail(connect: Any) -> None:
+    connect().execute("SELECT pgqueue_enqueue('h', p_queue => 'mails', p_channel => 'acme')")
+    with pytest.raises(CommandError, match="may still bring some: run it again"):
+        run("mails", "acme")
