@@ -113,6 +113,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_pop", 1),
         InstallFunction("pgqueue_promote", 1),
         InstallFunction("pgqueue_prune", 1),
+        InstallFunction("pgqueue_prune_line", 1),
         InstallFunction("pgqueue_prune_queues", 1),
         InstallFunction("pgqueue_publish", 1),
         InstallFunction("pgqueue_purge", 1),
