@@ -1,5 +1,5 @@
--- Removes what channels and sessions that are gone have left in the tables behind the line, and the rows of workers that
--- have been silent for a day; recounts channels with a max_size, and brings back lanes that no event would bring back.
+-- Removes what channels and sessions that are gone have left in the tables behind the line, and the rows of workers
+-- that have been silent for a day; recounts channels with a max_size, and brings back lanes that no event brings back.
 -- Caller: pgqueue_prune.
 -- Locks: counts, lanes and workers, SKIP LOCKED where others may hold them.
 CREATE FUNCTION pgqueue_prune_line()

@@ -19,8 +19,8 @@
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
 --                between two warnings: may_warn_of_queue
---   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of one
---                transaction: pop
+--   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
+--                one transaction: pop
 --   10 minutes   transactions that still go by old limits have ended: allowance, sweep
 --   1 hour       a settlement that becomes visible later is in no figure: measure_since, measure_tidy, prune;
 --                default of the longest pause: backoff
