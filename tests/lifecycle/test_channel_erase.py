@@ -109,7 +109,8 @@ def tenant() -> str:
     sql("SELECT pgqueue_stream_open('s', 'mails', %s)", name)
     yield name
     sql(f"DROP TABLE IF EXISTS pgqueue_stage_{stage}")
-    sql("TRUNCATE pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim")
+    # Tests of the dashboard would find an old measurement.
+    sql("TRUNCATE pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim, pgqueue_measurement")
 
 
 def erase(channel: str, **more: Any) -> ChannelErased:

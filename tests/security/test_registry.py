@@ -38,6 +38,7 @@ IMPORTERS = {
     ("tasks/discovery.py", "import_module"),  # tasks.py of installed apps; settings: TASKS
     ("checks/configuration.py", "import_string"),  # settings
     ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES
+    ("codecs.py", "import_string"),  # settings: PAYLOAD_CODEC, PAYLOAD_KEYS
     ("lifecycle/enqueue_context.py", "import_string"),  # settings: ENQUEUE_CONTEXT
     ("worker/call/middleware.py", "import_string"),  # settings: HANDLER_MIDDLEWARE
     ("worker/child.py", "import_string"),  # what the supervisor's own code orders

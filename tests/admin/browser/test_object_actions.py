@@ -71,7 +71,7 @@ def test_enter_in_a_field_of_a_channel_saves_and_does_nothing_else(tab: Tab, sit
     channel = Channel.objects.get()
     log_in()
     tab.open(site + page("channel", channel.pk))
-    assert tab.run(TEXTS) == ["Pause", "Purge", "Release"]
+    assert tab.run(TEXTS) == ["Pause", "Purge", "Release", "Erase"]
     tab.run("document.getElementById('id_max_size').focus()")
     tab.call("Input.insertText", text="7")
     for kind in ("keyDown", "keyUp"):
