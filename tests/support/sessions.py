@@ -19,13 +19,13 @@ IMPATIENT = "-c lock_timeout=500ms -c statement_timeout=60s"
 
 def one(session: Session, statement: str, *parameters: Any) -> Any:
     """Return the first column of the only row, or None if there is no row."""
-    row = session.execute(statement, parameters).fetchone()
+    row = session.execute(statement, parameters or None).fetchone()
     return None if row is None else row[0]
 
 
 def column(session: Session, statement: str, *parameters: Any) -> list[Any]:
     """Return the first column of all rows."""
-    return [row[0] for row in session.execute(statement, parameters).fetchall()]
+    return [row[0] for row in session.execute(statement, parameters or None).fetchall()]
 
 
 def wait_for_lock(session: Session, other: Session) -> None:
