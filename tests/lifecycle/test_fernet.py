@@ -109,6 +109,7 @@ def test_no_key_is_an_error(settings: Any) -> None:
         (NEW, "a text that is not the dotted path"),
         ("tests.support.codecs.SECRET", "cannot be called"),
     ],
+    ids=["none", "not a key", "second not a key", "a key for a path", "not callable"],
 )
 def test_the_check_finds_wrong_keys_and_shows_none(settings: Any, keys: Any, problem: str) -> None:
     use(settings, keys)
