@@ -15,8 +15,9 @@ from django.core.checks import Warning as Caution
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
-from django_pgqueue import codecs, schedules
+from django_pgqueue import schedules
 from django_pgqueue.checks import lake
+from django_pgqueue.checks.codec import check_codec
 from django_pgqueue.checks.migrated import NAMES
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.lifecycle.database import alias
@@ -188,29 +189,6 @@ def check_dotted_paths(given: dict[str, Any]) -> list[CheckMessage]:
                     )
                 )
     return messages
-
-
-def check_codec(given: dict[str, Any]) -> list[CheckMessage]:
-    """Return an error for a codec that cannot be made, and for keys with which FernetCodec cannot work."""
-    if given.get("PAYLOAD_CODEC") is None:
-        return []
-    try:
-        codec = codecs.current()
-    except Exception as error:  # whatever a module raises when it is imported
-        problems = [f"DJANGO_PGQUEUE['PAYLOAD_CODEC'] cannot be made: {type(error).__name__}: {error}"]
-    else:
-        needed = ("encode", "decode", "name", "version")
-        problems = [f"The codec {codec!r} has no {name}" for name in needed if not hasattr(codec, name)]
-        if isinstance(codec, codecs.FernetCodec):
-            problems += codecs.problems(given.get("PAYLOAD_KEYS"))
-    return [
-        Error(
-            f"{problem}. Enqueue raises, and encoded messages wait or become dead letters.",
-            hint="See docs/how-to/encrypt-payloads.md.",
-            id="pgqueue.E023",
-        )
-        for problem in problems
-    ]
 
 
 def check_databases() -> list[CheckMessage]:

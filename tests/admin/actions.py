@@ -31,9 +31,9 @@ ALLOWED = {
     ("schedule", "disable"): "change_schedule",
 }
 ACTIONS = list(ALLOWED)
-# What an action is tried on, where that is not the object of the model.
+# The object that an action is tried on, where that is not the object of the model.
 SUBJECTS = {("message", "retry_now"): "scheduled", ("message", "release_leases"): "leased"}
-# Whatever the forms of the pages in between ask for.
+# The fields that the forms of the pages in between ask for.
 CONFIRMED = {"confirmed": "yes", "reason": "x", "at": "2100-01-01T00:00", "payload": "[1]"}
 
 

@@ -16,7 +16,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgqueue import channel_pause, dead_letter, dequeue, enqueue, pop
+from django_pgqueue import channel_pause, channel_set, dead_letter, dequeue, enqueue, pop
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Queue, Schedule, Worker
 from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
@@ -193,3 +193,9 @@ class Page(HTMLParser):
 
     def canaries(self) -> list[tuple[str, dict[str, str | None]]]:
         return [(tag, attributes) for tag, attributes in self.tags if tag == "canary" or "canary" in attributes]
+
+
+@pytest.fixture
+def tenant() -> Channel:
+    """A channel without messages. It is read again, because the tests change it."""
+    return Channel.objects.get(pk=channel_set(channel="acme"))

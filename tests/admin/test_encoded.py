@@ -1,4 +1,4 @@
-"""What a codec has encoded: a word for most users, and the content for those with the permission."""
+"""Encoded content in the admin: a word for most users, and the content for those with the permission."""
 
 from __future__ import annotations
 

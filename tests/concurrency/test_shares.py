@@ -40,7 +40,7 @@ def test_a_large_call_serves_sixteen_lanes_or_so(session: Session) -> None:
 
 
 def test_a_second_turn_in_one_call_does_not_find_what_the_first_one_took(session: Session) -> None:
-    """The lane counts on messages that were purged meanwhile: nobody has looked since, so it goes to the tail."""
+    """The lane counts on messages that were purged meanwhile: no dequeue has looked since, so it goes to the tail."""
     for name in ("a", "b"):
         make_channel(session, name)
     fill(session, "a", 5)

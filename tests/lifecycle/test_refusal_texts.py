@@ -1,4 +1,4 @@
-"""What the error of a refusal says, and what a call for many messages does with refusals."""
+"""The error of a refusal says why, and a call for many messages answers with refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.sql import sql
 pytestmark = pytest.mark.django_db
 
 
-# What the error says.
+# The text of the error.
 
 
 def test_a_full_channel_is_named_with_its_queue_and_what_it_holds(crowd: None) -> None:

@@ -1,4 +1,4 @@
-"""What it repairs is tried in tests/doctor/test_counters.py."""
+"""The arguments of repair; tests/doctor/test_counters.py tries the repairs themselves."""
 
 from __future__ import annotations
 

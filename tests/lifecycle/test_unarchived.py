@@ -1,4 +1,4 @@
-"""A message that is not archived is counted, explained and told to listeners like any other."""
+"""A message that is not archived is counted, explained and announced to listeners like any other."""
 
 from __future__ import annotations
 

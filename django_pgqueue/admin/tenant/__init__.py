@@ -1,4 +1,4 @@
-"""Show one channel on one page: what its messages wait for, and what became of those of the last day."""
+"""Show one channel on one page: what its messages wait for, and how those of the last day ended."""
 
 from django_pgqueue.admin.tenant.page import TenantAdmin
 

@@ -14,7 +14,7 @@ BEGIN
     SELECT c.* INTO v_channel FROM pgqueue_channel AS c WHERE c.id = p_channel_id;
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'channel_missing',
-            format('Its channel (id %s) was deleted by hand: nobody serves it. '
+            format('Its channel (id %s) was deleted by hand: no worker serves it. '
                 'Make a channel with this id, or cancel the message.',
                 p_channel_id),
             jsonb_build_object('channel_id', p_channel_id);

@@ -32,11 +32,12 @@ DECLARE
     v_may record;
     v_again bigint[];
     v_count integer;
+    v_done boolean;
 BEGIN
     ids := '{}';
     contended := false;
     IF p_channel_id IS NULL AND p_place IS NULL THEN
-        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, false AS done,
+        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited,
             least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight), 1))::integer AS quota
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
@@ -49,8 +50,7 @@ BEGIN
             p_place := (pgqueue_lock_lane(p_channel_id)).place;
             contended := p_place IS NULL;
         END IF;
-        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota, false AS done
-        INTO v_lane
+        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.ctid = p_place AND l.parked_until IS NULL;
     END IF;
@@ -97,11 +97,11 @@ BEGIN
             v_lane.parked_until, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
             CASE WHEN v_lane.next_at - v_may.slack > p_now THEN v_lane.next_at - v_may.slack END);
     END IF;
-    v_lane.done := v_count = 0 OR v_lane.served + v_count >= v_lane.weight OR v_lane.parked_until IS NOT NULL;
+    v_done := v_count = 0 OR v_lane.served + v_count >= v_lane.weight OR v_lane.parked_until IS NOT NULL;
     UPDATE pgqueue_lane AS l
-    SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
-        fresh = l.fresh AND NOT v_lane.done,
-        served = CASE WHEN v_lane.done THEN 0 ELSE l.served + v_count END,
+    SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+        fresh = l.fresh AND NOT v_done,
+        served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END,
         ahead = v_lane.ahead, parked_until = v_lane.parked_until, next_at = v_lane.next_at,
         lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at,
         floor_id = v_lane.floor_id

@@ -12,7 +12,7 @@ from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 
 # After VAIN_NOTIFICATIONS in a row that another worker answered first, this worker withdraws its announcement for
-# WITHDRAWN_SECONDS. Transactions that notify commit one after the other, so workers woken in vain slow down enqueuers.
+# WITHDRAWN_SECONDS. Transactions that notify commit one after the other, so needless notifications slow down enqueuers.
 VAIN_NOTIFICATIONS = 3
 WITHDRAWN_SECONDS = 0.1
 

@@ -57,7 +57,7 @@ class Child:
         # The database's error in the child, and since when it fails; and when a message was last seen running.
         self.database_error = ""
         self.database_error_at = self.ran_at = self.started_at
-        # What makes no progress, for probes; and the same once the process must be replaced.
+        # The part that makes no progress, for probes; and the same once the process must be replaced.
         self.stall = self.stalled = ""
         self.recycle_reason = ""
         # Why it was asked to stop, and when it must have ended (time.monotonic()).
