@@ -163,3 +163,20 @@ def test_news_of_a_channel_that_another_dequeue_holds_do_not_overtake(session: S
     assert taken
     waiting = [*range(first.id + 2, first.id + 10), first.id]
     assert taken == waiting[: len(taken)]
+
+
+def test_a_held_channel_is_found_wherever_the_call_begins(session: Session, business: Session) -> None:
+    """The places behind its own are empty: a call that begins at one of them comes back to the head of the line."""
+    make_channel(session, "a")
+    fill(session, "a", 2)
+    tick(session)
+    assert len(dequeue(business)) == 1
+    session.execute("SELECT setval('pgqueue_lane_seq', last_value + 1000) FROM pgqueue_lane_seq")
+
+    taken = []
+    for _ in range(50):
+        session.execute("BEGIN")
+        taken.append(len(dequeue(session)))
+        session.execute("ROLLBACK")
+
+    assert taken == [1] * 50

@@ -4,7 +4,8 @@
 -- Caller: pgqueue_take.
 -- The caller's own lanes did not fill the limit. p_lane_seq, p_fresh_seq: where the line began; p_channel_id, p_among:
 -- as in pgqueue_take. A lane that is held keeps its place, so the order of the line would serve the first one until it
--- is empty: hence the channels come in a random order, and one call in four begins at a random place of the line.
+-- is empty: hence the channels come in a random order, and one call in four begins at a random place of the line. If it
+-- finds nothing from there, it begins once more where the line began.
 -- Returns the locked ids, none of p_except.
 -- Locks: messages, SKIP LOCKED. Lanes and arrivals are only read: their holders move them.
 CREATE FUNCTION pgqueue_take_shared(
@@ -15,47 +16,59 @@ RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    v_lane_seq bigint := p_lane_seq;
+    v_fresh_seq bigint := p_fresh_seq;
+    v_anywhere boolean := p_channel_id IS NULL AND random() < 0.25;
     v_starts record;
     v_quota integer;
     v_ids bigint[] := '{}';
 BEGIN
-    IF p_channel_id IS NULL AND random() < 0.25 THEN
+    IF v_anywhere THEN
         SELECT p_lane_seq + floor(random() * greatest(q.last_value - p_lane_seq, 0))::bigint,
             p_fresh_seq + floor(random() * greatest(q.last_value - p_fresh_seq, 0))::bigint
-        INTO p_lane_seq, p_fresh_seq
+        INTO v_lane_seq, v_fresh_seq
         FROM pgqueue_lane_seq AS q;
     END IF;
-    SELECT array_agg(o.channel_id) AS channels, array_agg(o.rank) AS ranks, array_agg(o.at) AS ats,
-        array_agg(o.key) AS keys
-    INTO v_starts
-    FROM (
-        SELECT s.* FROM pgqueue_starts(p_queue, p_lane_seq, p_fresh_seq,
-            CASE WHEN p_channel_id IS NULL THEN 8 ELSE 1000 END) AS s
-        JOIN pgqueue_channel AS c ON c.id = s.channel_id
-        WHERE NOT pgqueue_is_limited(c) AND c.id = coalesce(p_channel_id, c.id)
-        ORDER BY random()
-    ) AS o;
-    IF p_among IS NOT NULL THEN
-        RETURN pgqueue_lock_among(p_among, v_starts.channels, p_limit);
-    END IF;
-    v_quota := (p_limit + cardinality(v_starts.channels) - 1) / cardinality(v_starts.channels);
-    WHILE cardinality(v_ids) < p_limit AND v_quota > 0 LOOP
-        v_ids := v_ids || ARRAY(
-            SELECT m.id
-            FROM unnest(v_starts.channels, v_starts.ranks, v_starts.ats, v_starts.keys) AS u (channel_id, rank, at, key)
-            CROSS JOIN LATERAL (
-                SELECT m.id FROM pgqueue_message AS m
-                WHERE m.channel_id = u.channel_id AND m.status = 1
-                    AND (-m.priority, m.dequeue_at, m.id) >= (u.rank, u.at, u.key)
-                    AND m.id <> ALL (p_except) AND m.id <> ALL (v_ids)
-                ORDER BY -m.priority, m.dequeue_at, m.id
-                LIMIT v_quota
-                FOR UPDATE SKIP LOCKED
-            ) AS m
-            LIMIT p_limit - cardinality(v_ids));
-        -- Repeats for the rest of the limit, if there may be more messages.
-        v_quota := CASE WHEN v_ids <> '{}' AND v_quota < p_limit THEN p_limit ELSE 0 END;
+    LOOP
+        SELECT array_agg(o.channel_id) AS channels, array_agg(o.rank) AS ranks, array_agg(o.at) AS ats,
+            array_agg(o.key) AS keys
+        INTO v_starts
+        FROM (
+            SELECT s.* FROM pgqueue_starts(p_queue, v_lane_seq, v_fresh_seq,
+                CASE WHEN p_channel_id IS NULL THEN 8 ELSE 1000 END) AS s
+            JOIN pgqueue_channel AS c ON c.id = s.channel_id
+            WHERE NOT pgqueue_is_limited(c) AND c.id = coalesce(p_channel_id, c.id)
+            ORDER BY random()
+        ) AS o;
+        IF p_among IS NOT NULL THEN
+            v_ids := pgqueue_lock_among(p_among, v_starts.channels, p_limit);
+        END IF;
+        v_quota := CASE WHEN p_among IS NULL
+            THEN (p_limit + cardinality(v_starts.channels) - 1) / cardinality(v_starts.channels) END;
+        WHILE cardinality(v_ids) < p_limit AND v_quota > 0 LOOP
+            v_ids := v_ids || ARRAY(
+                SELECT m.id
+                FROM unnest(v_starts.channels, v_starts.ranks, v_starts.ats, v_starts.keys)
+                    AS u (channel_id, rank, at, key)
+                CROSS JOIN LATERAL (
+                    SELECT m.id FROM pgqueue_message AS m
+                    WHERE m.channel_id = u.channel_id AND m.status = 1
+                        AND (-m.priority, m.dequeue_at, m.id) >= (u.rank, u.at, u.key)
+                        AND m.id <> ALL (p_except) AND m.id <> ALL (v_ids)
+                    ORDER BY -m.priority, m.dequeue_at, m.id
+                    LIMIT v_quota
+                    FOR UPDATE SKIP LOCKED
+                ) AS m
+                LIMIT p_limit - cardinality(v_ids));
+            -- Repeats for the rest of the limit, if there may be more messages.
+            v_quota := CASE WHEN v_ids <> '{}' AND v_quota < p_limit THEN p_limit ELSE 0 END;
+        END LOOP;
+        IF v_ids <> '{}' OR NOT v_anywhere THEN
+            RETURN v_ids;
+        END IF;
+        v_lane_seq := p_lane_seq;
+        v_fresh_seq := p_fresh_seq;
+        v_anywhere := false;
     END LOOP;
-    RETURN v_ids;
 END;
 $$;
