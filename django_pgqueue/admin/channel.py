@@ -126,6 +126,7 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.display(description=_("state"))
     def state(self, channel: Channel) -> str:
+        """Return a badge: released, paused with its reason and end, or open."""
         if channel.released_at:
             return rendering.badge(_("released"), "late")
         if channel.paused_at:
@@ -133,6 +134,10 @@ class ChannelAdmin(TenantAdmin):
         return rendering.badge(_("open"), "good")
 
     def count(self, channel: Channel, status: int, number: int) -> str:
+        """Return ``number`` as a link to the channel's messages of a status; a zero has no link.
+
+        ``number`` may be a CappedCount, which shows itself as "1,000+".
+        """
         if int(number) == 0:
             return format_html('<span class="pgqueue-number quiet">{}</span>', str(number))
         link = self.link(str(number), "message_changelist", channel=channel.pk, status__exact=int(status))
@@ -152,6 +157,7 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.display(description=_("limits"), empty_value="-")
     def limits_shown(self, channel: Channel) -> str | None:
+        """Return the limits that are set, with commas between them; None if none is."""
         limits = []
         if channel.max_concurrency is not None:
             limits.append(_("%d at once") % channel.max_concurrency)
@@ -169,6 +175,7 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.display(description=_("live messages"))
     def live_messages(self, channel: Channel) -> str:
+        """Count the live messages by status, now, and link them to their list."""
         counts = live_counts([channel.pk], using=alias(None))[channel.pk]
         text = _("%(ready)s ready, %(leased)s leased, %(scheduled)s scheduled")
         return self.link(
@@ -179,6 +186,7 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.display(description=_("settled messages"))
     def settled_messages(self, channel: Channel) -> str:
+        """Return links to the archive and the dead letters of this channel."""
         chosen = {"queue": channel.queue, "channel": channel.name}
         archive = self.link(_("archive"), "archivedmessage_changelist", **chosen)
         return format_html("{}, {}", archive, self.link(_("dead letters"), "deadletter_changelist", **chosen))
@@ -199,6 +207,11 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.action(description=_("Purge selected channels"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
+        """Ask for confirmation, then archive the waiting messages of the channels as purged.
+
+        One request purges at most MOST_PURGE_BATCHES × PURGE_BATCH_MESSAGES messages of a channel, and warns if more
+        are left. Returns the confirmation page, or None when done.
+        """
         if not is_confirmed(request):
             return confirm(
                 self,
@@ -248,6 +261,10 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.action(description=_("Release selected channels"), permissions=["change"])
     def release(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
+        """Ask for confirmation, then release the channels that are not released yet.
+
+        Returns the confirmation page, or None when done.
+        """
         if not is_confirmed(request):
             return confirm(
                 self,

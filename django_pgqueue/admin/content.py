@@ -74,6 +74,7 @@ class ContentAdmin(ReadOnlyAdmin):
         return format_html('<span class="pgqueue-what">{}<br>{}</span>', item.handler, self.channel_of(item))
 
     def channel_of(self, item: Any) -> str:
+        """Return the channel of a message for the column ``what``; MessageAdmin takes it from the channel's row."""
         return self.channel_shown(item)
 
     @admin.display(description=_("payload"))

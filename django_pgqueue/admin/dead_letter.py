@@ -100,12 +100,14 @@ class DeadLetterAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("redriven"))
     def fate(self, letter: DeadLetter) -> str:
+        """Return a badge: waiting, or redriven with the id of the new message."""
         if letter.redriven_at is None:
             return rendering.badge(_("waiting"), "bad")
         return rendering.badge(_("redriven as %s") % letter.redriven_to, "good")
 
     @admin.display(description=_("details"))
     def details_shown(self, letter: DeadLetter) -> str:
+        """Return the details and errors of the letter, decoded if a codec encoded them and the user may read them."""
         if codecs.is_sealed(letter.details):
             return encoded.shown(letter, letter.details)
         return self.or_dash(rendering.details(letter.details))
@@ -127,6 +129,11 @@ class DeadLetterAdmin(BulkActionsAdmin):
 
     @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
     def redrive(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
+        """Ask for confirmation and a rate, then redrive the letters in batches.
+
+        One request works for REQUEST_SECONDS at most. If letters are left then, returns the confirmation page again,
+        which goes on with the rest at the same pace; None when done.
+        """
         waiting = queryset.filter(redriven_at=None)
         form = RateForm(request.POST if is_confirmed(request) else None)
         if not is_confirmed(request) or not form.is_valid():
@@ -156,6 +163,10 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def ask_redrive(
         self, request: HttpRequest, waiting: QuerySet[DeadLetter], form: RateForm, **more: Any
     ) -> HttpResponse:
+        """Return the confirmation page of a redrive.
+
+        ``more`` is what the page needs if an earlier request did a part: the number that is left, and the pace so far.
+        """
         shown = waiting.order_by("id").only("id", "handler", "reason", "queue", "channel")[:SHOWN_ROWS]
         return confirm(
             self,
@@ -198,6 +209,11 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def redrive_rows(
         self, request: HttpRequest, rows: list[Row], times: list[datetime] | None, *, each: bool, using: str
     ) -> int:
+        """Redrive the letters of ``rows`` and write the admin's log, in one transaction.
+
+        ``times`` has the time when each message is due; None means now. ``each`` writes a log entry for each letter,
+        else one for all. Returns how many were redriven: those that another request redrove meanwhile do not count.
+        """
         with transaction.atomic(using=using):
             new_ids = redrive([pk for pk, *_channel in rows], times=times, using=using)
             letters = DeadLetter.objects.using(using).only("id", "handler", "reason").filter(pk__in=new_ids)

@@ -44,4 +44,5 @@ def shown(item: Any, value: Any) -> str:
 
 
 def shown_or_none(item: Any, value: Any) -> str | None:
+    """Return what shown() returns, or None for a value that is NULL."""
     return None if value is None else shown(item, value)

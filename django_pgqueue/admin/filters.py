@@ -86,6 +86,7 @@ class OneOfFilter(admin.SimpleListFilter):
     default = ""
 
     def chosen(self) -> str:
+        """Return the value that the request chose, or the default if it is none of those offered."""
         value = self.value()
         return value if value in dict(self.lookup_choices) else str(self.default)
 
@@ -161,6 +162,7 @@ class ActiveChannelFilter(admin.SimpleListFilter):
         return rows
 
     def channel_id(self) -> int | None:
+        """Return the id that the request chose, or None if it is no id that PostgreSQL can compare."""
         value = self.value() or ""
         return int(value) if value.isascii() and value.isdigit() and int(value) <= MAX_BIGINT else None
 

@@ -62,6 +62,7 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("channel"))
     def channel_link(self, message: Message) -> str:
+        """Return a link to the tenant's page, or the id of a channel that is missing."""
         try:
             channel = message.channel
         except Channel.DoesNotExist:
@@ -77,6 +78,7 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("lease"), empty_value="-")
     def lease(self, message: Message) -> str | None:
+        """Return the worker that holds the lease, with the end of the lease; None if none does."""
         if message.worker is None or message.lease_expires_at is None:
             return None
         until = _("until %s") % rendering.at(message.lease_expires_at)
@@ -88,11 +90,13 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
+        """Explain now why the message is not running, with a link to its channel."""
         reasons = explanation.reasons_html(explain_message(message.pk, using=alias(None)))
         return format_html("{}<p>{}: {}</p>", reasons, _("Its channel"), self.channel_link(message))
 
     @admin.display(description=_("status"), ordering="status")
     def state_now(self, message: Message) -> str:
+        """Return a badge with the status, and whether a leased message is to be cancelled."""
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
@@ -110,6 +114,7 @@ class MessageAdmin(BulkActionsAdmin):
         return actions | {"discard": _("Discard")}
 
     def may(self, request: HttpRequest, act: str) -> bool:
+        """Return whether the user has the permission pgqueue.<act>_message."""
         return request.user.has_perm(f"pgqueue.{act}_message")
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:

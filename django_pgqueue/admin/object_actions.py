@@ -73,6 +73,7 @@ class ObjectActionsAdmin(BaseAdmin):
         return HttpResponseRedirect(request.get_full_path()) if chosen.exists() else self.to_list(request)
 
     def to_list(self, request: HttpRequest) -> HttpResponse:
+        """Redirect to the list, with the filters that the user came with."""
         return HttpResponseRedirect(self.with_filters(request, self.list_address()))
 
     def with_filters(self, request: HttpRequest, address: str | None) -> str:
@@ -81,5 +82,6 @@ class ObjectActionsAdmin(BaseAdmin):
         return str(add_preserved_filters(filters, address or ""))
 
     def list_address(self) -> str:
+        """Return the URL of the list of this model, without filters."""
         page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
         return reverse(page, current_app=self.admin_site.name)

@@ -38,6 +38,10 @@ class Pace:
 
     @classmethod
     def asked(cls, request: HttpRequest, rate: float | None, *, using: str) -> Pace:
+        """Read from the form how far a redrive is; begin now, by the database's clock, if it says nothing or nonsense.
+
+        ``rate`` is in messages per second; None means no limit.
+        """
         try:
             begun_at = parse_datetime(request.POST.get("begun_at", ""))
         except ValueError:

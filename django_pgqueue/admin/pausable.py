@@ -32,9 +32,11 @@ class PausableAdmin(ObjectActionsAdmin):
     pause_form: type[ReasonForm] = PauseForm
 
     def pause_one(self, item: Any, reason: str, *, until: datetime | None, using: str) -> None:
+        """Pause one object. ``until`` None means until it is resumed. Each admin implements it."""
         raise NotImplementedError
 
     def resume_one(self, item: Any, *, using: str) -> None:
+        """Resume one object. Each admin implements it."""
         raise NotImplementedError
 
     def actions_on(self, item: Any) -> dict[str, StrOrPromise]:
@@ -45,6 +47,10 @@ class PausableAdmin(ObjectActionsAdmin):
 
     @admin.action(description=_("Pause selected %(verbose_name_plural)s"), permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Ask for a reason and minutes, then pause the objects.
+
+        Without minutes, the pause lasts until they are resumed. Returns the form, or None when done.
+        """
         form = self.pause_form(request.POST if is_confirmed(request) else None)
         if not form.is_valid():
             return confirm(
@@ -73,6 +79,8 @@ class PausableAdmin(ObjectActionsAdmin):
 
     @admin.action(description=_("Resume selected %(verbose_name_plural)s"), permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Resume the objects that are paused."""
+
         def act(item: Any) -> StrOrPromise:
             self.resume_one(item, using=queryset.db)
             return _("Resumed.")
@@ -82,5 +90,6 @@ class PausableAdmin(ObjectActionsAdmin):
         self.show_named_count(request, text, count)
 
     def show_named_count(self, request: HttpRequest, text: str, count: int) -> None:
+        """Show a message with the placeholders ``count`` and ``name``, the model's. A count of zero is a warning."""
         named = text % {"count": count, "name": model_ngettext(self.opts, count)}
         self.message_user(request, named, messages.SUCCESS if count else messages.WARNING)

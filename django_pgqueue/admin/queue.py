@@ -94,6 +94,7 @@ class QueueAdmin(PausableAdmin):
 
     @admin.display(description=_("state"))
     def state(self, queue: Queue) -> str:
+        """Return a badge: paused with its reason and end, or open."""
         if queue.paused_at:
             return rendering.paused(queue.pause_reason, queue.paused_until)
         return rendering.badge(_("open"), "good")
@@ -115,6 +116,11 @@ class QueueAdmin(PausableAdmin):
 
     @admin.action(description=_("Purge selected queues"), permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
+        """Ask for confirmation, then archive the waiting messages of the queues as purged.
+
+        One request purges at most MOST_BATCHES × BATCH_MESSAGES messages of a queue, and warns if more are left.
+        Returns the confirmation page, or None when done.
+        """
         if not is_confirmed(request):
             return confirm(
                 self,
@@ -147,6 +153,12 @@ class QueueAdmin(PausableAdmin):
 
     @admin.action(description=_("Drop selected queues"), permissions=["drop"])
     def drop(self, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
+        """Ask for confirmation, then drop the queues, in steps.
+
+        With the option ``purge``, their waiting messages are archived as purged; without it, a queue with messages is
+        refused. One request takes at most MOST_BATCHES steps for a queue, and warns if it is not dropped yet. Returns
+        the confirmation page, or None when done.
+        """
         if not is_confirmed(request):
             return confirm(
                 self,
@@ -182,6 +194,7 @@ class QueueAdmin(PausableAdmin):
         return None
 
     def waiting(self, queues: QuerySet[Queue]) -> list[tuple[str, str]]:
+        """Return the name of each queue and how many ready and scheduled messages it has, counted up to COUNTED."""
         live = Message.objects.using(queues.db).exclude(status=Message.Status.LEASED)
         counts = {
             queue.name: live.filter(channel__queue=queue.name)[: COUNTED + 1].count() for queue in queues[:SHOWN_ROWS]

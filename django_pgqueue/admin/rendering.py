@@ -37,10 +37,12 @@ def pre(text: str) -> str:
 
 
 def pretty_json(value: Any) -> str:
+    """Return a value as indented JSON in a <pre>."""
     return pre(json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder))
 
 
 def pretty_json_or_none(value: Any) -> str | None:
+    """Return a value as pretty_json() does, or None for NULL."""
     return None if value is None else pretty_json(value)
 
 
@@ -74,6 +76,7 @@ def readable(data: bytes) -> str:
 
 
 def hex_line(data: bytes, offset: int) -> str:
+    """Return a line of a hex dump: the offset, 16 bytes, and their printable ASCII."""
     part = data[offset : offset + 16]
     text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
     return f"{offset:08x}  {part.hex(' '):47}  {text}"
@@ -137,10 +140,12 @@ def duration(value: timedelta) -> str:
 
 
 def seconds_text(value: float | None) -> str | None:
+    """Return seconds as duration() shows them, or None for None."""
     return None if value is None else duration(timedelta(seconds=value))
 
 
 def number(value: object) -> str:
+    """Return an integer with separators, or another value as it is, in the digits of a table."""
     return format_html('<span class="pgqueue-number">{}</span>', f"{value:,}" if isinstance(value, int) else value)
 
 

@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import ValidationError
 from django.db.models import DateTimeField, ExpressionWrapper, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -16,15 +15,15 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_pgqueue import handlers
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.confirmation import confirm, is_confirmed
 from django_pgqueue.admin.filters import QueueFilter
 from django_pgqueue.admin.object_actions import ObjectActionsAdmin
+from django_pgqueue.admin.schedule_form import ScheduleForm
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.schedule_run import schedule_run
-from django_pgqueue.models import Channel, Schedule, ScheduleTick
+from django_pgqueue.models import Schedule, ScheduleTick
 from django_pgqueue.models.expressions import ClockTimestamp
 
 if TYPE_CHECKING:
@@ -38,50 +37,6 @@ KINDS: dict[Any, str] = {
     ScheduleTick.TickOutcome.DROPPED: "late",
     ScheduleTick.TickOutcome.REFUSED: "bad",
 }
-
-
-class ScheduleForm(forms.ModelForm):
-    """Refuse what would fail at a tick: a handler that is not registered, a channel that does not exist."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for name in ("payload", "headers"):
-            if field := self.fields.get(name):
-                field.widget.attrs["rows"] = 4
-
-    def clean_handler(self) -> str:
-        name: str = self.cleaned_data["handler"]
-        if "handler" in self.changed_data and handlers.find(name) is None:
-            known = ", ".join(handlers.names()) or _("none")
-            raise ValidationError(_("No handler has this name. The registered handlers are: %s") % known)
-        return name
-
-    def clean_headers(self) -> Any:
-        headers = self.cleaned_data["headers"]
-        if headers is not None and not isinstance(headers, dict):
-            raise ValidationError(_('Give a JSON object, such as {"tenant": "acme"}.'))
-        return headers
-
-    def clean_priority(self) -> int:
-        priority: int = self.cleaned_data["priority"]
-        if priority < -32_767:
-            raise ValidationError(_("Give a number from -32767 to 32767."))
-        return priority
-
-    def clean_grace(self) -> Any:
-        grace = self.cleaned_data["grace"]
-        if grace is not None and grace.total_seconds() < 0:
-            raise ValidationError(_("Give a time that is not negative."))
-        return grace
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        queue, channel = cleaned.get("queue"), cleaned.get("channel")
-        if {"queue", "channel"} & set(self.changed_data) and queue and channel:
-            known = Channel.objects.using(alias(None)).filter(queue=queue, name=channel, released_at=None)
-            if not known.exists():
-                self.add_error("channel", _("The queue %s has no open channel of this name.") % queue)
-        return cleaned
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -170,6 +125,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("when"))
     def when(self, schedule: Schedule) -> str:
+        """Return the interval, or the cron expression with its time zone if that is not the project's."""
         if schedule.every is not None:
             return _("every %s") % rendering.duration(schedule.every)
         zone = "" if schedule.time_zone == timezone.get_default_timezone_name() else schedule.time_zone
@@ -177,6 +133,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("state"))
     def state(self, schedule: Schedule) -> str:
+        """Return a badge: removed from code, disabled, failing with its last error, or enabled."""
         if schedule.removed_at:
             return rendering.badge(_("removed from code"), "late")
         if not schedule.enabled:
@@ -188,6 +145,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("next"), ordering="next_fire_at", empty_value="-")
     def next_shown(self, schedule: Any) -> str | None:
+        """Return the time until the next tick by the database's clock, or since it was due; None if none comes."""
         if not schedule.enabled or schedule.removed_at or not schedule.next_fire_at:
             return None
         left = schedule.next_fire_at - schedule.now
@@ -219,6 +177,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("last ticks"))
     def ticks(self, schedule: Schedule) -> str:
+        """Return the last PAST_TICKS ticks with their time, outcome and message."""
         ticks = ScheduleTick.objects.using(alias(None)).filter(schedule=schedule.name).order_by("-tick_at")[:PAST_TICKS]
         rows = [
             (
@@ -233,6 +192,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
         return format_html('<ul class="pgqueue-times">{}</ul>', format_html_join("", "<li>{} {} {}</li>", rows))
 
     def what_came(self, tick: ScheduleTick) -> str:
+        """Return what a tick led to: whether it was run by hand, its message, its error."""
         parts: list[object] = [_("by hand")] if tick.by_hand else []
         if tick.message_id is not None:
             parts.append(_("message %d") % tick.message_id)
@@ -248,6 +208,10 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.action(description=_("Run selected schedules now"), permissions=["run"])
     def run_now(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse | None:
+        """Ask for confirmation, then enqueue a message of each schedule now. Its next ticks stay as they are.
+
+        Warns of the schedules that enqueued nothing. Returns the confirmation page, or None when done.
+        """
         if not is_confirmed(request):
             return confirm(
                 self,
@@ -278,15 +242,19 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.action(description=_("Enable selected schedules"), permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        """Enable the schedules that are disabled."""
         done = self.switch(request, queryset.filter(enabled=False), True, _("Enabled."))
         self.show_count(request, ngettext("%d schedule is enabled.", "%d schedules are enabled.", done), done)
 
     @admin.action(description=_("Disable selected schedules"), permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        """Disable the schedules that are enabled."""
         done = self.switch(request, queryset.filter(enabled=True), False, _("Disabled."))
         self.show_count(request, ngettext("%d schedule is disabled.", "%d schedules are disabled.", done), done)
 
     def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: StrOrPromise) -> int:
+        """Set ``enabled`` of the schedules and write ``text`` to the admin's log. Returns how many were changed."""
+
         def act(schedule: Schedule) -> str:
             Schedule.objects.using(queryset.db).filter(pk=schedule.pk).update(enabled=enabled)
             return str(text)

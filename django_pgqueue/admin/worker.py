@@ -114,17 +114,20 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
 
     @admin.display(description=_("queues"))
     def queues_shown(self, worker: Worker) -> str:
+        """Return the names of the queues that the worker serves, with commas between them."""
         queues = worker.queues if isinstance(worker.queues, list) else [worker.queues]
         return ", ".join(str(queue) for queue in queues)
 
     @admin.display(description=_("state"))
     def state_now(self, worker: Worker) -> str:
+        """Return a badge: paused with its reason, or the state of the worker's last heartbeat."""
         if worker.paused_at:
             return rendering.paused(worker.pause_reason)
         return rendering.badge(worker.get_state_display(), KINDS.get(worker.state, "bad"))
 
     @admin.display(description=_("busy"))
     def busy(self, worker: Worker) -> str:
+        """Return how many messages the worker runs, and how many it can run at once."""
         running = len(worker.running) if isinstance(worker.running, list) else 0
         return f"{running}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}{worker.concurrency}"
 

@@ -21,6 +21,7 @@ def drawn(svg: str) -> SafeString:
 
 
 def short_number(value: int) -> str:
+    """Return a number as the charts label it: 1,234 or 12.3k."""
     return charts.value_text(float(value))
 
 
@@ -37,10 +38,12 @@ def linked(link: Link, value: int, page: str, kind: str = "", **query: object) -
 
 
 def course(title: str, spans: Spans) -> SafeString:
+    """Return a sparkline of the messages that were settled, or nothing if none was."""
     return drawn(charts.sparkline(title, list(spans.course))) if any(spans.course) else SafeString("")
 
 
 def seconds_html(value: float | None) -> str:
+    """Return a duration in seconds with its unit, which no line break separates; None as a dash."""
     return charts.value_text(value, "seconds").replace(" ", "\N{NO-BREAK SPACE}")
 
 

@@ -208,10 +208,12 @@ class ScheduleFigures:
 
 
 def read_freshness(*, using: str) -> Freshness:
+    """Return the database's clock, and when maintenance last measured and counted."""
     return Freshness(*call(using, MEASURED)[0])
 
 
 def shown_queue_names(*, using: str) -> list[str]:
+    """Return the names of the first MOST_NAMES queues."""
     return [name for (name,) in call(using, QUEUES, (MOST_NAMES,))]
 
 
@@ -247,6 +249,10 @@ def channel_figures(
 
 
 def limited_channels(queue: str | None, *, using: str) -> LimitedChannels | None:
+    """Return the channel with the longest line among those that wait for their max_concurrency; None if none does.
+
+    ``queue`` None means all queues.
+    """
     rows = call(using, LIMITED, {"queue": queue})
     return LimitedChannels(*rows[0]) if rows else None
 
@@ -262,6 +268,10 @@ def worker_figures(*, using: str) -> list[WorkerFigures]:
 
 
 def queue_names_in(queues: Any) -> list[str]:
+    """Return the names in a worker's column ``queues``.
+
+    Foreign JSON becomes one name, so that the page is shown anyway.
+    """
     found = from_json(queues)
     return [str(queue) for queue in found] if isinstance(found, list) else [str(found)]
 

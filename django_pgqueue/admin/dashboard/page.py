@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +19,7 @@ from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link, ReadOnlyAdmin, breadcrumbs
 from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.alerts import Alert, alerts, lateness
+from django_pgqueue.admin.dashboard.asked import Asked
 from django_pgqueue.admin.dashboard.figures import (
     BacklogCounts,
     ChannelFigures,
@@ -36,36 +36,8 @@ from django_pgqueue.sql.call import bounded_read
 
 # The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
 STATEMENT_SECONDS = 10.0
-MOST_PAGES = 500
 MOST_ALERTS = 12
 PART = "X-Pgqueue-Part"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Hold the choices of a request. ``name``: a part of channels' names. ``page``: of channels, from 0."""
-
-    queue: str | None
-    name: str
-    order: str
-    page: int
-
-    @classmethod
-    def of(cls, request: HttpRequest) -> Asked:
-        # PostgreSQL has no text with NUL.
-        given = {key: request.GET.get(key, "").replace("\0", "").strip() for key in ("queue", "q", "order", "p")}
-        page = given["p"]
-        return cls(
-            queue=given["queue"] or None,
-            name=given["q"][:200],
-            order=given["order"] if given["order"] in figures.ORDERS else "backlog",
-            page=min(int(page), MOST_PAGES) if page.isascii() and page.isdigit() and len(page) < 6 else 0,
-        )
-
-    def address(self, **changed: object) -> str:
-        """Return the address with the same choices except the given ones; the first page, unless another is chosen."""
-        chosen = {"queue": self.queue, "q": self.name, "order": self.order, **changed}
-        return "?" + urlencode({key: str(value) for key, value in chosen.items() if value})
 
 
 @admin.register(Dashboard)
@@ -101,6 +73,10 @@ class DashboardAdmin(ReadOnlyAdmin):
         )
 
     def figures(self, request: HttpRequest, asked: Asked) -> dict[str, Any]:
+        """Read all that the page shows, in one bounded transaction, and return the template's variables.
+
+        Raises OperationalError if the reads together take longer than STATEMENT_SECONDS.
+        """
         using = alias(None)
         link = self.link_for(request)
         with bounded_read(using, seconds=STATEMENT_SECONDS):
@@ -158,6 +134,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
 
     def orders(self, asked: Asked) -> list[dict[str, Any]]:
+        """Return the choices for the order of the channels, with the present one marked."""
         texts = {
             "backlog": _("longest line"),
             "oldest": _("longest wait"),
@@ -170,10 +147,12 @@ class DashboardAdmin(ReadOnlyAdmin):
         return [{"text": text, "value": order, "chosen": order == asked.order} for order, text in texts.items()]
 
     def alert(self, alert: Alert, link: Link) -> str:
+        """Return an alert as a badge, with a link to its list if it has one."""
         text = link(alert.text, alert.page, **alert.query) if alert.page else alert.text
         return rendering.badge(text, alert.kind)
 
     def age(self, backlog: BacklogCounts, fresh: Freshness) -> str:
+        """Return how long the oldest ready message has been due, in the colour of its lateness."""
         if backlog.oldest_at is None:
             return format_html('<span class="quiet">{}</span>', "–")
         age = max(timedelta(0), fresh.now - backlog.oldest_at)
@@ -184,6 +163,10 @@ class DashboardAdmin(ReadOnlyAdmin):
     def backlog_cells(
         self, backlog: BacklogCounts, link: Link, live: Mapping[str, Any], dead: Mapping[str, Any]
     ) -> dict[str, str]:
+        """Return the cells ready, leased, scheduled and dead as links.
+
+        ``live`` filters the list of messages, ``dead`` the list of dead letters, which knows a channel by its name.
+        """
         return {
             "ready": drawing.linked(link, backlog.ready, "message_changelist", **live, status__exact=1),
             "leased": drawing.linked(link, backlog.leased, "message_changelist", **live, status__exact=2),
@@ -192,6 +175,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
 
     def settled_cells(self, found: Spans, link: Link, chosen: Mapping[str, Any]) -> dict[str, str]:
+        """Return the cells of the last hour and day: messages done, dead letters, times of waiting and running."""
         return {
             "done": drawing.linked(
                 link, found.hour.settled - found.hour.dead, "archivedmessage_changelist", **chosen, age="hour"
@@ -206,6 +190,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
 
     def queue_row(self, queue: QueueFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
+        """Return the cells of a queue. The number of workers is marked if messages wait and no worker serves them."""
         chosen = {"queue": queue.name}
         workers = link(str(queue.workers), "worker_changelist", alive="yes")
         idle = not queue.workers and queue.backlog.ready
@@ -221,6 +206,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
 
     def channel_row(self, row: ChannelFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
+        """Return the cells of a channel, whose name links to the tenant's page."""
         chosen = {"queue": row.queue, "channel": row.name}
         state = (
             rendering.badge(_("paused"), "late")
@@ -241,6 +227,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
 
     def worker_row(self, worker: WorkerFigures, link: Link) -> dict[str, Any]:
+        """Return the cells of a worker, with the first MOST_SHOWN_RUNNING messages that it runs."""
         if worker.is_lost:
             state = rendering.badge(_("silent"), "bad")
         elif worker.paused:
@@ -266,6 +253,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
 
     def schedule_row(self, schedule: ScheduleFigures, link: Link) -> dict[str, Any]:
+        """Return the cells of a schedule. A tick that is more than a minute late is marked."""
         if schedule.next is None:
             coming = "–"
         elif schedule.next < 0:

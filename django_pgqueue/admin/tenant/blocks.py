@@ -62,6 +62,11 @@ class Blocks:
             return None
 
     def context(self) -> dict[str, Any]:
+        """Read all blocks and return the template's variables.
+
+        The clock and the backlog are needed by all of them: if they take longer than LONGEST seconds, raises
+        OperationalError. Any other block that takes too long is left out and named in ``late``.
+        """
         using, channel = self.using, self.channel
         with bounded_read(using, seconds=LONGEST):
             fresh = figures.read_freshness(using=using)
@@ -116,6 +121,7 @@ class Blocks:
         )
 
     def spans(self, clock: datetime) -> Spans | None:
+        """Return the figures of the channel's last hour and day, or None if there are none."""
         key = (self.channel.queue, self.channel.name)
         return spans.spans([key], clock, using=self.using).get(key)
 
@@ -200,6 +206,7 @@ class Blocks:
         }
 
     def handler(self, row: HandlerFigures) -> dict[str, str]:
+        """Return the cells of a handler, with links to what it archived and to its dead letters."""
         chosen = {**self.names, "handler": row.name}
         dead = self.link(f"{row.dead:,}", "deadletter_changelist", **chosen, redriven="no")
         return {
@@ -240,6 +247,7 @@ class Blocks:
         }
 
     def all_letters(self, found: Letters) -> str:
+        """Return the text of the link to all dead letters of the channel."""
         return _("All %s dead letters") % shown(found.count)
 
     def leases(self, clock: datetime) -> dict[str, Any] | None:
@@ -257,6 +265,7 @@ class Blocks:
         }
 
     def lease(self, message: Message, clock: datetime) -> dict[str, str]:
+        """Return the cells of a leased message. ``clock`` is the database's time."""
         until = message.lease_expires_at
         if until is None:
             left = "–"

@@ -84,6 +84,10 @@ def pause(channel: Channel, now: Now, clock: datetime) -> Iterator[LimitRow]:
 
 
 def pause_row(name: str, since: datetime | None, until: datetime | None, now: Now, clock: datetime) -> LimitRow:
+    """Return the row of a pause: its end, how many messages wait, how long it has lasted.
+
+    ``name`` says whether the channel or its queue is paused. ``clock`` is the database's time.
+    """
     setting = _("until %s") % rendering.at(until) if until else _("until you resume it")
     cost = waits(now.ready)
     if since is not None:
@@ -92,6 +96,7 @@ def pause_row(name: str, since: datetime | None, until: datetime | None, now: No
 
 
 def max_concurrency(channel: Channel, now: Now, reached: bool) -> LimitRow:
+    """Return the row of max_concurrency. ``reached``: the explanation says that it holds messages up now."""
     most, name = channel.max_concurrency, "max_concurrency"
     if most is None or most < 1:
         return unlimited(name, ngettext("%s leased", "%s leased", now.leased) % shown(now.leased))
@@ -101,6 +106,11 @@ def max_concurrency(channel: Channel, now: Now, reached: bool) -> LimitRow:
 
 
 def rate(channel: Channel, now: Now, reached: Reason | None, settled: int, clock: datetime) -> LimitRow:
+    """Return the row of release_interval and release_burst.
+
+    ``reached`` is the reason of the explanation if the rate holds messages up now, with the time of the next one.
+    ``settled`` is the number of messages in the last hour, which is shown beside the most that the rate allows.
+    """
     interval, name = channel.release_interval, "rate"
     if interval is None or interval <= timedelta(0):
         return unlimited(name)
@@ -117,6 +127,7 @@ def rate(channel: Channel, now: Now, reached: Reason | None, settled: int, clock
 
 
 def max_size(channel: Channel, now: Now) -> LimitRow:
+    """Return the row of max_size. A count that is only a lower bound cannot say how full the channel is."""
     most, name = channel.max_size, "max_size"
     if most is None or most < 1:
         return unlimited(name, _("%s live") % shown(now.live))
@@ -130,14 +141,17 @@ def max_size(channel: Channel, now: Now) -> LimitRow:
 
 
 def weight(channel: Channel) -> LimitRow:
+    """Return the row of the weight, which never holds a message up."""
     setting = ngettext("%s message per turn", "%s messages per turn", channel.weight) % f"{channel.weight:,}"
     return LimitRow("weight", setting, QUIET_DASH, _("It holds up nothing: it is the channel's share of the workers."))
 
 
 def unlimited(name: str, used: str = "") -> LimitRow:
+    """Return the row of a limit that is not set."""
     setting = format_html('<span class="quiet">{}</span>', _("no limit"))
     return LimitRow(name, setting, used or QUIET_DASH, QUIET_DASH)
 
 
 def free(name: str, setting: str, used: str) -> LimitRow:
+    """Return the row of a limit that holds no message up now."""
     return LimitRow(name, setting, used, _("It holds up nothing now."))

@@ -40,6 +40,10 @@ class TenantAdmin(PausableAdmin):
         return HttpResponseRedirect(str(self.url("channel_tenant", found)))
 
     def tenant_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show the page of a channel, or perform the action of one of its buttons.
+
+        Raises PermissionDenied if the user may neither view nor change channels.
+        """
         self.check_may_view(request)
         if request.method == "POST":
             return self.act_on(request, object_id, request.POST.get("action", ""))
@@ -77,6 +81,7 @@ class TenantAdmin(PausableAdmin):
         return HttpResponseRedirect(self.with_filters(request, self.url("channel_tenant", obj.pk)))
 
     def check_may_view(self, request: HttpRequest) -> None:
+        """Raise PermissionDenied if the user may neither view nor change channels."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
 
