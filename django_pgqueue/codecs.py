@@ -48,8 +48,11 @@ class Codec(Protocol):
     name: str
     version: int
 
-    def encode(self, data: bytes, place: Place) -> str: ...
-    def decode(self, text: str, version: int, place: Place) -> bytes: ...
+    def encode(self, data: bytes, place: Place) -> str:
+        """Return the text that stands for ``data`` in the database."""
+
+    def decode(self, text: str, version: int, place: Place) -> bytes:
+        """Return the data of a text that ``encode`` of this ``version`` made. Raises PayloadUndecodable."""
 
 
 class FernetCodec:
@@ -60,10 +63,14 @@ class FernetCodec:
     version = 1
 
     def encode(self, data: bytes, place: Place) -> str:
+        """Encrypt with the first key of the channel. Raises CodecUnavailable if it has no key."""
         token: bytes = fernet(keys_of(place)).encrypt(data)
         return token.decode()
 
     def decode(self, text: str, version: int, place: Place) -> bytes:
+        """Decrypt with any key of the channel. Raises PayloadUndecodable if none fits, CodecUnavailable if it has no
+        key.
+        """
         from cryptography.fernet import InvalidToken
 
         try:
@@ -93,6 +100,7 @@ def keys_of(place: Place) -> tuple[str, ...]:
 
 @lru_cache(maxsize=10_000)
 def fernet(keys: tuple[str, ...]) -> MultiFernet:
+    """Return the cipher of these keys: the first encrypts, all decrypt. It is kept for the next call."""
     from cryptography.fernet import Fernet, MultiFernet
 
     return MultiFernet([Fernet(key) for key in keys])
@@ -109,6 +117,7 @@ def current() -> Codec | None:
 
 @lru_cache(maxsize=8)
 def made(path: str) -> Codec:
+    """Import and make the codec at a dotted path. It is kept for the next call."""
     codec: Codec = import_string(path)()
     return codec
 
@@ -119,6 +128,7 @@ def is_sealed(value: Any) -> bool:
 
 
 def is_sealed_body(body: bytes | None) -> bool:
+    """Return whether a raw body is the stored form of a codec."""
     return body is not None and body.startswith(BODY_MARK)
 
 
@@ -148,6 +158,7 @@ def sealed_body(body: bytes | None, place: Place) -> bytes | None:
 
 
 def envelope(codec: Codec, data: bytes, place: Place) -> dict[str, Any]:
+    """Encode data and return its stored form. Raises CodecUnavailable if the codec fails in any way."""
     try:
         return {MARK: codec.name, "v": codec.version, "data": codec.encode(data, place)}
     except CodecUnavailable:
@@ -172,6 +183,11 @@ def opened_body(body: bytes | None, place: Place) -> bytes | None:
 
 
 def unpacked(value: Mapping[str, Any], place: Place) -> bytes:
+    """Decode a stored form.
+
+    Raises PayloadUndecodable if no later attempt can succeed, also if PAYLOAD_CODEC is another codec than the one that
+    encoded it; CodecUnavailable if the codec fails in any other way.
+    """
     codec = current()
     if codec is None or codec.name != value[MARK]:
         named = "is not set" if codec is None else f"is {codec.name!r}"
@@ -188,6 +204,7 @@ def unpacked(value: Mapping[str, Any], place: Place) -> bytes:
 
 
 def unavailable(codec: Codec, error: Exception, place: Place) -> CodecUnavailable:
+    """Return the exception for a codec that failed."""
     # Only the type: the text may quote the payload.
     return CodecUnavailable(
         f"the codec {codec.name!r} failed with {type(error).__name__} for {place.queue}/{place.channel}",

@@ -116,7 +116,7 @@ def failed_step(error: Mapping[str, Any], before: datetime | None) -> StoryStep:
 
 
 def enqueue_step(item: AnyMessage) -> StoryStep:
-    """Return the step of the enqueue."""
+    """Return the first step of the story: when the message was enqueued or redriven, and its trace."""
     notes = [rendering.at(item.created_at)]
     if item.redriven_from is not None:
         notes.append(_("redriven from %d") % item.redriven_from)

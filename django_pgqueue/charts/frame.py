@@ -49,9 +49,11 @@ class Frame:
         return LEFT_PX + index * self.place
 
     def y(self, value: float) -> float:
+        """Return the y coordinate of a value, in pixels. A value beyond the scale is drawn at its edge."""
         return TOP_PX + (1 - min(1.0, max(0.0, self.scale.part(value)))) * (HEIGHT_PX - TOP_PX - BOTTOM_PX)
 
     def axes(self) -> str:
+        """Return both axes: a line and a label for each tick, and the times below."""
         drawn = []
         for tick in self.scale.ticks:
             y = coordinate(self.y(tick))
@@ -83,6 +85,7 @@ class Frame:
 
 
 def svg(title: str, description: str, inside: str, *, height: float = HEIGHT_PX, width: float = WIDTH_PX) -> str:
+    """Return an SVG of this size in pixels, whose title and description screen readers read."""
     name = f"pgq{crc32((title + description + inside).encode('utf-8', 'replace')):08x}"
     return (
         f'<svg role="img" viewBox="0 0 {coordinate(width)} {coordinate(height)}" aria-labelledby="{name}t {name}d">'
@@ -102,4 +105,5 @@ def figure(title: str, note: str, legend: Sequence[tuple[str, str]], drawing: st
 
 
 def empty(title: str, note: str, reason: str = "Nothing in this period.") -> str:
+    """Return the figure of a chart without data: its title, its note, and the reason instead of a drawing."""
     return figure(title, note, [], f'<p class="pgq-empty">{text(reason)}</p>')

@@ -6,4 +6,5 @@ from importlib.resources import files
 
 
 def stylesheet() -> str:
+    """Return the CSS of the charts."""
     return files("django_pgqueue").joinpath("static/django_pgqueue/charts.css").read_text(encoding="utf-8")

@@ -64,6 +64,7 @@ process.whole = True  # type: ignore[attr-defined]  # mypy knows no attributes o
 
 
 def data_of(deliveries: Sequence[Delivery]) -> dict[str, str | int | float]:
+    """Return the span's attributes for a message, in Sentry's names for queues; for a batch only its size."""
     first = deliveries[0]
     data: dict[str, str | int | float] = {"messaging.system": "pgqueue", "messaging.destination.name": first.queue}
     if len(deliveries) > 1:

@@ -41,6 +41,7 @@ class Binaries:
         return ".".join(map(str, self.version))
 
     def program(self, name: str) -> Path:
+        """Return the path of a program of PostgreSQL, such as ``initdb``."""
         return self.folder / name
 
     def readable_by(self, account: Account, copies: Path) -> Binaries:

@@ -58,13 +58,16 @@ class Home:
         return self.path / "cluster.json"
 
     def load(self) -> ClusterState:
+        """Read the state file. Raises FileNotFoundError if the folder has no cluster."""
         values = json.loads(self.state_file.read_text())
         return ClusterState(values["id"], values["socket_dir"], tuple(values["databases"]))
 
     def save(self, state: ClusterState) -> None:
+        """Write the state file, which only its owner may read."""
         write_privately(self.state_file, json.dumps(asdict(state)) + "\n")
 
     def socket_dir(self, state: ClusterState) -> Path:
+        """Return the folder of the socket: the data directory, unless its path is too long for a socket."""
         return Path(state.socket_dir) if state.socket_dir else self.data
 
     def with_socket_dir(self, state: ClusterState, account: Account) -> ClusterState:

@@ -41,10 +41,12 @@ def make_data(data: Path, account: Account, binaries: Binaries, settings: Mappin
 
 
 def partial_of(data: Path) -> Path:
+    """Return where a data directory is made before it is moved to ``data``."""
     return data.with_name("data.partial")
 
 
 def last_line(text: str) -> str:
+    """Return the last line of a program's output, for an error message."""
     return (text.strip().splitlines() or ["no message"])[-1]
 
 

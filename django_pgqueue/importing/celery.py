@@ -140,4 +140,5 @@ def timetable(when: Any) -> str | None:
 
 
 def seconds_of(seconds: float) -> str:
+    """Return the source code of a timedelta."""
     return f"timedelta(seconds={seconds:g})"

@@ -91,6 +91,7 @@ def seal_errors(
 
 
 def seal_error(error: Mapping[str, Any], at: Place) -> dict[str, Any]:
+    """Return the error with the parts encoded that may quote the payload: its text and its traceback."""
     said = {name: error[name] for name in TELLING if name in error}
     rest = {name: value for name, value in error.items() if name not in TELLING}
     return {**rest, "message": "encoded", "sealed": codecs.sealed_value(said, at)} if said else rest

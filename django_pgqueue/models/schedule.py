@@ -21,6 +21,7 @@ from django_pgqueue.timetable import LONGEST, SHORTEST, Timetable
 
 
 def project_time_zone() -> str:
+    """Return the setting TIME_ZONE; UTC if it is empty."""
     return settings.TIME_ZONE or "UTC"
 
 
@@ -157,6 +158,8 @@ class Schedule(models.Model):
         return codecs.opened(self.payload, self.place(using, queue or self.queue, channel or self.channel))
 
     def place(self, using: str, queue: str, channel: str) -> codecs.Place:
+        """Return the place of a payload, for its codec. The channel's context is read when the codec asks for it."""
+
         def context() -> Any:
             found = Channel.objects.using(using).filter(queue=queue, name=channel).values_list("context", flat=True)
             return found.first() or {}

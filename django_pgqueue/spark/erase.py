@@ -27,6 +27,7 @@ BATCH = 4096
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add_lake(parser)
     add_source(parser)
     parser.add_argument("--queue", required=True, metavar="NAME", help="the queue of the channel")
@@ -35,6 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    """Remove the rows of a channel from the lake, or count them with --dry-run. Returns 0; raises PipelineError."""
     from django_pgqueue.spark.export import register
     from django_pgqueue.spark.lake import ParquetLake
 
@@ -143,6 +145,7 @@ def without(
 
 
 def remaining(file: Any, table: str, queue: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a Parquet file without the rows of these channels."""
     for batch in file.iter_batches(batch_size=BATCH):
         kept = batch.filter(keep(batch, table, queue, names))
         if kept.num_rows:

@@ -29,9 +29,11 @@ class Progress:
         self._shows = self._stream.isatty()
 
     def add(self, rows: int) -> None:
+        """Count one more task, with its rows."""
         self.set(self.done + 1, self.rows + rows)
 
     def set(self, done: int, rows: int) -> None:
+        """Set the counts, and show them if the last line is PRINT_SECONDS old or all tasks are done."""
         self.done, self.rows = done, rows
         now = time.monotonic()
         if self._shows and (now - self._shown >= PRINT_SECONDS or done == self.tasks):

@@ -24,9 +24,14 @@ class Connectable(Protocol):
 
     @property
     def conninfo(self) -> str: ...
-    def connect(self) -> psycopg.Connection[Any]: ...
-    def errors(self) -> AbstractContextManager[None]: ...
-    def error(self, error: Exception, sqlstate: str) -> Exception: ...
+    def connect(self) -> psycopg.Connection[Any]:
+        """Connect with psycopg. Raises SourceLost or PipelineError."""
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Convert the errors of psycopg in the block."""
+
+    def error(self, error: Exception, sqlstate: str) -> Exception:
+        """Return the PipelineError for an error of a driver with this SQLSTATE."""
 
 
 class BatchReader(Protocol):
@@ -37,6 +42,7 @@ class BatchReader(Protocol):
 
 
 def find_adbc() -> bool:
+    """Return whether the PostgreSQL driver of ADBC is installed."""
     return importlib.util.find_spec("adbc_driver_postgresql") is not None
 
 
@@ -64,6 +70,7 @@ class AdbcReader:
         self.options = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)}
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a statement in batches of this schema. Raises what ``Connectable.error`` returns."""
         with _adbc_errors(self.source), self.connection.cursor(adbc_stmt_kwargs=self.options) as cursor:
             cursor.execute(sql)
             for batch in cursor.fetch_record_batch():
@@ -90,6 +97,9 @@ class PsycopgReader:
         self.batch_bytes = batch_bytes
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a statement in batches of about ``batch_bytes`` bytes. Raises what ``Connectable.errors``
+        raises.
+        """
         rows: list[tuple[Any, ...]] = []
         size = 0
         with self.source.errors(), self.connection.cursor(binary=True) as cursor:

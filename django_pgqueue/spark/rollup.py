@@ -22,6 +22,7 @@ GRAINS = ("minute", "hour", "day")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add_lake(parser)
     add_source(parser)
     add_engine(parser)
@@ -52,12 +53,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def days(text: str) -> int:
+    """Read a number of days from 1 on. Raises ValueError."""
     if (number := int(text)) < 1:
         raise ValueError
     return number
 
 
 def run(args: Namespace) -> int:
+    """Compute the metrics of the days that changed, and load them if a source is named. Returns 0; raises
+    PipelineError.
+    """
     from django_pgqueue.spark.export.register import check_identity
     from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.transforms.sla import parse_sla

@@ -179,6 +179,7 @@ DAYS = {"archive": "archived_at", "dead_letter": "dead_at"}
 
 
 def arrow_schema(table: str) -> pa.Schema:
+    """Return the columns of a table of the lake."""
     return pa.schema([(column.name, column.type) for column in TABLES[table]])
 
 

@@ -153,6 +153,10 @@ class Source:
             raise self.error(error, error.sqlstate or "") from None
 
     def error(self, error: Exception, sqlstate: str) -> PipelineError:
+        """Return the exception for an error of a driver: TableGone, SourceLost or PipelineError, by its SQLSTATE.
+
+        The text is in one line, without the password.
+        """
         reason = " ".join(self.redact(str(error)).split())
         if sqlstate in (UNDEFINED_TABLE, UNDEFINED_FUNCTION) and PIPELINE.search(reason):
             return PipelineError(f"The database ({self}) cannot do this: {reason.partition(' LINE ')[0]}. {NO_TABLES}")

@@ -25,6 +25,7 @@ WHERE d.xid < %s::text::xid8 AND d.dead_at > '-infinity' AND d.dead_at < 'infini
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add_lake(parser)
     add_source(parser)
     parser.add_argument(
@@ -37,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    """Check the lake and print each problem to stderr. Returns 1 if there are any, or else 0."""
     from django_pgqueue.spark.lake import ParquetLake
 
     lake = ParquetLake.open(args.lake)
@@ -73,6 +75,10 @@ def committed_files(lake: ParquetLake) -> dict[str, LakeFile]:
 
 
 def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date) -> Iterator[str]:
+    """Yield a line for each committed file that is missing or differs, and for each file that no commit knows.
+
+    ``since``: older days are not looked at.
+    """
     from django_pgqueue.spark.schema import TABLES
 
     for path, file in sorted(committed.items()):

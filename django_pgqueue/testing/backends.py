@@ -41,6 +41,7 @@ class Recording(BaseTaskBackend):
         check_task(task)
 
     def home_of(self, task: Task) -> str:
+        """Return the alias of the backend that gets the task: this one."""
         return self.alias
 
     def clear(self) -> None:
@@ -104,6 +105,7 @@ def answering(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def value_of(answer: Any) -> Any:
+    """Return what a task returned. Raises an outcome, such as DeadLetter, because no worker is there to settle it."""
     if isinstance(answer, Outcome):
         raise answer
     return answer

@@ -131,6 +131,7 @@ class DjangosClock:
         self.now = datetime.now(UTC)
 
     def move_to(self, moment: datetime) -> None:
+        """Show ``moment`` from now on."""
         self.now = moment
 
     def __call__(self) -> datetime:

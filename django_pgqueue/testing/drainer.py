@@ -81,6 +81,11 @@ class Drain:
         self._performer = Performer(atomic, HandlerProcesses(options), find=self._find)
 
     def run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
+        """Run the messages of one queue, or of all for None.
+
+        ``limit``: the most deliveries; None means MOST_DELIVERIES. ``with_scheduled``: run retries and scheduled
+        messages, too, without waiting. Messages that were leased and not run are given back, also after an exception.
+        """
         try:
             return self._run(queue, limit, with_scheduled=with_scheduled)
         finally:
@@ -238,15 +243,18 @@ def without_grace(execution: Execution) -> Execution:
 
 
 def is_later(execution: Execution, event: str) -> bool:
+    """Return whether the message is to run later: it was retried, or deferred to a time."""
     outcome = execution.outcome
     return event == "retried" or (isinstance(outcome, Defer) and bool(outcome.until or outcome.delay))
 
 
 def all_queues(using: str) -> list[str]:
+    """Return the names of all queues that have channels."""
     return sorted(set(Channel.objects.using(using).values_list("queue", flat=True)))
 
 
 def unknown_handler_error(name: str) -> UnknownHandler:
+    """Return the exception for a handler that is not registered, with the modules that could not be imported."""
     try:
         handlers.get(name)
     except UnknownHandler as error:
@@ -257,6 +265,7 @@ def unknown_handler_error(name: str) -> UnknownHandler:
 
 
 def error_note(item: Handled) -> str:
+    """Return the note for an exception of a handler: which message, which attempt, and how to go on."""
     delivery = item.delivery
     what = f"{delivery.handler} #{delivery.id} (attempt {delivery.attempt} of {delivery.max_attempts})"
     return f"raised by {what}, which is {item.event.replace('_', '-')} now; drain(raise_errors=False) goes on"

@@ -157,6 +157,7 @@ def there(wanted: ExpectedMessage, found: list[Message], using: str | None) -> s
 
 
 def list_messages(wanted: ExpectedMessage, found: list[Message]) -> str:
+    """Return the text of a failed assertion: the messages that wait, the most similar first, and their differences."""
     compared = [(wanted.differences(message), message) for message in found]
     # Another handler is the least like it, however little else differs.
     compared.sort(key=lambda pair: (pair[1].handler != wanted.handler, len(pair[0])))
@@ -171,6 +172,7 @@ def list_messages(wanted: ExpectedMessage, found: list[Message]) -> str:
 
 
 def line(message: Message) -> str:
+    """Return a message in one line."""
     when = f"at {message.dequeue_at.isoformat()}" if message.status == Message.Status.SCHEDULED else ""
     place = f"{message.channel.queue}/{message.channel.name}"
     parts = [
@@ -187,6 +189,9 @@ def line(message: Message) -> str:
 
 
 def handled(handler: str | None, using: str | None) -> list[str]:
+    """Return the messages of a handler that have ended, the newest first, with their outcome: a test may have drained
+    them.
+    """
     done = ArchivedMessage.objects.using(alias(using)).filter(handler=handler).order_by("-id")
     dead = DeadLetter.objects.using(alias(using)).filter(handler=handler).order_by("-id")
     return [
@@ -196,6 +201,7 @@ def handled(handler: str | None, using: str | None) -> list[str]:
 
 
 def clipped_repr(value: Any) -> str:
+    """Return a value as JSON of SHOWN_CHARACTERS characters at most."""
     text = value.isoformat() if isinstance(value, datetime) else json.dumps(
         value, cls=DjangoJSONEncoder, ensure_ascii=False
     )  # fmt: skip

@@ -61,12 +61,15 @@ def families(*, using: str | None = None) -> list[Family]:
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> Family:
+    """Return a gauge named ``pgqueue_<name>``. ``samples``: labels and values; a value of None is left out."""
     return Family(
         f"pgqueue_{name}", "gauge", text, [Sample(labels, value) for labels, value in samples if value is not None]
     )
 
 
 def queue_families(rows: list[QueueHealth]) -> list[Family]:
+    """Return the metrics of the queues, from the rows of ``health()``."""
+
     def each(field: str) -> list[tuple[dict[str, str], float]]:
         return [({"queue": row.queue}, float(getattr(row, field))) for row in rows]
 
@@ -93,6 +96,9 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
 
 
 def worker_families(rows: list[tuple[Any, ...]]) -> list[Family]:
+    """Return the metrics of the workers. ``rows``: name, seconds since the heartbeat, running messages, totals by
+    outcome.
+    """
     return [
         gauge("worker_silence_seconds", "Seconds since its heartbeat.", [({"worker": n}, s) for n, s, _, _ in rows]),
         gauge("worker_running", "Messages that it runs; 100 at most.", [({"worker": n}, r) for n, _, r, _ in rows]),
@@ -110,6 +116,7 @@ def worker_families(rows: list[tuple[Any, ...]]) -> list[Family]:
 
 
 def server_families(using: str) -> list[Family]:
+    """Read the metrics of the database: the oldest transaction, maintenance, notifications, dead rows."""
     oldest, ticked, usage = call(using, SERVER)[0]
     return [
         gauge("oldest_transaction_age_seconds", "The oldest open transaction of the database.", [({}, oldest or 0.0)]),

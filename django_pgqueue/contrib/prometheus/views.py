@@ -25,11 +25,13 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def shows_token(request: HttpRequest) -> bool:
+    """Return whether the request has METRICS_TOKEN as its bearer token. Without the setting, no request has it."""
     kind, _, given = request.headers.get("Authorization", "").partition(" ")
     wanted = settings.METRICS_TOKEN
     return bool(wanted) and kind.lower() == "bearer" and constant_time_compare(given.strip(), wanted)
 
 
 def is_staff(request: HttpRequest) -> bool:
+    """Return whether an active staff user with the permission PERMISSION makes the request."""
     user = getattr(request, "user", None)
     return user is not None and user.is_active and user.is_staff and user.has_perm(PERMISSION)

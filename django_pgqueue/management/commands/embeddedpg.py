@@ -40,26 +40,31 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def start(self, cluster: Cluster, name: str) -> None:
+        """Start the server, create the database if it is missing, and show the address."""
         started = cluster.start()
         cluster.ensure_database(name)
         self.stdout.write("The server was started." if started else "The server runs already.")
         self._describe(cluster.status(), cluster.url(name))
 
     def stop(self, cluster: Cluster, name: str) -> None:
+        """Stop the server."""
         self.stdout.write("The server was stopped." if cluster.stop() else "The server was not running.")
 
     def status(self, cluster: Cluster, name: str) -> None:
+        """Show whether the server runs, its folder and the address."""
         found = cluster.status()
         self.stdout.write(f"Embedded PostgreSQL: {found.state}")
         self._describe(found, cluster.url(name))
 
     def psql(self, cluster: Cluster, name: str) -> None:
+        """Start the server and replace this process by psql."""
         cluster.start()
         cluster.ensure_database(name)
         command = cluster.psql(name)
         os.execv(command[0], command)
 
     def destroy(self, cluster: Cluster, name: str) -> None:
+        """Stop the server and delete its data."""
         self.stdout.write(
             "The server and its data were removed." if cluster.destroy() else f"There is no server in {cluster.folder}."
         )

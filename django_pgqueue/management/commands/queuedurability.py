@@ -122,8 +122,10 @@ class Command(BaseCommand):
 
 
 def word(*, unlogged: bool) -> str:
+    """Return the durability of tables as the output names it."""
     return "UNLOGGED" if unlogged else "logged"
 
 
 def megabytes(size: int) -> str:
+    """Return a number of bytes in MB."""
     return f"{size / 2**20:,.1f} MB"

@@ -85,6 +85,7 @@ class Command(ActingCommand):
             raise CommandError("Not all of them were changed: see the counts above.")
 
     def describe(self, action: str, found: QuerySet[Message], limit: int | None, form: str) -> None:
+        """Show for --dry-run how many messages the action would change, ``limit`` at most."""
         count = found.count()
         count = count if limit is None else min(count, limit)
         facts = {"action": action, "dry_run": True, "matching": count}

@@ -53,6 +53,7 @@ class LakeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("last export"))
     def age(self, lake: Any) -> str:
+        """Return a badge with the time since the last export, late after LATE."""
         text = _("%s ago") % rendering.duration(lake.behind)
         return rendering.badge(text, "late" if lake.behind > LATE else "good")
 
@@ -66,11 +67,13 @@ class LakeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("archived messages by day"))
     def days(self, lake: Lake) -> str:
+        """Return the rows of the newest DAYS days of the archive."""
         newest = sorted(rows_by_day(lake, "archive").items(), reverse=True)[:DAYS]
         lines = ((day, f"{rows:,}") for day, rows in newest)
         return format_html('<ul class="pgqueue-times">{}</ul>', format_html_join("", "<li>{}: {}</li>", lines))
 
 
 def rows_by_day(lake: Lake, table: str) -> dict[str, int]:
+    """Return the rows of a table by day, as the last export reported them; nothing from JSON of another shape."""
     found: Any = lake.rows.get(table) if isinstance(lake.rows, dict) else None
     return {day: rows for day, rows in found.items() if isinstance(rows, int)} if isinstance(found, dict) else {}

@@ -95,6 +95,7 @@ class QueueMetricAdmin(ReadOnlyAdmin):
     ]
 
     def down(self, metric: QueueMetric, text: str, level: str, **chosen: str) -> str:
+        """Return a link to the metrics of this queue and grain at a finer level. ``chosen``: more filters."""
         return self.link(
             rendering.name(text),
             "queuemetric_changelist",
@@ -110,6 +111,7 @@ class QueueMetricAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("channel"), empty_value=_("all"))  # type: ignore[call-overload, untyped-decorator]  # stubs: no lazy text
     def channel_shown(self, metric: QueueMetric) -> str | None:
+        """Return the channel with a link to the metrics of its handlers; None for a row of the whole queue."""
         if metric.channel is None:
             return None
         return self.down(metric, metric.channel, "handler", channel=metric.channel)
@@ -193,5 +195,6 @@ class QueueMetricAdmin(ReadOnlyAdmin):
 
 
 def percentiles_text(metric: QueueMetric, what: str) -> str:
+    """Return p50, p95 and p99 of ``what``: wait, run or total."""
     found = [rendering.seconds_text(getattr(metric, f"{what}_p{percent}_seconds")) for percent in (50, 95, 99)]
     return ", ".join(text or "-" for text in found)

@@ -103,6 +103,7 @@ class Claims:
         return count
 
     def warn_of_lost(self, lost: int, consequence: str) -> None:
+        """Print to stderr how many leases the stream lost, and the consequence for their messages; nothing for none."""
         if lost:
             line = f"pgqueue: stream {self.options.stream} lost the leases of {lost} messages: they {consequence}."
             print(line, file=sys.stderr, flush=True)
@@ -123,6 +124,10 @@ class Heart:
         self.thread.start()
 
     def run(self) -> None:
+        """Call ``beat`` until the heart is stopped; four times as often while the database cannot be reached.
+
+        Any other PipelineError ends it, with a line on stderr.
+        """
         pause = self.pause
         while not self.stopped.wait(pause):
             pause = self.pause
@@ -137,5 +142,6 @@ class Heart:
                 return
 
     def stop(self) -> None:
+        """End the thread. Waits 5 seconds at most for a beat that is under way."""
         self.stopped.set()
         self.thread.join(5)

@@ -23,10 +23,12 @@ Encode = Callable[[pa.Array], pa.Array]
 
 
 def encode_text(values: pa.Array) -> pa.Array:
+    """Return the values as text."""
     return values.cast(pa.string())
 
 
 def encode_json(values: pa.Array) -> pa.Array:
+    """Return structs, maps and lists as JSON; text is taken as JSON as it is. Raises PipelineError, as dump() does."""
     if pa.types.is_nested(values.type):
         rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else dump(row) for row in rows], pa.string())
@@ -34,6 +36,7 @@ def encode_json(values: pa.Array) -> pa.Array:
 
 
 def dump(value: Any) -> str:
+    """Return a value as JSON. Raises PipelineError for what JSON does not have, such as NaN or bytes."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=encode_moment)
     except (TypeError, ValueError) as error:
@@ -41,16 +44,19 @@ def dump(value: Any) -> str:
 
 
 def encode_moment(value: object) -> str:
+    """Return a date or a time in ISO 8601, for json.dumps. Raises TypeError for any other value."""
     if isinstance(value, date | datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def encode_body(values: pa.Array) -> pa.Array:
+    """Return bytes in the hex format of PostgreSQL's bytea."""
     return pa.array([None if value is None else "\\x" + value.hex() for value in values.to_pylist()], pa.string())
 
 
 def encode_interval(values: pa.Array) -> pa.Array:
+    """Return durations, or numbers of seconds, as intervals of PostgreSQL in microseconds."""
     if pa.types.is_duration(values.type):
         microseconds = values.cast(pa.duration("us")).cast(pa.int64())
     else:
@@ -105,6 +111,7 @@ class RowEncoder:
             yield self.lines(batch.slice(start, rows))
 
     def lines(self, batch: pa.RecordBatch) -> bytes:
+        """Return the rows of a batch in COPY's text format, each as one line."""
         values = []
         for name, column in zip(self.columns, batch.columns, strict=True):
             encode, _ = COLUMNS[name]
@@ -134,6 +141,7 @@ def checked_column(field: spark.StructField) -> str:
 
 
 def escaped(values: pa.Array) -> pa.Array:
+    """Return text with the escapes of COPY's text format."""
     for character, escape in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         if pc.any(pc.match_substring(values, character)).as_py():
             values = pc.replace_substring(values, character, escape)

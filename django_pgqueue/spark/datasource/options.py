@@ -26,6 +26,10 @@ class Given:
             raise PipelineError("pgqueue reads and writes no path: name the database with the option source.")
 
     def take(self, name: str, read: Callable[[str], Any] = str, default: Any = None) -> Any:
+        """Return an option as ``read`` converts it, or ``default`` if it is not given.
+
+        Raises PipelineError, with the name of the option, if ``read`` raises ValueError.
+        """
         self.known.append(name)
         text = self.options.pop(name, None)
         if text is None:
@@ -36,15 +40,19 @@ class Given:
             raise PipelineError(f"The option {name} is wrong: {error}") from None
 
     def source(self) -> Source:
+        """Return the database that the option ``source`` names, or else the environment. Raises PipelineError."""
         text = self.options.pop("source", None)
         return Source.from_environment() if text is None else Source.parse(text)
 
     def end(self) -> None:
+        """Raise PipelineError if an option is left that was not taken."""
         if unknown := sorted(set(self.options) - OF_SPARK):
             raise PipelineError(f"Unknown option {', '.join(unknown)}; there are {', '.join(self.known)}.")
 
 
 def whole_option(least: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers from ``least`` on. The reader raises ValueError."""
+
     def read(text: str) -> int:
         if not text.strip().isdigit() or int(text) < least:
             raise ValueError(f"{text!r} is not a whole number from {least} on.")
@@ -54,12 +62,14 @@ def whole_option(least: int) -> Callable[[str], int]:
 
 
 def truth(text: str) -> bool:
+    """Read "true" or "false". Raises ValueError."""
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false.")
     return text.lower() == "true"
 
 
 def table_option(text: str) -> str:
+    """Check the name of a table that can be read. Raises ValueError."""
     from django_pgqueue.spark.datasource.tables import TABLES
 
     if text not in TABLES:
@@ -84,12 +94,14 @@ def duration_option(text: str) -> float:
 
 
 def channel_name(text: str) -> str:
+    """Check a name of 1 to 200 characters. Raises ValueError."""
     if not 1 <= len(text) <= 200:
         raise ValueError("a name takes 1 to 200 characters.")
     return text
 
 
 def cores() -> int:
+    """Return the number of partitions by default: one for each core, and two at least."""
     return max(2, os.cpu_count() or 2)
 
 
@@ -157,6 +169,7 @@ class WriteOptions:
 
 
 def json_option(text: str) -> str:
+    """Check that a text is JSON. Raises ValueError."""
     json.loads(text)
     return text
 

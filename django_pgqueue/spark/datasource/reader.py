@@ -56,6 +56,7 @@ class TableReader(DataSourceReader):
         return [Statements(share) for share in dealt(statements, options.partitions)] or [Statements([])]
 
     def filters(self) -> str:
+        """Return the conditions of the options queue, channel, since and until, as SQL that begins with AND."""
         table, options = TABLES[self.options.table], self.options
         conditions = [
             (options.queue, "queue = "),
@@ -73,6 +74,7 @@ class TableReader(DataSourceReader):
 
 
 def read_batches(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the statements, one after the other, over one connection. Without a statement it opens none."""
     if statements:
         with source.reader() as reader:
             for statement in statements:

@@ -42,6 +42,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.left: int | None = None
 
     def opened(self) -> Claims:
+        """Return the claims of the stream. The first call connects and starts to extend the leases."""
         if self.claims is None:
             self.claims = Claims(self.options)
             self.heart = Heart(self.claims.extend, self.options.lease)

@@ -75,6 +75,7 @@ JOINED = {"queue": "varchar", "channel": "varchar", "status_name": "text"}
 
 
 def source_schema(table: Table) -> StructType:
+    """Return the columns of a table as Spark's types."""
     return from_arrow_schema(pa.schema([(column.name, column.type) for column in table.columns]))
 
 

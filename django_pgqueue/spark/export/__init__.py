@@ -19,6 +19,7 @@ OPTIONAL = ("payload", "body", "headers", "result", "state", "errors", "details"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add_lake(parser)
     add_source(parser)
     add_engine(parser)
@@ -40,6 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    """Run an export and print its summary. Returns 1 if rows were lost before they were exported, or else 0."""
     from django_pgqueue.spark.export.job import export
     from django_pgqueue.spark.export.options import ExportOptions
 
@@ -77,6 +79,7 @@ def summary_text(summary: Summary) -> str:
 
 
 def size_in_words(count: float) -> str:
+    """Return a number of bytes with a decimal unit: 1.2 MB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

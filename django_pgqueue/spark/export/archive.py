@@ -74,6 +74,7 @@ class Closing:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Closing:
+        """Read the closed days from the state of a commit."""
         pending = state.get("pending_close")
         return cls(
             date.fromisoformat(state["closed_before"]) if state.get("closed_before") else date.min,
@@ -98,6 +99,7 @@ class Closing:
         return known["xid"] if known else None
 
     def as_state(self) -> dict[str, Any]:
+        """Return the closed days as JSON for the state of a commit."""
         return {
             "closed_before": self.before.isoformat() if self.before > date.min else None,
             "pending_close": {"before": self.pending.isoformat(), "xid": self.pending_xid} if self.pending else None,

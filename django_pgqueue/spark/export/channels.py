@@ -28,6 +28,7 @@ def digest(connection: psycopg.Connection[Any]) -> str:
 
 
 def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon) -> StagedFile:
+    """Write all channels to a new file of the lake, with the time of the horizon in each row."""
     path = writing.stage("channel", f"day={horizon.now.date()}")
     columns = schema.arrow_schema("channel")
     with pq.ParquetWriter(path, columns, compression="zstd") as writer:

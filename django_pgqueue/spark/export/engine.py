@@ -32,6 +32,7 @@ def run_tasks(
 
 
 def run_here(task: ExportTask, source: Source, folder: str, progress: Progress) -> ExportResult:
+    """Run a task in this process."""
     result = perform(task, source, folder)
     progress.add(result.rows)
     return result
@@ -40,6 +41,8 @@ def run_here(task: ExportTask, source: Source, folder: str, progress: Progress) 
 def run_on_spark(
     tasks: list[ExportTask], source: Source, folder: str, progress: Progress, context: SparkContext
 ) -> list[ExportResult]:
+    """Run each task in a partition of its own."""
+
     # The closure carries the source, because `parallelize` writes its arguments to a file.
     def one(part: Iterable[ExportTask]) -> ExportResult:
         [task] = part

@@ -92,6 +92,7 @@ def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
 
 
 def read_task(task: ExportTask, source: Source) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the task's ranges, one short statement for each."""
     with source.reader() as reader:
         for condition in task.ranges:
             yield from reader.batches(f"{task.query} WHERE {condition}", schema.arrow_schema(task.table))
@@ -128,6 +129,7 @@ class Files:
         self._closed: list[Written] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows to the files of their days."""
         days = batch.column(schema.DAYS[self.table]).cast(pa.date32())
         present = pc.unique(days)
         for day in present:
@@ -135,6 +137,7 @@ class Files:
             self._write(day.as_py(), rows)
 
     def close(self) -> tuple[Written, ...]:
+        """Close all files and return them."""
         for day in list(self._open):
             self._close(day)
         return tuple(self._closed)

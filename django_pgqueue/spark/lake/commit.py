@@ -59,6 +59,7 @@ class Commit:
         return sum(file.rows for file in self.files)
 
     def as_json(self) -> dict[str, Any]:
+        """Return the commit as its file has it."""
         return {
             "number": self.number,
             "kind": self.kind,
@@ -81,6 +82,7 @@ class Commit:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Commit:
+        """Read a commit from the content of its file. Raises KeyError or TypeError if something is missing."""
         return cls(
             number=content["number"],
             kind=content["kind"],

@@ -44,5 +44,6 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def move(path: Path, to: Path) -> None:
+    """Move a file atomically, and make the folder that it goes to. A file of the same name is replaced."""
     to.parent.mkdir(parents=True, exist_ok=True)
     os.replace(path, to)

@@ -52,6 +52,7 @@ class LakeFolder:
 
     @property
     def description(self) -> LakeDescription:
+        """Read ``lake.json``. Raises PipelineError if it is damaged, or of a newer format than this version knows."""
         path = self.control / "lake.json"
         content = read_json(path)
         if content.get("format", 0) > schema.FORMAT:
@@ -85,6 +86,7 @@ class LakeFolder:
         return sorted(int(name[:-5]) for name in os.listdir(self.commits) if name[:-5].isdigit())
 
     def commit(self, number: int) -> Commit:
+        """Read a commit. Raises PipelineError if it is missing or damaged."""
         path = self.commit_path(number)
         try:
             return Commit.from_json(read_json(path))
@@ -92,10 +94,12 @@ class LakeFolder:
             raise damaged(path, error) from None
 
     def commit_path(self, number: int) -> Path:
+        """Return the path of a commit's file."""
         return self.commits / f"{number:08}.json"
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file. Raises PipelineError if the file is missing or has anything else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -106,4 +110,5 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def damaged(path: Path, error: object) -> PipelineError:
+    """Return the error for a file of the lake that cannot be read."""
     return PipelineError(f"{path} cannot be read ({error}): the lake is damaged, restore it from a backup.")

@@ -108,6 +108,7 @@ class Writing:
 
 
 def check(staged: StagedFile) -> None:
+    """Raise PipelineError if a staged file does not have the size that it was written with."""
     size = staged.path.stat().st_size if staged.path.exists() else None
     if size != staged.bytes:
         raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
@@ -145,6 +146,7 @@ def finish(lake: LakeFolder, commit: Commit) -> None:
 
 
 def unfinished(lake: LakeFolder, commit: Commit) -> bool:
+    """Return whether files of a commit are still to be moved or removed."""
     return any((lake.path / file.staged).exists() for file in commit.files) or any(
         (lake.path / path).exists() for path in commit.removed
     )
@@ -170,6 +172,11 @@ def lake_lock(lake: LakeFolder) -> Iterator[None]:
 
 @contextmanager
 def writing(lake: LakeFolder) -> Iterator[Writing]:
+    """Lock the lake for one writer, finish what a killed run left, and yield the right to write.
+
+    The staging folder is removed at the end, unless it still has files of a commit. Raises PipelineError if another run
+    has the lock, or if the folder cannot be written.
+    """
     with lake_lock(lake):
         right = Writing(lake)
         with errors_in_one_line():
@@ -187,6 +194,7 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
+    """Convert an OSError to PipelineError, with the path."""
     try:
         yield
     except OSError as error:
@@ -194,6 +202,10 @@ def errors_in_one_line() -> Iterator[None]:
 
 
 def settle(lake: LakeFolder) -> None:
+    """Wait until the files of the newest commit are where they belong, or finish the work of a killed run.
+
+    Raises PipelineError if another run has the lock for MOVING_TIMEOUT_SECONDS.
+    """
     deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
     while unfinished(lake, lake.head):
         try:

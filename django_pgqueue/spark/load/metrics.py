@@ -71,6 +71,7 @@ def load_metrics(
 
 
 def midnight(day: date) -> datetime:
+    """Return the start of a day in UTC."""
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     arguments.add_source(parser)
     parser.add_argument(
         "--where",
@@ -42,6 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    """Redrive the chosen dead letters, or count them with --dry-run. Returns 1 if letters were refused, or else 0."""
     from django_pgqueue.spark.export.register import check_identity
     from django_pgqueue.spark.lake import ParquetLake
 
@@ -80,6 +82,7 @@ def tally_text(tally: Tally, *, dry_run: bool) -> str:
 
 
 def rate(text: str) -> float:
+    """Read letters per second: ``500`` or ``500/s``. Raises ArgumentTypeError."""
     try:
         number = float(text.removesuffix("/s"))
     except ValueError:

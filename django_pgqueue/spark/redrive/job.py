@@ -94,11 +94,13 @@ class RedriveTask:
 
 
 def letter_batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
+    """Yield the letters in lists of ``size`` at most."""
     while batch := list(islice(letters, size)):
         yield batch
 
 
 def run_partitions(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
+    """Run the task on each partition and return the sum of the results. Shows the progress on a terminal."""
     progress = Progress(rows.getNumPartitions())
     try:
         tallies = collect(rows, task, attrgetter("selected"), progress)

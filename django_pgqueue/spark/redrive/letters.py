@@ -57,6 +57,10 @@ def dead_letters_of(spark: SparkSession, lake: ParquetLake, condition: str, payl
 
 
 def chosen(frame: DataFrame, condition: str, payload: str | None) -> DataFrame:
+    """Return the ids of the letters that meet a condition, with their new payload if there is an expression for it.
+
+    Raises PipelineError if Spark does not accept the SQL.
+    """
     with errors_of_sql():
         found = frame.where(condition)
         if payload is None:
@@ -100,6 +104,7 @@ def _needed(name: str, spoken: str) -> bool:
 
 @contextmanager
 def errors_of_sql() -> Iterator[None]:
+    """Convert Spark's errors of SQL to PipelineError, in one line."""
     try:
         yield
     except (AnalysisException, ParseException) as error:

@@ -25,11 +25,13 @@ class Tally:
     reasons: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, reason: str, letters: int) -> None:
+        """Count letters as refused. No more than MOST_REASONS reasons are listed; the others are only counted."""
         self.refused += letters
         if reason in self.reasons or len(self.reasons) < MOST_REASONS:
             self.reasons[reason] = self.reasons.get(reason, 0) + letters
 
     def add(self, other: Tally) -> None:
+        """Add the counts of another partition."""
         self.selected += other.selected
         self.redriven += other.redriven
         self.already += other.already

@@ -12,6 +12,7 @@ from django_pgqueue.spark.arguments import add_lake
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add_lake(parser)
     parser.add_argument(
         "--output",
@@ -35,6 +36,7 @@ def _days(given: str) -> int:
 
 
 def run(args: Namespace) -> int:
+    """Write the report and print where it is. Returns 0; raises PipelineError."""
     from django_pgqueue.spark.report.write import write
 
     print(write(args.lake, args.output, days=args.days, queues=args.queue))

@@ -22,6 +22,7 @@ MOST_QUEUES = 6
 
 
 def compose(data: Data, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
+    """Return the HTML page. ``expected``: the rows of the forecast. The first MOST_QUEUES queues get a section each."""
     plotted = data.queues[:MOST_QUEUES]
     sections = [summary(data)]
     if data.queues:

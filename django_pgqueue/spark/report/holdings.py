@@ -41,6 +41,7 @@ class Holdings:
 
 
 def holdings(lake: ParquetLake) -> Holdings:
+    """Return what the lake holds, from its newest commit and its folders."""
     state, numbers = lake.state, lake.commit_numbers()
     unseen = (number for number in numbers if number > state.get("rolled_up", 0))
     return Holdings(

@@ -18,6 +18,7 @@ class Safe(str):
 
 
 def safe(value: object) -> str:
+    """Return HTML as it is, and any other value as escaped text."""
     return value if isinstance(value, Safe) else text(value)
 
 
@@ -30,10 +31,12 @@ class Section:
     body: str
 
     def html(self) -> str:
+        """Return the section as HTML, with its anchor."""
         return f'<section id="{self.anchor}"><h2>{safe(self.title)}</h2>{self.body}</section>'
 
 
 def html_paragraph(body: object) -> str:
+    """Return a paragraph. ``body`` is escaped unless it is Safe."""
     return f"<p>{safe(body)}</p>"
 
 
@@ -69,10 +72,12 @@ def _number(place: int, names: int) -> str:
 
 
 def folded(summary: str, body: str) -> str:
+    """Return a part of the page that is closed until the reader opens it. ``body`` is HTML."""
     return f"<details><summary>{text(summary)}</summary>{body}</details>"
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section], footer: str) -> str:
+    """Return the whole page. Its policy allows its own style, by its hash, and nothing else."""
     style = files("django_pgqueue.spark.report").joinpath("page.css").read_text(encoding="utf-8") + stylesheet()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

@@ -51,6 +51,7 @@ class QueueHistory:
         return self.columns[column]
 
     def total(self, *columns: str) -> float:
+        """Return the sum of the columns over the whole period."""
         return sum(sum(self.columns[column]) for column in columns)
 
 
@@ -95,6 +96,7 @@ def read_report_data(files: Files, days: Sequence[date], queues: Sequence[str] =
 
 
 def read_forecast(paths: Iterable[Path]) -> pa.Table:
+    """Read the forecast from its Parquet files."""
     return _rows("forecast", paths, arrow_schema("forecast").names)
 
 
@@ -131,14 +133,17 @@ def _file(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def whole_queues(rows: pa.Table) -> pa.Table:
+    """Return the rows of whole queues, without those of channels and handlers."""
     return rows.filter(pc.and_(pc.is_null(rows["channel"]), pc.is_null(rows["handler"])))
 
 
 def channels(rows: pa.Table) -> pa.Table:
+    """Return the rows of channels."""
     return rows.filter(pc.and_(pc.is_valid(rows["channel"]), pc.is_null(rows["handler"])))
 
 
 def handlers(rows: pa.Table) -> pa.Table:
+    """Return the rows of handlers."""
     return rows.filter(pc.is_valid(rows["handler"]))
 
 

@@ -14,6 +14,7 @@ from django_pgqueue.spark.simulate.limits import Change
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     arguments.add_lake(parser)
     parser.add_argument("--queue", default="default", metavar="NAME", help="the queue (default: default)")
     parser.add_argument(
@@ -46,6 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    """Replay the archive with the limits that were, then with the changed ones, and print both. Returns 0."""
     from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.simulate import output
     from django_pgqueue.spark.simulate.job import Scenario, files_of, simulate
@@ -62,12 +64,14 @@ def run(args: Namespace) -> int:
 
 
 def at_least_one(text: str) -> int:
+    """Read a whole number from 1 on. Raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is no number from 1 on")
     return int(text)
 
 
 def change(text: str) -> Change:
+    """Read ``CHANNEL.FIELD=VALUE``. Raises ArgumentTypeError."""
     try:
         return Change.parse(text)
     except ValueError as error:

@@ -33,6 +33,7 @@ class ChannelLimits:
         return self.max_concurrency is not None or self.release_interval is not None or self.paused
 
     def as_json(self) -> dict[str, Any]:
+        """Return the limits for --json. The interval is in seconds."""
         return {
             "max_concurrency": self.max_concurrency,
             "release_interval_seconds": None if self.release_interval is None else self.release_interval / 1_000_000,

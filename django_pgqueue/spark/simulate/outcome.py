@@ -60,6 +60,10 @@ class WaitRecorder:
     def outcome(
         self, result: SimulationResult, capacity: Capacity, began_at: int, limits: Mapping[str, dict[str, Any]]
     ) -> SimulationOutcome:
+        """Return the waits of each channel and of all, and how much of the workers' time was used.
+
+        ``began_at``: the start of the replay, in microseconds. ``limits``: those of each channel, as JSON.
+        """
         names = sorted({*self._waits, *result.left})
         nothing = (array("q"), array("q"))
         channels = {name: waits(*self._waits.get(name, nothing), result.left.get(name, 0)) for name in names}
@@ -78,6 +82,9 @@ class WaitRecorder:
 
 
 def waits(actual: Iterable[int], simulated: Iterable[int], left: int) -> Waits:
+    """Return the percentiles of waits that are given in microseconds. ``left``: messages that were still waiting at the
+    end.
+    """
     was = sorted(actual)
     return Waits(len(was) + left, percentiles(was), percentiles(simulated), left)
 

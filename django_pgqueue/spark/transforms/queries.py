@@ -6,4 +6,5 @@ from pathlib import Path
 
 
 def query(name: str) -> str:
+    """Return the text of ``<name>.sql`` in this folder."""
     return Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from django_pgqueue.spark.report.html import Section, html_table, tiles
 
 
 def lake(held: Holdings) -> Section:
+    """Return the section: the last export and rollup, and the size of each table."""
     seen = "more was exported since" if held.rollup_due else "of all that is here"
     figures = [
         ("Last export", _moment(held.exported_at), f"transactions before {held.exported_xid or '–'}"),

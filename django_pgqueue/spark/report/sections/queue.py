@@ -30,6 +30,7 @@ MOST_PARTS = 7
 
 
 def queue(data: Data, name: str, number: int) -> Section:
+    """Return the section of one queue: charts, and their numbers as a table. ``number`` makes its anchor."""
     history = data.history[name]
     drawn = [
         _throughput(data, history),

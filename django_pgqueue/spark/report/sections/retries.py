@@ -11,6 +11,7 @@ MOST_ROWS = 25
 
 
 def retries(data: Data) -> Section:
+    """Return the section: the time of failed attempts, by handler, as a chart and a table."""
     columns = ["completed", "dead", "attempts", "retries", "run_seconds", "retry_seconds"]
     rows = [row for row in sums(handlers(data.by_day), ["queue", "handler"], columns) if row["attempts"]]
     rows.sort(key=lambda row: (-row["retry_seconds"], -row["run_seconds"]))

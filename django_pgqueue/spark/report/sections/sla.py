@@ -13,6 +13,7 @@ MOST_ROWS = 25
 
 
 def sla(data: Data) -> Section:
+    """Return the section: breaches over time, and a table of the channels. Without an SLA it says how to set one."""
     days = channels(data.by_day)
     days = days.filter(pc.is_valid(days["sla_seconds"]))
     if not days.num_rows:

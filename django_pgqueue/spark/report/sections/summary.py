@@ -17,6 +17,7 @@ MOST_QUEUES = 50
 
 
 def summary(data: Data) -> Section:
+    """Return the section: the totals, and a table of the MOST_QUEUES busiest queues."""
     if not data.queues:
         message = "The lake has no metrics of this period. Run export and rollup, or ask for more days."
         return Section("summary", "Summary", html_paragraph(message))
@@ -50,6 +51,7 @@ def _figures(totals: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 def part(value: float, whole: float) -> str:
+    """Return a share as percent; a dash if the whole is zero."""
     return value_text(value / whole if whole else None, "share")
 
 

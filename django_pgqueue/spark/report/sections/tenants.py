@@ -22,6 +22,7 @@ COLUMNS = ("completed", "popped", "dead", "retries", "run_seconds", "retry_secon
 
 
 def tenants(data: Data) -> Section:
+    """Return the section: the share of each channel in its queue's time, and the waits of its neighbours."""
     days = channels(data.by_day)
     capacity = {row["queue"]: row["run_seconds"] for row in sums(whole_queues(data.by_day), ["queue"], ["run_seconds"])}
     worst = days.group_by(["queue", "channel"]).aggregate([("wait_p95_seconds", "max")]).to_pylist()
