@@ -2,73 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import DELETION, LogEntry
-from django.contrib.auth.models import User
-from django.http import HttpResponse
 from django.test import Client
 
 from django_pgqueue import cancel, channel_pause, channel_release, complete, dequeue, enqueue
-from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule, Worker
-from tests.admin.actions import (
-    ACTIONS,
-    ALLOWED,
-    CONFIRMED,
-    client_with_csrf_checks,
-    everything,
-    other_permissions,
-    subject,
-)
-from tests.admin.conftest import VIEW, Page, address, logged, make_dead, told
+from django_pgqueue.models import Channel, DeadLetter, Message, Schedule
+from tests.admin.conftest import Page, address, logged, make_dead, told
+from tests.admin.object_page import PAUSED, buttons, press, reset
 
 HOUR = timedelta(hours=1)
-# What is paused in `one_of_each` is resumed first.
-PAUSED = {"channel", "queue", "worker"}
-
-
-class Buttons(HTMLParser):
-    """Texts of the buttons by the action that they name."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: dict[str, str] = {}
-        self.name: str | None = None
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "button" and given.get("form") == "pgqueue-actions":
-            assert given["name"] == "action"
-            self.name = given["value"]
-
-    def handle_data(self, data: str) -> None:
-        if self.name:
-            self.found[self.name] = data
-            self.name = None
-
-
-def buttons(client: Client, model: str, pk: int) -> dict[str, str]:
-    response = client.get(address(model, pk))
-    assert response.status_code == 200
-    page = response.content.decode()
-    found = Buttons(page).found
-    assert ('<form id="pgqueue-actions" method="post">' in page) == bool(found)
-    return found
-
-
-def press(client: Client, model: str, pk: int, action: str, query: str = "", **data: Any) -> HttpResponse:
-    return client.post(address(model, pk) + query, {"action": action, **data})
-
-
-def reset(model: str) -> None:
-    """A pause is tried on what is not paused."""
-    if model in PAUSED:
-        {"channel": Channel, "queue": Queue, "worker": Worker}[model].objects.update(paused_at=None, pause_reason="")
 
 
 def test_a_message_has_the_acts_of_its_state(admin_client: Client) -> None:
@@ -214,74 +160,6 @@ def test_what_has_changed_since_the_page_is_left_alone(admin_client: Client, dat
     response = press(admin_client, "message", sent.id, "release_leases", **data)
     assert (told(response), response["Location"]) == ("The object no longer exists.", address("message"))
     assert logged() == []
-
-
-def test_a_viewer_has_no_buttons_and_can_do_nothing(viewer: Client, one_of_each: dict[str, int]) -> None:
-    before = everything()
-    for model, action in ACTIONS:
-        pk = subject(one_of_each, model, action)
-        assert buttons(viewer, model, pk) == {}, (model, action)
-        for data in ({}, CONFIRMED):
-            assert press(viewer, model, pk, action, **data).status_code == 403
-            assert viewer.get(address(model, pk), {"action": action, **data}).status_code == 200
-    assert everything() == before
-    assert not LogEntry.objects.exists()
-
-
-@pytest.mark.parametrize(("model", "action"), ACTIONS)
-def test_an_act_needs_its_own_permission_and_that_to_look(
-    model: str, action: str, staff: Callable[..., Client], one_of_each: dict[str, int]
-) -> None:
-    if action == "pause":
-        reset(model)
-    others = other_permissions(model, action)
-    pk = subject(one_of_each, model, action)
-    before = everything()
-    stranger = staff(*VIEW, *others)
-    assert action not in buttons(stranger, model, pk)
-    assert press(stranger, model, pk, action, **CONFIRMED).status_code == 403
-    if not ALLOWED[model, action].startswith("change"):
-        assert press(staff(ALLOWED[model, action]), model, pk, action, **CONFIRMED).status_code == 403
-    assert everything() == before
-    owner = staff(*VIEW, ALLOWED[model, action])
-    assert action in buttons(owner, model, pk)
-    assert press(owner, model, pk, action, **CONFIRMED).status_code == 302
-    assert everything() != before
-    assert LogEntry.objects.exists()
-
-
-def test_a_post_without_csrf_token_does_nothing(admin_user: User, one_of_each: dict[str, int]) -> None:
-    client = client_with_csrf_checks(admin_user)
-    before = everything()
-    for model, action in ACTIONS:
-        pk = subject(one_of_each, model, action)
-        assert press(client, model, pk, action, **CONFIRMED).status_code == 403
-    assert everything() == before
-
-
-def test_an_act_is_never_done_by_get(admin_client: Client, one_of_each: dict[str, int]) -> None:
-    before = everything()
-    for model, action in ACTIONS:
-        pk = subject(one_of_each, model, action)
-        assert admin_client.get(address(model, pk), {"action": action, **CONFIRMED}).status_code == 200
-    assert everything() == before
-
-
-@pytest.mark.parametrize("action", ["", "delete_selected", "perform", "__class__", "run_batch"])
-def test_only_actions_are_acts(admin_client: Client, action: str) -> None:
-    Schedule.objects.all().delete()
-    schedule = Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily")
-    response = press(admin_client, "schedule", schedule.pk, action, post="yes", **CONFIRMED)
-    assert response.status_code in (302, 403)
-    assert Schedule.objects.get() == schedule
-    assert press(admin_client, "message", enqueue("a").id, action, **CONFIRMED).status_code == 403
-    assert Message.objects.exists()
-
-
-def test_a_popup_has_no_buttons(admin_client: Client) -> None:
-    pk = Channel.objects.get().pk
-    assert b"pgqueue-actions" not in admin_client.get(address("channel", pk), {"_popup": "1"}).content
-    assert press(admin_client, "channel", pk, "release", "?_popup=1", confirmed="yes").status_code == 403
 
 
 def test_a_limit_is_still_edited(admin_client: Client) -> None:

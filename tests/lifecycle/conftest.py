@@ -11,6 +11,7 @@ from django.db import connection
 
 from django_pgqueue import channel_release, channel_set, dead_letter, dequeue, enqueue
 from django_pgqueue.models import Schedule, Worker
+from tests.lifecycle.canary import tenant  # noqa: F401  (a fixture)
 from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 from tests.support.sql import sql
 from tests.support.workers import make_worker

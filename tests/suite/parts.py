@@ -28,7 +28,7 @@ QUICK = (
     "tests/lifecycle", "tests/schema", "tests/test_backoff.py", "tests/test_delivery.py",
     "tests/test_handler_functions.py", "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py",
     "tests/test_redaction.py", "tests/test_timetable.py", "tests/worker/test_atomic.py",
-    "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
+    "tests/worker/test_atomic_batch.py", "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
 )  # fmt: skip
 # The tests that another version of PostgreSQL may answer in another way.
 SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")

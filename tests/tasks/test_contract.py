@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,11 +16,9 @@ from django_pgqueue import channel_set
 from django_pgqueue.models import Message
 from django_pgqueue.tasks import Call, PgQueueBackend, enqueue_many
 from django_pgqueue.tasks.compat import (
-    InvalidTask,
     TaskResultDoesNotExist,
     TaskResultMismatch,
     TaskResultStatus,
-    task,
     task_backends,
 )
 from tests.tasks import defined
@@ -40,11 +37,6 @@ def test_the_setting_names_it() -> None:
 @pytest.mark.parametrize("flag", ["defer", "async_task", "get_result", "priority"])
 def test_it_supports_everything_that_a_backend_may(flag: str) -> None:
     assert getattr(task_backends["default"], f"supports_{flag}") is True
-
-
-def test_a_task_can_still_be_called_as_a_function() -> None:
-    assert defined.add.call(1, right=2) == defined.add.func(1, 2) == 3
-    assert async_to_sync(defined.add_slowly.acall)(1) == 2
 
 
 def test_what_is_enqueued_is_ready_and_has_not_started() -> None:
@@ -231,48 +223,6 @@ def test_a_queue_is_served_by_its_workers(drain: Drain) -> None:
     assert drain(queues=("mail",)) == {"completed": 1}
     found = task_backends["default"].get_result(result.id)
     assert (found.task.queue_name, found.task.priority) == ("mail", 7)
-
-
-def test_using_leaves_the_task_as_it_is() -> None:
-    urgent = defined.add.using(priority=100, queue_name="mail")
-    assert (urgent.priority, urgent.queue_name, urgent.func) == (100, "mail", defined.add.func)
-    assert (defined.add.priority, defined.add.queue_name) == (0, "default")
-    assert urgent != defined.add
-    assert copy.copy(defined.add) == defined.add
-    assert len({defined.add, copy.copy(defined.add), urgent}) == 2
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"priority": 101},
-        {"priority": -101},
-        {"priority": 1.5},
-        {"queue_name": "unknown"},
-        {"run_after": datetime(2026, 1, 1)},  # noqa: DTZ001
-    ],
-    ids=repr,
-)
-def test_what_no_task_may_be_is_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(InvalidTask):
-        defined.add.using(**values)
-
-
-def test_a_function_within_a_function_is_no_task() -> None:
-    def inner() -> None: ...
-
-    for function in (inner, lambda: None, "text", print):
-        with pytest.raises((InvalidTask, AttributeError)):
-            task()(function)
-
-
-def test_a_context_is_the_first_argument_or_none() -> None:
-    with pytest.raises(InvalidTask, match="context"):
-        task(takes_context=True)(defined.plain)
-
-
-def test_no_queues_means_any_queue() -> None:
-    assert defined.add.using(queue_name="whatever", backend="other").queue_name == "whatever"
 
 
 @pytest.mark.parametrize("unknown", ["", "7", "-1", "12345678901234567890", "9" * 19, "abc", "1; SELECT", "١"])

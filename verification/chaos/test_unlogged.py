@@ -6,17 +6,16 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 
 from django_pgqueue.sql.durability import LIVE, MESSAGE, rewrite_statements
 from tests.support.markdown import DOCS, blocks
-from tests.support.sessions import Session, one, row_of
+from tests.support.sessions import Session, one
 from tests.support.waiting import eventually
 
+from .calls import channel, claim, complete, connect, count, count_or_none, dequeue, enqueue, settled
 from .driver.fleet import Fleet
 from .pair import DATABASE, server_pair
 from .server import Server
@@ -252,58 +251,3 @@ def assert_it_goes_on(session: Session) -> None:
     assert warned == []
     complete(session, dequeue(session, 10))
     enqueue(session, "small", 3)
-
-
-def connect(url: str) -> Session:
-    return psycopg.connect(url, autocommit=True)
-
-
-def count(session: Session, table: str) -> int:
-    return one(session, f"SELECT count(*) FROM {table}")
-
-
-def count_or_none(url: str) -> int | None:
-    """None: the server does not answer just now."""
-    try:
-        with connect(url) as session:
-            return count(session, MESSAGE)
-    except psycopg.OperationalError:
-        return None
-
-
-def channel(session: Session, name: str, **limits: Any) -> None:
-    one(session, "SELECT pgqueue_channel_set('default', %s, %s)", name, Jsonb(limits))
-
-
-def enqueue(session: Session, channel: str, messages: int, **arguments: Any) -> list[int]:
-    given = {"p_handler": "work", "p_channel": channel, **arguments}
-    named = ", ".join(f"{name} => %({name})s" for name in given)
-    call = f"SELECT id FROM pgqueue_enqueue({named})"
-    return [row_of(session.execute(call, given))[0] for _ in range(messages)]
-
-
-def dequeue(session: Session, limit: int) -> tuple[list[int], list[Any]]:
-    """Ids and tokens."""
-    found = session.execute("SELECT id, token FROM pgqueue_dequeue(p_limit => %s)", [limit]).fetchall()
-    return [message for message, _ in found], [token for _, token in found]
-
-
-def complete(session: Session, leases: tuple[list[int], list[Any]]) -> None:
-    done = one(session, "SELECT count(*) FROM pgqueue_complete(%s, %s)", *leases)
-    assert done == len(leases[0])
-
-
-def claim(session: Session, name: str, owner: Any, *, after: int) -> tuple[int, ...]:
-    """The batch, its messages, how many were settled, how many could not be."""
-    call = "SELECT batch, messages, settled, lost FROM pgqueue_stream_claim(%s, %s, %s)"
-    return row_of(session.execute(call, [name, owner, after]))
-
-
-def settled(session: Session) -> dict[str, list[int]]:
-    """The ids of each outcome."""
-    query = """
-        SELECT outcome, array_agg(id ORDER BY id) FROM (
-            SELECT outcome, id FROM pgqueue_archived_message UNION ALL SELECT reason, id FROM pgqueue_dead_letter
-        ) AS s GROUP BY outcome
-    """
-    return dict(session.execute(query).fetchall())

@@ -1,0 +1,112 @@
+"""C7: release_interval and release_burst hold exactly at every commit, redeliveries included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from tests.concurrency.crew import Crew
+from tests.support.chance import seeds
+from tests.support.sessions import Session, column, together, wait_for_lock
+from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, tick
+
+
+def gaps(session: Session) -> list[float]:
+    """Seconds between successive leases, as the database wrote them."""
+    return [
+        (b - a).total_seconds() for a, b in pairwise(column(session, "SELECT leased_at FROM audit ORDER BY leased_at"))
+    ]
+
+
+@pytest.fixture
+def audit(pg_url: str, session: Session) -> object:
+    """Every lease that is ever committed."""
+    session.execute("CREATE TABLE audit (channel_id bigint, leased_at timestamptz)")
+    session.execute(
+        "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO audit VALUES (NEW.channel_id, NEW.leased_at); RETURN NULL; END $$"
+    )
+    session.execute(
+        "CREATE TRIGGER audit AFTER UPDATE ON pgqueue_message FOR EACH ROW"
+        " WHEN (NEW.status = 2 AND OLD.status = 1) EXECUTE FUNCTION audit()"
+    )
+    yield
+    with psycopg.connect(pg_url, autocommit=True) as fresh:
+        fresh.execute("DROP FUNCTION audit CASCADE")
+        fresh.execute("DROP TABLE audit")
+
+
+@pytest.mark.parametrize("burst", [1, 3])
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_rate_is_never_exceeded(
+    session: Session, connect: Callable[..., Session], audit: None, burst: int, seed: int
+) -> None:
+    """Redeliveries count. With a burst of one, no gap is shorter than the interval: tolerance zero."""
+    interval = 0.015
+    make_channel(session, "slow", release_interval="15 ms", release_burst=burst)
+    make_channel(session, "busy")
+    for _ in range(30):
+        enqueue(session, "slow", max_attempts=1000)
+        enqueue(session, "busy", max_attempts=1000)
+
+    Crew(seed, connect).run()
+
+    session.execute("DELETE FROM audit WHERE channel_id = (SELECT id FROM pgqueue_channel WHERE name = 'busy')")
+    moments = column(session, "SELECT leased_at FROM audit ORDER BY leased_at")
+    # From the first one on: a timestamp of today has no exact microseconds as a float.
+    times = [(moment - moments[0]).total_seconds() for moment in moments]
+    assert len(times) >= 30
+    if burst == 1:
+        assert min(gaps(session)) >= interval
+    # Token bucket: in every window, no more than the burst and what has trickled in since.
+    for start in range(len(times)):
+        for end in range(start, len(times)):
+            assert end - start + 1 <= burst + (times[end] - times[start]) / interval + 1e-6
+
+
+def test_a_slow_dequeue_does_not_shorten_the_next_gap(
+    session: Session, connect: Callable[..., Session], audit: None
+) -> None:
+    """The rate counts from the moment of the lease, not from the moment when the call began."""
+    make_channel(session, "slow", release_interval="400 ms")
+    fill(session, "slow", 2)
+    tick(session)
+    holder, walker = connect(), connect(autocommit=True)
+    holder.execute("ALTER SEQUENCE pgqueue_lane_seq OWNED BY NONE")
+
+    def release() -> None:
+        wait_for_lock(session, walker)
+        session.execute("SELECT pg_sleep(0.3)")
+        holder.rollback()
+
+    together(lambda: dequeue(walker, 1), release)
+    while not dequeue(session, 1):
+        pass
+
+    assert min(gaps(session)) >= 0.4
+
+
+def test_a_burst_comes_at_once_after_a_quiet_time(session: Session) -> None:
+    make_channel(session, "slow", release_interval="1 hour", release_burst=3)
+    fill(session, "slow", 10)
+
+    assert len(drain(session, 1)) == 3
+    assert drain(session, 10) == []
+
+
+def test_an_interval_that_is_shortened_holds_at_once(session: Session) -> None:
+    make_channel(session, "slow", release_interval="1 hour")
+    fill(session, "slow", 3)
+    assert len(dequeue(session, 5)) == 1
+    assert dequeue(session, 5) == []
+
+    make_channel(session, "slow", release_interval="1 ms")
+
+    taken = 0
+    for _ in range(20):
+        taken += len(dequeue(session, 5))
+        session.execute("SELECT pg_sleep(0.002)")
+    assert taken == 2
