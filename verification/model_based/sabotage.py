@@ -85,6 +85,7 @@ ARCHIVE = (
     ),
 )  # fmt: skip
 """Of what is not archived: the channels of `verification.chaos` archive everything."""
+OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -121,7 +122,7 @@ NOTICED = (
     "a free place is not announced",
     "lanes that have messages are parked",
     "a full channel forgets the messages that it drops",
-    *(defect.name for defect in (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)),
+    *(defect.name for defect in OF_THE_MODEL),
 )
 
 

@@ -10,11 +10,11 @@ import pytest
 from tests.suite.parts import chosen_today
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 
-from .sabotage import ARCHIVE, BROUGHT_BACK, FULL, NOTICED, OPERATORS, REFUSALS, notice
+from .sabotage import NOTICED, OF_THE_MODEL, notice
 from .sql import Queue
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "model.md"
-DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)}
+DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OF_THE_MODEL)}
 CHOSEN = NOTICED if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(NOTICED, 14)
 
 

@@ -35,16 +35,25 @@ class Defect:
     also: tuple[tuple[str, str, str], ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def edits(self) -> tuple[tuple[str, str, str], ...]:
+        """All edits as (function, find, replace); none for a defect that is not in the database."""
+        return ((self.function, self.find, self.replace), *self.also) if self.function else ()
+
+    def edited(self, source: str, edit: tuple[str, str, str]) -> str:
+        """Return the source of a function after one of the edits. Raises ValueError when it does not contain the guard
+        (any more)."""
+        function, find, replace = edit
+        if find not in source:
+            raise ValueError(f"{self.name}: {function} has no {find!r}")
+        return source.replace(find, replace)
+
     def install(self, session: psycopg.Connection[Any]) -> None:
-        """Raises ValueError when the function does not contain the guard (any more)."""
-        if not self.function:
-            return
-        for function, find, replace in ((self.function, self.find, self.replace), *self.also):
+        """Raises ValueError when a function does not contain the guard (any more)."""
+        for edit in self.edits:
             query = "SELECT pg_get_functiondef(%s::regproc)"
-            (source,) = session.execute(query, (f"pgqueue_{function}",)).fetchone() or ("",)
-            if find not in source:
-                raise ValueError(f"{self.name}: {function} has no {find!r}")
-            session.execute(source.replace(find, replace))
+            (source,) = session.execute(query, (f"pgqueue_{edit[0]}",)).fetchone() or ("",)
+            session.execute(self.edited(source, edit))
 
 
 def defect(
