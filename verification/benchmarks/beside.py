@@ -1,4 +1,4 @@
-"""What may go on beside a load: nothing, a transaction that pins the xmin horizon, programs that read it all."""
+"""The company of a load: nothing, a transaction that pins the xmin horizon, programs that read it all."""
 
 from __future__ import annotations
 

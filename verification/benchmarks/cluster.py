@@ -15,7 +15,7 @@ from django_pgqueue.embedded import Cluster as Server
 from django_pgqueue.embedded import find_binaries, temporary_cluster
 from tests.support.sessions import one
 
-# What a production server has: the temporary cluster of the tests saves itself the fsync, here it is half the work.
+# Settings of a production server: the temporary cluster of the tests saves itself the fsync, here it is half the work.
 SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",

@@ -53,7 +53,7 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one contestant reached in all rounds."""
+    """The results of one contestant in all rounds."""
 
     name: str
     runs: tuple[Figures, ...]
@@ -87,7 +87,7 @@ class Result:
 
 
 def play(contest: Contest, rounds: int, others: Others, patience: float) -> Result:
-    """Every contestant once a round; every second round backwards, so that nobody always follows the same one."""
+    """Run every contestant once a round; every second round backwards, so that none always follows the same one."""
     runs: dict[str, list[Figures]] = {name: [] for name in contest.contestants}
     busy = []
     for number in range(contest.rounds or rounds):

@@ -1,4 +1,4 @@
-"""What is measured: a queue design is a schema and the scripts that drive it."""
+"""A queue design that is measured: a schema and the scripts that drive it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contests about what grows in production: nobody who works beside it may pay for it."""
+"""Contests about growth in production: other work on the server must not pay for it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def peak(cluster: Cluster, load: Load, seconds: float = PEAK_SECONDS) -> float:
 def keep_pace(cluster: Cluster, load: Load, *, rate: float, seconds: float, beside: Beside) -> Figures:
     """Messages completed per second in the last quarter of the time, with `rate` of them offered.
 
-    What is `beside` begins after a quarter of the time without it, and then takes so many seconds.
+    `beside` begins after BEFORE windows without it, and goes on for `seconds`.
     """
     window = seconds / DURING
     with load.situation.fresh(cluster, load.design) as run:

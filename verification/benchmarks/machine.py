@@ -1,4 +1,4 @@
-"""What the figures were measured on, and who else was using it."""
+"""The machine on which the figures were measured, and the other users of its CPU."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Others:
 
 
 def busy_seconds() -> float:
-    """CPU time of everybody on all cores."""
+    """Return the CPU time of all processes on all cores."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(
         int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )

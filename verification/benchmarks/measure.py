@@ -26,7 +26,7 @@ SAMPLE_EVERY = 0.2  # seconds; a sample counts the archive, which costs some mil
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run gave: the headline figure, series of windows if there are any, and remarks."""
+    """The result of one run: the headline figure, series of windows if there are any, and remarks."""
 
     value: float
     series: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Run:
         self.connection.execute("CHECKPOINT")
 
     def tick(self, seconds: float) -> None:
-        """What a worker does beside its messages: move the floors."""
+        """Move the floors, as a worker does beside its messages."""
         if self.design.has("tick"):
             self.clients("tick", clients=1, seconds=seconds, rate=TICKS_PER_SECOND)
 
@@ -141,7 +141,7 @@ def cores(first: Sample, last: Sample) -> dict[str, float]:
 
 
 def costs(first: Sample, last: Sample, count: float, of: str) -> dict[str, float]:
-    """What one of `count` cost the server: unlike a rate, it hardly depends on who else uses the machine."""
+    """Return the cost of one of `count`: unlike a rate, it hardly depends on other programs of the machine."""
     return {
         f"server CPU µs per {of}": (last.server_seconds - first.server_seconds) / max(count, 1) * 1e6,
         f"WAL bytes per {of}": (last.wal_bytes - first.wal_bytes) / max(count, 1),
@@ -179,7 +179,7 @@ def mixed(
 
 
 def over(run: Run, groups: list[pgbench.Clients], seconds: float) -> Figures:
-    """What clients do in a window of so many seconds, which begins when they are warm."""
+    """Count the work of clients in a window of so many seconds, which begins when they are warm."""
     time.sleep(WARM_UP)
     first = run.sample()
     time.sleep(seconds)

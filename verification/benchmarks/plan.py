@@ -11,7 +11,7 @@ from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR, Design
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What may grow in production. `little` is what the large backlog is compared with."""
+    """Sizes that may grow in production. `little` is the size with which the large backlog is compared."""
 
     ready: int = 10_000_000
     little: int = 10_000

@@ -14,7 +14,7 @@ PAUSE = 0.001  # seconds after an empty dequeue, as in the scripts
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Of a dequeue that found something: when it began, in seconds since 1970, and how long it took, in ms."""
+    """A dequeue that found something: when it began, in seconds since 1970, and how long it took, in ms."""
 
     at: float
     ms: float
@@ -68,5 +68,5 @@ class Probe:
 
 
 def percentile(timings: Sequence[Timing], share: float, first: float, last: float) -> float:
-    """Of those that began between two moments, in ms; nan without any."""
+    """Return the percentile of the calls that began between two moments, in ms; nan without any."""
     return quantile(sorted(timing.ms for timing in timings if first <= timing.at < last), share)

@@ -27,12 +27,12 @@ def present() -> tuple[Design, ...]:
 
 
 def version() -> str:
-    """Of the SQL, and of the package that brings it."""
+    """Return the version of the SQL, and of the package that brings it."""
     return f"{ENVIRONMENT.file('pgmq/sql/VERSION').read_text().strip()}, from the package {ENVIRONMENT.version()}"
 
 
 def absent(channels: int = 1) -> dict[str, str]:
-    """Who is not measured, and why: a line of the table."""
+    """Return why pgmq is not measured, for the table; nothing if it can be."""
     if channels > 1:
         return {NAME: NO_TENANTS}
     if not ENVIRONMENT.installed():

@@ -1,4 +1,4 @@
-"""A line that is nearly empty: few messages, many who ask. What a message costs the server, and how long it waits."""
+"""A line that is nearly empty: few messages, many consumers. Measures the server's cost of a message, and its wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database holds before the clock starts."""
+"""The content of a database before the clock starts."""
 
 from __future__ import annotations
 

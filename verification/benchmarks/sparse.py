@@ -15,7 +15,7 @@ from .measure import WARM_UP, Figures, Run, fresh, quantile
 from .plan import Plan
 
 HEAVY = 1_000  # channels with a backlog that does not end
-# Of the backlog: more than one consumer takes in the two windows.
+# Messages of the backlog for each second: more than one consumer takes in the two windows.
 PER_SECOND = 4_000
 LIGHT = 500
 EVERY = 3.0  # seconds from one message of a light channel to its next: longer than a round of the line
@@ -56,7 +56,7 @@ def sparse(cluster: Cluster, *, light: int, seconds: float) -> Figures:
     of_light = [message for message in served if message[0] > HEAVY]
     heavy, lights = (len(served) - len(of_light)) / seconds, len(of_light) / seconds
     leases = [at for _, _, at in served]
-    # What was leased after the message was enqueued, up to its own lease.
+    # Messages that were leased after the message was enqueued, up to its own lease.
     calls = sorted(bisect_right(leases, leased) - bisect_right(leases, enqueued) for _, enqueued, leased in of_light)
     waits = sorted((leased - enqueued) * 1e3 for _, enqueued, leased in of_light)
     return Figures(

@@ -1,4 +1,4 @@
-"""Enqueue in the middle of somebody's work: many times in one transaction, among inserts of its own."""
+"""Enqueue in the middle of other work: many times in one transaction, among inserts of its own."""
 
 from __future__ import annotations
 

@@ -198,6 +198,6 @@ SPEED: dict[str, Callable[[Plan], list[Contest]]] = {
     "latency": _latency,
     "notify": _notify,
 }
-# What a name on the command line stands for; the first group is the default.
+# The workloads of each name on the command line; the first group is the default.
 GROUPS = {"speed": SPEED, "growth": growth.WORKLOADS, "published": published.WORKLOADS}
 WORKLOADS = {name: workload for group in GROUPS.values() for name, workload in group.items()}

@@ -1,4 +1,4 @@
-"""What a message writes on its way through: WAL, row versions, index entries."""
+"""The writes of a message on its way through: WAL, row versions, index entries."""
 
 from __future__ import annotations
 

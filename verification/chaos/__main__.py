@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def promote(folder: Path, seed: int, number: int) -> int:
-    """Every second one is of a synchronous standby. What came of it is added to the report."""
+    """Promote a standby, every second time a synchronous one, and add the result to the report."""
     played, history = promotion(folder / f"promotion-{number}", seed, synchronous=number % 2 == 0)
     broken = [text for verdict in check(history) for text in verdict.violations]
     told = "\n".join([f"- {played}; {len(broken)} violations", *(f"  - {text}" for text in broken)])

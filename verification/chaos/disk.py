@@ -20,7 +20,7 @@ class Disk:
     path: Path
 
     def fill(self, spare: int = 0) -> None:
-        """From now on there is room for ``spare`` more bytes only, or for a few more if somebody writes just now."""
+        """Leave room for ``spare`` more bytes only, or for a few more if a process writes just now."""
         for more in range(100):
             found = os.statvfs(self.path)
             used = (found.f_blocks - found.f_bfree) * found.f_frsize

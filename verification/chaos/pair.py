@@ -71,7 +71,7 @@ def server_pair() -> Iterator[Pair]:
 
 
 def clone(source: Cluster, target: Cluster) -> None:
-    """Of a server that is stopped: its data, to follow it as a standby."""
+    """Copy the data of a server that is stopped, to follow it as a standby."""
     made, followed = target.status(), source.status()
     assert made.data is not None
     assert followed.data is not None

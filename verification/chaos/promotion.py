@@ -96,14 +96,14 @@ def complete(session: psycopg.Connection[Any], driver: Recorder, message: int, t
 
 
 def leases(folder: Path) -> Iterator[tuple[int, str, int]]:
-    """What the consumers were given until now. A line that is being written comes later."""
+    """Yield the leases that the consumers got until now. A line that is being written comes later."""
     for file in folder.glob("client-consumer-*.jsonl"):
         for line in file.read_text().splitlines()[:-1]:
             yield from json.loads(line).get("value", {}).get("leases", [])
 
 
 def committed(pair: Pair, folder: Path) -> set[Change]:
-    """What the old primary has on its disk."""
+    """Return the changes on the disk of the old primary."""
     old = folder / "old"
     old.mkdir()
     pair.primary.recover()
@@ -113,5 +113,5 @@ def committed(pair: Pair, folder: Path) -> set[Change]:
 
 
 def change(row: Row) -> Change:
-    """What tells it from others; its numbers are given again after a loss."""
+    """Return the fields that identify a change; numbers are given again after a loss."""
     return row.committed, row.event, row.xid, row.seq, row.at, row.message or 0, row.token or ""

@@ -49,7 +49,7 @@ class Storm:
     seconds: float = 3.0
     options: dict[str, Any] = field(default_factory=dict)
     server: Server | None = None  # whose log is read
-    # What happens to the server meanwhile. It ends when the trouble is over.
+    # Acts on the server meanwhile, and returns when the trouble is over.
     trouble: Callable[[Recorder], None] | None = None
 
     def run(self) -> History:
@@ -150,7 +150,7 @@ def trickle(stage: Stage) -> None:
 
 
 def watch(actors: list[Actor], over: threading.Event) -> None:
-    """Reader and registrar, each at its own pace, to the very end: they look once more when nobody else is at work."""
+    """Reader and registrar, each at its own pace, to the very end: they look once more when all others have ended."""
     due = dict.fromkeys(actors, 0.0)
     while not over.wait(0.05):
         for actor in actors:

@@ -19,7 +19,7 @@ LEASE = 10 * SECOND
 class Story:
     """Each verb is a transaction a millisecond after the last, or part of `with story.transaction():`.
 
-    What the queue would have answered is written down with it, unless a test says that somebody was told otherwise.
+    The answer of the queue is written down with each, unless a test says that a client got another one.
     """
 
     rows: list[Row] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What breaks an invariant is seen, and said with what and where: leases and who may settle."""
+"""A violation is seen, and reported with its invariant and its place: leases, and the right to settle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks an invariant is seen, and said with what and where: limits, order and turns."""
+"""A violation is seen, and reported with its invariant and its place: limits, order and turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks an invariant is seen, and said with what and where: where messages are."""
+"""A violation is seen, and reported with its invariant and its place: where messages are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks an invariant is seen, and said with what and where: whole histories, and the end of a run."""
+"""A violation is seen, and reported with its invariant and its place: whole histories, and the end of a run."""
 
 from __future__ import annotations
 

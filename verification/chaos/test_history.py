@@ -1,4 +1,4 @@
-"""What is written down can be read by anybody, also after a kill in the middle of a line."""
+"""A history can be read again, also after a kill in the middle of a line."""
 
 from __future__ import annotations
 

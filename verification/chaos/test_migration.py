@@ -39,5 +39,5 @@ def test_an_upgrade_under_load_stalls_no_dequeue_for_a_second(server: Server, tm
 
 
 def longest(history: History) -> float:
-    """Of the dequeues that were transactions of their own, in seconds."""
+    """Return the longest of the dequeues that were transactions of their own, in seconds."""
     return max(((op.ended or op.began) - op.began) / 1e6 for op in history.of("dequeue") if not op.args["lingers"])

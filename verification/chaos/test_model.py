@@ -1,4 +1,4 @@
-"""What the real queue does is a behaviour of its model (verification/formal), and what a defective one does is not."""
+"""The real queue behaves as its model (verification/formal) allows, and a defective one does not."""
 
 from __future__ import annotations
 

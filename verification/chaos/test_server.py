@@ -1,4 +1,4 @@
-"""What a crash of the server does to a database that was made a moment ago."""
+"""The effect of a crash of the server on a database that was made a moment ago."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live tables that somebody has made UNLOGGED: a crash of the server loses what was live, nothing else, and the queue
+"""Live tables that an operator has made UNLOGGED: a crash loses the live messages, nothing else, and the queue
 goes on by itself."""
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def test_a_standby_that_takes_over_has_what_is_settled_and_nothing_live() -> Non
 
 
 def told(word: str) -> list[str]:
-    """What the documentation runs after a crash, about this."""
+    """Return the SQL blocks of the page on durability that have this word."""
     page = DOCS / "how-to" / "durability.md"
     return [block.text for block in blocks(page) if block.language == "sql" and word in block.text]
 

@@ -1,1 +1,1 @@
-"""What the queue is said to work with, and whether it does; `python -m verification.compatibility` runs the matrix."""
+"""The versions that the queue promises to work with; `python -m verification.compatibility` runs the matrix."""

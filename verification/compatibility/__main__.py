@@ -4,7 +4,7 @@ python -m verification.compatibility --others       all but that of this Python,
 python -m verification.compatibility --only 3.13 6.1
 python -m verification.compatibility --wheel        the wheel alone, in an empty environment; `--wheel FILE`: that one
 
-What this machine has no Python for is skipped, loudly; `--strict` fails instead.
+A combination for which this machine has no Python is skipped, loudly; `--strict` fails instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verification.compatibility.plan import PYTHONS, TELLING, WHOLE, Combination
 
 RUN, FAILED, SKIPPED = "passed", "FAILED", "SKIPPED"
 PACKAGE = "The wheel in an empty environment"
-# What, why, and the output if somebody has to read it.
+# The result, its reason, and the output where a reader needs it.
 Result = tuple[str, str, str]
 installing = Lock()
 

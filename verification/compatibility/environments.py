@@ -28,7 +28,7 @@ INSTALL = ("install", "--no-compile", "--upgrade")
 
 
 class NotInstalled(Exception):
-    """What pip said."""
+    """pip failed; the text is its output."""
 
 
 def requirements() -> list[str]:
@@ -94,7 +94,7 @@ def compiled(version: str, environment: Path, *folders: Path) -> None:
     for folder in (environment, *folders):
         receipt = folder / f".compiled-{version}"
         if not receipt.exists():
-            # What is written for a later Python does not compile, and is not imported.
+            # A file for a later Python does not compile, and is not imported.
             subprocess.run([environment / "bin" / "python", "-m", "compileall", "-qq", folder], check=False)
             receipt.touch()
 

@@ -1,4 +1,4 @@
-"""What is run: combinations of Python, Django, psycopg and server, and the tests of each."""
+"""The plan: combinations of Python, Django, psycopg and server, and the tests of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DJANGOS = ("5.2", "6.0", "6.1")
 
 # But for those in a browser.
 ADMIN = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "tests" / "admin").glob("test_*.py"))
-# Where a version of Python, Django or psycopg has made a difference to somebody. Each file runs on every combination.
+# Files where a version of Python, Django or psycopg has made a difference. Each runs on every combination.
 TELLING = (
     "verification/compatibility/test_matrix.py::test_it_runs_on_what_the_matrix_says",
     "verification/compatibility/test_projects.py::test_a_plain_project",
@@ -39,7 +39,7 @@ TELLING = (
     "tests/worker/test_atomic.py::test_a_broken_transaction_is_a_failure_even_if_the_handler_says_done",
     "tests/worker/test_processes.py::test_outcomes_come_back_from_the_process",
 )
-# What `--whole` runs: all that needs no more than the queue and a server.
+# The tests of `--whole`: all that need no more than the queue and a server.
 WHOLE = (
     "verification/compatibility",
     "tests/test_handler_functions.py",

@@ -1,4 +1,4 @@
-"""What a project does from its first day on, on an empty database; prints what came of it as JSON.
+"""The life of a project from its first day on, on an empty database; prints the results as JSON.
 
 The settings are those of a variant (COMPATIBILITY). Warnings are errors.
 """
@@ -22,7 +22,7 @@ from django.db import connections, transaction
 
 
 class RollBack(Exception):
-    """What a request dies of."""
+    """An error that rolls a transaction back."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What is in the wheel and in the source distribution. That the wheel works is part of the matrix: see package.py."""
+"""The files of the wheel and of the source distribution. That the wheel works is part of the matrix: see package.py."""
 
 from __future__ import annotations
 

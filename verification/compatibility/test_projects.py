@@ -11,7 +11,7 @@ Told = dict[str, Any]
 LiveThrough = Callable[..., Told]
 
 pytestmark = pytest.mark.django_db
-# What the story's handlers write; "refused" is rolled back.
+# Groups that the story's handlers write; "refused" is rolled back.
 HANDLED = ["async one", "atomic one", "plain one"]
 
 
@@ -65,5 +65,5 @@ def test_an_alias_of_its_own_works_but_is_outside_of_the_transaction(live_throug
     assert told["checks"] == ["pgqueue.W004"]
     assert told["left"] == 0
     assert set(HANDLED) < set(told["groups"])
-    # What an atomic handler writes to another database is committed before, and whatever becomes of the message.
+    # A write of an atomic handler to another database is committed before, also if its message fails.
     assert "refused one" in told["groups"]

@@ -1,4 +1,4 @@
-"""What a project without the app of the pipeline does, on an empty database; prints what came of it as JSON."""
+"""The life of a project without the app of the pipeline, on an empty database; prints the results as JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def names(sql: str) -> list[str]:
 
 
 def said(*command: str) -> str:
-    """What a command prints, or why it gives up."""
+    """Return the output of a command, or its error."""
     output = StringIO()
     try:
         call_command(*command, stdout=output, skip_checks=True)
@@ -99,7 +99,7 @@ def keep_house() -> dict[str, Any]:
 
 
 def grant() -> dict[str, str]:
-    """What `queuegrants --check` says after each kind was granted, and why the pipeline is not."""
+    """Return the output of `queuegrants --check` after each kind was granted, and why the pipeline is not."""
     told = {}
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE ROLE {ROLE}")
@@ -130,7 +130,7 @@ def pages() -> dict[str, Any]:
 
 
 def spark() -> list[str]:
-    """What the pipeline says that is run without Django, as somebody may do who has never heard of the app."""
+    """Return the output of the pipeline, run without Django, by a user who does not know the app."""
     from django_pgqueue.spark.errors import PipelineError
     from django_pgqueue.spark.export.job import export
     from django_pgqueue.spark.source import Source

@@ -43,7 +43,7 @@ class Window:
     rows: list[Start] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
-    # Of each worker, the message that it holds.
+    # The message that each worker holds.
     holding: list[int] = field(default_factory=list)
     began: tuple[int, ...] = ()
 
@@ -67,7 +67,7 @@ class Window:
         self.rows.append(follower.start())
 
     def worker(self, message: int) -> int:
-        """Who holds nothing, as far as the tables tell."""
+        """Give the message to a worker that holds nothing, as far as the tables show, and return its number."""
         if 0 not in self.holding:
             self.holding.append(0)
         self.holding[free := self.holding.index(0)] = message

@@ -25,7 +25,7 @@ GUARDED = [model for model in MODELS if model.removed]
 
 @pytest.fixture(scope="module")
 def answers(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Answer]]]:
-    """Of the models that were chosen: TLC has a thread of its own for each, and starting takes it longer than most."""
+    """Run the models that were chosen: TLC has a thread of its own for each, and starting takes it longer than most."""
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
     tests = [item for item in items if item.module is request.module]
     chosen: list[Any] = [item.callspec.params["model"] for item in tests if "answers" in item.fixturenames]

@@ -25,7 +25,7 @@ STATE = re.compile(r"^State (\d+): <(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What TLC is asked. Values of ``constants`` are in the words of TLA+ (`{m1, m2}`: model values; `<- Name`: a
+    """A question for TLC. Values of ``constants`` are in the words of TLA+ (`{m1, m2}`: model values; `<- Name`: a
     definition of a module).
 
     ``invariants`` hold in each state, ``properties`` of each step or in the long run; ``modules``: more of them, by

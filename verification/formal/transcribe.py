@@ -1,4 +1,4 @@
-"""From a history of verification/chaos to what specs/LeaseTrace.tla reads: what became of each message, by commits.
+"""Transcribe a history of verification/chaos for specs/LeaseTrace.tla: the fate of each message, by commits.
 
 Nothing is judged here: the rows are written down in the model's words, and TLC says whether it could have done that.
 """
@@ -17,7 +17,7 @@ STATUSES = {READY: "ready", LEASED: "leased", SCHEDULED: "scheduled"}
 # `pop` is a dequeue and an archive in one; what is purged is cancelled by an operator.
 OUTCOMES = {"completed": "completed", "popped": "completed", "cancelled": "cancelled", "purged": "cancelled"}
 NOBODYS = 0
-# A token that was given to nobody, where only a holder's can be.
+# A token that no lease had, where only a holder's can be.
 UNKNOWN = 999
 
 
@@ -93,7 +93,7 @@ class Follower:
             yield self.become(born, STATUSES[(flips or [born])[-1].status or READY], born.attempts or 0)
         for row in rows:
             if row.event == "changed" and row not in flips:
-                # What is changed and goes in one transaction is recorded by its going.
+                # A message that is changed and goes in one transaction is recorded by its going.
                 if not (gone and row.was_status == row.status):
                     yield from self.change(row)
             elif row.event == "gone":
@@ -133,7 +133,7 @@ class Follower:
 
 
 def lives(history: History) -> Iterator[tuple[int, Trace]]:
-    """Each message alone, from its creation to its end. What comes after its end is told as another life."""
+    """Yield each message alone, from its creation to its end. A row after its end begins another life."""
     followers: dict[int, Follower] = defaultdict(Follower)
     steps: dict[int, list[Step]] = defaultdict(list)
     for message, rows in commits(history.rows):

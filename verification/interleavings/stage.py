@@ -1,4 +1,4 @@
-"""One question: the first call is done and not committed; what becomes of the second?"""
+"""One question: the first call is done and not committed; does the second wait?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RELATIONS = ("same message", "same channel", "other channel")
 LEASE = 1_000_000
 FREE, ELSE = "·", "passes by"
 PATIENCE = 30  # seconds, for what takes milliseconds
-# What a transaction is told that waits in a circle, or may.
+# The SQLSTATEs of a transaction that waits in a circle, or may.
 CIRCLES = ("40P01", "PGQ06")
 # Nothing takes so long, unless it hangs; and circles are found at once.
 IMPATIENT = "SET deadlock_timeout = '20ms'; SET statement_timeout = '60s'"
@@ -86,7 +86,7 @@ class Stage:
         return ", ".join(sorted({code for code in found if code in CIRCLES}))
 
     def waits(self, call: Future[Any], session: Session) -> bool:
-        """Whether the call waits for somebody; else it has come to its end."""
+        """Return whether the call waits for a lock; else it has come to its end."""
         deadline = time.monotonic() + PATIENCE
         pid = session.info.backend_pid
         while not wait([call], 0.01).done:

@@ -9,7 +9,7 @@ READY, LEASED, DEAD, ABSENT = "ready", "leased", "dead", "absent"
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """``sql``: with %(id)s, %(token)s, %(channel)s and %(key)s. ``needs``: what must have become of the message.
+    """``sql``: with %(id)s, %(token)s, %(channel)s and %(key)s. ``needs``: the state that the message must have.
 
     The first column of its answer is counted; ``answers``: it is a number itself.
     """

@@ -1,4 +1,4 @@
-"""What the documentation says of channels and queues."""
+"""Channels and queues, as the documentation describes them."""
 
 from __future__ import annotations
 

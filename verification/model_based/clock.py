@@ -1,4 +1,4 @@
-"""A database whose clock is a rule of the test: it stands still until somebody sets it, forwards or backwards."""
+"""A database whose clock is a rule of the test: it stands still until the test sets it, forwards or backwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psycopg
 
 from tests.support.paths import REPOSITORY
 
-# What is called by its full name is meant to be the real one.
+# A call by the full name is meant to be the real one.
 READS = re.compile(r"\b(?<!pg_catalog\.)(?:clock_timestamp|now)\(\)")
 # 2026-01-01 12:00 UTC, in microseconds since 1970. All times of the model are counted from here.
 BASE = 1_767_268_800_000_000
@@ -65,6 +65,6 @@ def install(session: psycopg.Connection[Any]) -> None:
 
 
 def readings(session: psycopg.Connection[Any]) -> list[str]:
-    """Who goes by the real clock."""
+    """Return the functions and defaults that go by the real clock."""
     functions = [str(name) for name, source in session.execute(FUNCTIONS) if READS.search(source)]
     return functions + [f"{table}.{column}" for table, column, text in session.execute(DEFAULTS) if READS.search(text)]

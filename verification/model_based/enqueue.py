@@ -1,4 +1,4 @@
-"""What the documentation says of enqueue and redrive."""
+"""Enqueue and redrive, as the documentation describes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .states import LEASED, READY, SCHEDULED, Channel, Message, Refused
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message that somebody wants to enqueue. ``due``: microseconds from now, None for at once."""
+    """A message to enqueue. ``due``: microseconds from now, None for at once."""
 
     channel: str
     queue: str
@@ -49,7 +49,7 @@ def enqueue(model: Model, draft: Draft, answer: Any) -> Answers:
 
 
 def make_room(model: Model, channel: Channel) -> list[int] | None:
-    """What leaves the channel for one message more; None: there is room. Whoever is leased stays."""
+    """Return the messages that leave the channel for one message more; None: there is room. A leased message stays."""
     missing = 0 if channel.max_size is None else len(model.live(channel.id)) + 1 - channel.max_size
     if missing <= 0:
         return None

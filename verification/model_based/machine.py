@@ -1,4 +1,4 @@
-"""The machine: whatever anybody may do to the queue, in any order, beside the model that says what must come of it."""
+"""The machine: any call of the queue, in any order, beside the model that says what the result must be."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class QueueMachine(Moments):
 
     @rule(limit=st.sampled_from([1, 2, 10]))
     def serve(self, limit: int) -> None:
-        """What happens most."""
+        """Take as most calls do."""
         self.take_once("dequeue", "q", limit, 15 * SECOND)
 
     @rule()

@@ -51,7 +51,7 @@ class Model:
         return Model(**parts)
 
     def rolled_back_to(self, saved: Model) -> Model:
-        """The clock goes on, whatever becomes of a transaction; and so does what somebody remembers of his leases."""
+        """The clock goes on, also if a transaction rolls back; so does the memory of a worker about its leases."""
         back = saved.copy()
         back.now, back.latest, back.issued, back.doubt = self.now, self.latest, self.issued, self.doubt or saved.doubt
         if self.doubt:
@@ -87,7 +87,7 @@ class Model:
         return [m.id for m in scheduled if m.dequeue_at <= self.now and queue in (None, self.name_of(m)[0])]
 
     def expired(self, queue: str | None = None) -> list[int]:
-        """Leases whose time is over, and that nobody is settling; of this queue alone."""
+        """Return the leases whose time is over and that no call is settling; of this queue alone."""
         over = [m for m in leased(self) if m.expires_at is not None and m.expires_at <= self.now]
         return [m.id for m in over if self.free(m.id) and queue in (None, self.name_of(m)[0])]
 

@@ -1,4 +1,4 @@
-"""What the documentation says of operators, who act on messages whoever has them. They wait for nobody."""
+"""The calls of operators, as the documentation describes them: they act on messages in any state and never wait."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reschedule_one(model: Model, number: int, at: int | None) -> str:
     if message.status == SCHEDULED:
         model.messages[number] = replace(message, status=READY, dequeue_at=model.now)
         return "rescheduled"
-    # As it was, and nobody else's until this transaction ends.
+    # As it was, and closed to other calls until this transaction ends.
     model.messages[number] = replace(message)
     return "ready"
 
@@ -73,7 +73,7 @@ def discard_one(model: Model, number: int) -> str:
 
 
 def discard_dead(model: Model, ids: Sequence[int], alone: bool = True) -> Outcomes:
-    """``alone``: nobody else discards at this moment."""
+    """``alone``: no other call discards at this moment."""
     return [(number, discard_dead_one(model, number, alone)) for number in sorted(set(ids))]
 
 

@@ -79,7 +79,7 @@ class PairMachine(PairOperators):
 
     @rule(n=who, picks=whose, skip=st.booleans())
     def heartbeat(self, n: int, picks: list[tuple[int, str]], skip: bool) -> None:
-        """With ``skip`` nobody waits: what the other has locked is still held, and is passed by."""
+        """With ``skip`` no call waits: messages that the other has locked are still held, and are passed by."""
         pairs = self.pairs(n, picks)
         locked = [pair for pair in pairs if self.waits(n, [pair])]
         free = [pair for pair in pairs if pair not in locked]
@@ -136,7 +136,7 @@ class PairMachine(PairOperators):
         waits = any(number in self.other(n).touched and number in self.committed.messages for number in ids)
         self.call(
             n,
-            # Who waits here gives up by an error, after which the transaction goes on from a savepoint only.
+            # A call that waits here gives up by an error, after which the transaction goes on from a savepoint only.
             lambda queue: queue.rows("SELECT id, outcome, refusal FROM pgqueue_cancel(%s, 'no')", ids, raises=waits),
             lambda model, _: settle.cancel(model, ids, "no"),
             waits,

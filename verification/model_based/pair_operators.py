@@ -1,4 +1,4 @@
-"""What operators do in one of the two sessions: they pass by what the other has touched, and say so."""
+"""Operators in one of the two sessions: they pass by all that the other has touched, and say so."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .machine import QueueMachine
 from .operators import OperatorMachine
 from .sql import Queue
 
-# Found is enough here: nobody reads the shortest example.
+# The first example is enough here: it is not shortened.
 HUNT = settings(
     stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck), database=None,
     derandomize=True, phases=[Phase.generate],
@@ -36,7 +36,7 @@ OPERATORS = (
     Defect("an edit changes leased messages", "edit", WAITING, ANY),
     Defect("a queue is purged with its leased messages", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
 )  # fmt: skip
-"""Of operators, who are not in the runs of `verification.chaos`."""
+"""Defects in the calls of operators, who are not in the runs of `verification.chaos`."""
 BROUGHT_BACK = (
     Defect("expired leases wait for a sweep", "bring_back", "IF v_look.expired THEN", "IF false THEN"),
     Defect("due messages wait for a tick", "bring_back", "v_look.scheduled OR v_count > 0", "false"),
@@ -44,7 +44,7 @@ BROUGHT_BACK = (
     Defect("an idle dequeue does not see due messages", "dequeue", " OR n.scheduled", ""),
     Defect("messages that came back exceed the limit of the call", "dequeue_many", "p_limit - v_count);", "p_limit);"),
 )
-"""Of a dequeue that brings back: in the runs of `verification.chaos` somebody sweeps."""
+"""Defects of a dequeue that brings back: the runs of `verification.chaos` have a sweep as well."""
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
@@ -62,7 +62,7 @@ REFUSALS = (
         " AND v_refusal IS NOT NULL;\n    IF v_refusal IS NOT NULL THEN\n",
     ),
 )  # fmt: skip
-"""Of refusals, which the actors of `verification.chaos` turn into errors."""
+"""Defects of refusals, which the actors of `verification.chaos` turn into errors."""
 FULL = (
     Defect(
         "the newest leaves a full channel", "choose_dropped",
@@ -75,7 +75,7 @@ FULL = (
     ),
     Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
 )  # fmt: skip
-"""Of channels that make room."""
+"""Defects of channels that make room."""
 ARCHIVE = (
     Defect("complete archives all for every channel", "complete_many", "p_archive, c.archive,", "p_archive,"),
     Defect("one message is archived in full for every channel", "complete", "c.archive IS NULL\n", "true\n"),
@@ -84,7 +84,7 @@ ARCHIVE = (
         "CASE WHEN n.archive = 'full' THEN n.payload END", "n.payload",
     ),
 )  # fmt: skip
-"""Of what is not archived: the channels of `verification.chaos` archive everything."""
+"""Defects of partial archives: the channels of `verification.chaos` archive everything."""
 OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)
 NOTICED = (
     "complete takes any token",
@@ -141,7 +141,7 @@ def installed(session: psycopg.Connection[Any], defect: Defect) -> Iterator[None
 
 
 def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
-    """What the machine says of the defect; empty: nothing."""
+    """Return how the machine noticed the defect; empty: not at all."""
     base = OperatorMachine if defect in (*OPERATORS, *FULL) else QueueMachine
     machine: Any = type("Machine", (base,), {"queue": queue, "steps": 0})
     with installed(queue.session, defect):

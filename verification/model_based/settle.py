@@ -1,4 +1,4 @@
-"""What the documentation says of whoever holds a lease, of the sweep, and of those who end messages that wait."""
+"""The calls of a lease's holder, the sweep, and the end of waiting messages, as the documentation describes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def held(model: Model, pairs: Pairs, skip_lost: bool) -> list[Message]:
 
 
 def settled_before(model: Model, pairs: Pairs, done: Iterable[Message]) -> Outcomes:
-    """What these very leases have settled before."""
+    """Return the outcomes of messages that these very leases have settled before."""
     skipped = {message.id for message in done}
     answers: Outcomes = []
     for number, token in pairs:
@@ -118,8 +118,10 @@ def withdraw(model: Model, message: Message) -> None:
 def sweep(
     model: Model, next_at: Callable[[Message], int], ticks: bool = True, removed: frozenset[int] = frozenset()
 ) -> tuple[int, int, int, int]:
-    """How many were retried, poisoned, cancelled, promoted. ``ticks``: nobody else does at this moment. ``removed``:
-    channels that went."""
+    """Return how many were retried, poisoned, cancelled, promoted.
+
+    ``ticks``: no other call ticks at this moment. ``removed``: channels that went.
+    """
     promoted = model.promote() if ticks else 0
     leases = [m for m in leased(model) if model.free(m.id)]
     expired = [m for m in leases if m.expires_at is not None and m.expires_at <= model.now]
@@ -170,7 +172,7 @@ def remove(model: Model, removed: Set[int]) -> int:
 
 
 def prune(model: Model, archive: int | None, dead: int | None, removed: Set[int]) -> tuple[int, int]:
-    """How many dead letters and channels go. Of the archive, days that ended longer ago.
+    """Return how many dead letters and channels go. From the archive go the days that ended longer ago.
 
     ``removed``: channels that went.
     """

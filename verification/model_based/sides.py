@@ -27,7 +27,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
 @dataclass(slots=True)
 class Side:
     """A session. ``touched``: messages whose rows it has locked; ``fills``: channels whose count it holds;
-    ``ticks``, ``discards``: nobody else may."""
+    ``ticks``, ``discards``: the other side may not."""
 
     queue: Queue
     view: Model = field(default_factory=Model)
@@ -61,7 +61,7 @@ class Sides(RuleBasedStateMachine):
         for side in self.sides:
             side.view = self.committed.copy()
 
-    # What everybody needs.
+    # Used by the rules.
 
     def call(self, n: int, ask: Callable[[Queue], Any], expect: Callable[[Model, Any], Any], waits: bool) -> Any:
         """The session does what its model does; or waits, and nothing is done."""
@@ -94,7 +94,7 @@ class Sides(RuleBasedStateMachine):
         return self.sides[1 - n]
 
     def merge(self, n: int) -> None:
-        """What the session has done is there for all."""
+        """Show the writes of the session to all."""
         side = self.sides[n]
         for model in (self.committed, self.other(n).view):
             for name in ("messages", "archive", "dead"):
@@ -127,7 +127,7 @@ class Sides(RuleBasedStateMachine):
         return sorted(found.items())
 
     def waits(self, n: int, pairs: Sequence[tuple[int, str]]) -> bool:
-        """For whoever has touched one of them, if the row that all see is the caller's."""
+        """Return whether the other has touched one of them, if the row that all see is the caller's."""
         touched, rows = self.other(n).touched, self.committed.messages
         return any(number in touched and number in rows and rows[number].token == token for number, token in pairs)
 
@@ -156,7 +156,7 @@ class Sides(RuleBasedStateMachine):
         self.sound = True
 
     def few(self, n: int) -> set[int]:
-        """What it knows to be leased of the limited channel, without what the other has given back or settled."""
+        """Return the leases of the limited channel that it knows, but those that the other gave back or settled."""
         view, other = self.sides[n].view, self.other(n)
         ended = {number for number in other.touched if number not in {m.id for m in leased(other.view)}}
         return {m.id for m in leased(view) if view.name_of(m)[1] == "few"} - ended

@@ -49,7 +49,7 @@ EMPTIED = (
     "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "channel_size", "departure",
     "waiter", "floor", "tally", "unarchived", "unarchived_total",
 )  # fmt: skip
-# Of a message that may have been popped since.
+# The time of a message that may have been popped since.
 NEXT_AT = """SELECT us(coalesce((SELECT m.dequeue_at FROM pgqueue_message AS m WHERE m.id = %s),
     (SELECT a.dequeue_at FROM pgqueue_archived_message AS a WHERE a.id = %s)))"""
 DEQUEUE = "SELECT id, channel, (payload ->> 'n')::int, attempts, token::text, us(lease_expires_at) FROM"
@@ -57,7 +57,7 @@ DEQUEUE = "SELECT id, channel, (payload ->> 'n')::int, attempts, token::text, us
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What the server said instead of an answer."""
+    """The server's error instead of an answer."""
 
     code: str
     text: str
@@ -84,8 +84,8 @@ class Queue:
         return nullcontext() if idle else self.session.transaction()
 
     def rows(self, query: str, *parameters: Any, raises: bool = False) -> Any:
-        """What the call answers. A verb whose last column is ``refusal`` gets no savepoint: whatever it refuses, the
-        transaction goes on, and what was written in it before and is written afterwards commits."""
+        """Return the answer of a call. A verb whose last column is ``refusal`` gets no savepoint: after a refusal the
+        transaction goes on, and all that is written in it before and afterwards commits."""
         returns = "refusal FROM" in query
         try:
             with nullcontext() if returns and not raises else self.guarded():
@@ -175,7 +175,7 @@ class Queue:
         return found if isinstance(found, Refusal) else [Lease(*row) for row in found]
 
     def looked(self, model: Model) -> dict[int, str | None]:
-        """What a dequeue may bring back, with its token."""
+        """Return the messages that a dequeue may bring back, with their tokens."""
         return {number: model.messages[number].token for number in [*model.due(), *model.expired()]}
 
     def brought_back(self, looked: dict[int, str | None]) -> tuple[frozenset[int], frozenset[int]]:
@@ -186,7 +186,7 @@ class Queue:
         return frozenset(lost), frozenset(n for n, (status, _) in rows.items() if status == SCHEDULED)
 
     def settle(self, verb: str, pairs: Sequence[tuple[int, str]], **arguments: Any) -> Any:
-        """What a function answers that is given ids and tokens; arguments as it has them, without p_."""
+        """Call a function that gets ids and tokens; arguments as it has them, without p_."""
         named = "".join(f", p_{name} => %s" for name in arguments)
         ids, tokens = [number for number, _ in pairs], [token for _, token in pairs]
         found = self.rows(f"SELECT * FROM pgqueue_{verb}(%s, %s::uuid[]{named})", ids, tokens, *arguments.values())

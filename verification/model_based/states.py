@@ -1,4 +1,4 @@
-"""What the model remembers of messages and channels, and what became of them. Times are microseconds of the clock."""
+"""The model's memory of messages and channels, also of those that ended. Times are microseconds of the clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 SECOND = 1_000_000
 READY, LEASED, SCHEDULED = 1, 2, 3
-# The lease token of what was swept: nobody but the queue knows it.
+# The lease token of a swept message: only the queue knows it.
 SWEPT = "swept"
 
 

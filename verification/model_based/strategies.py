@@ -1,4 +1,4 @@
-"""What the machine draws from: few names, numbers and moments, so that they meet."""
+"""The strategies of the machine: few names, numbers and moments, so that they meet."""
 
 from __future__ import annotations
 

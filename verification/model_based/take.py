@@ -1,4 +1,4 @@
-"""What the documentation says of dequeue: who may be served, who must be, and in which order.
+"""Dequeue, as the documentation describes it: which channel may be served, which must be, and in which order.
 
 Which channel comes next is the line's own business. The model says which answers are right, not which one comes.
 """
@@ -27,7 +27,7 @@ class Lease:
 
 
 def may(model: Model, channel: Channel) -> int:
-    """How many messages the channel may be given now, at most."""
+    """Return how many messages the channel may be given now, at most."""
     if model.paused.get(channel.queue):
         return 0
     if not channel.limited:
@@ -46,7 +46,7 @@ def may(model: Model, channel: Channel) -> int:
 
 
 def must(model: Model, channel: Channel) -> int:
-    """How many messages the channel can be given now, if nobody else is before it."""
+    """Return how many messages the channel can be given now, if no other session is before it."""
     if channel.limited and model.locked is not None:
         # Another transaction may have its lane.
         return 0
@@ -101,7 +101,7 @@ def take(model: Model, queue: str, lease: int, answer: Sequence[Lease]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """What a call has brought back of its queue, as the tables tell. ``lost``: messages whose leases it has taken
+    """The messages that a call has brought back, by the tables. ``lost``: messages whose leases it has taken
     back; ``still``: those that were due or expired, and are scheduled now."""
 
     queue: str

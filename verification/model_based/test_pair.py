@@ -1,4 +1,4 @@
-"""Two sessions, each with a transaction of its own at times: nobody waits but where the documentation says so."""
+"""Two sessions, each with a transaction of its own at times: a call waits only where the documentation says so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 -- Baseline "channel row": the design in which every verb locks the channel's row.
 -- Limits and round robin come out of one row per channel that carries the settings, the counters and the moment at
--- which the channel may be served next. It is simple and exact; its price is that everybody who touches a channel
--- queues behind everybody else who does, until commit.
+-- which the channel may be served next. It is simple and exact; its price is that every session that touches a channel
+-- queues behind every other session that does, until commit.
 -- Built as well as the design allows: partial indexes, room for HOT updates, one call per verb, one clock reading per
 -- call, a random lease token, expired leases taken over by the dequeue.
 

@@ -1,4 +1,4 @@
-"""What the verbs took, in ratios, and what they may take."""
+"""The cost of the verbs, in ratios, and its limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Budget:
 
 
 class Results:
-    """What was spent in all rounds, by station, design and number of channels."""
+    """The cost in all rounds, by station, design and number of channels."""
 
     def __init__(self) -> None:
         self._spent: dict[Key, list[Spent]] = {}

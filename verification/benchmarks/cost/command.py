@@ -1,4 +1,4 @@
-"""What each verb costs the server, beside other designs: CPU alone, without client, network and fsync."""
+"""Measure the cost of each verb beside other designs: the server's CPU alone, without client, network and fsync."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .budgets import Results, budgets
 from .report import costs
 from .stations import PGMQ, ROW, Calls, of_ours, stations
 
-# Nothing waits for a disk, and nobody else works: a loop measures what its own backend does. How many full pages it
+# Nothing waits for a disk, and no other session works: a loop measures its own backend. How many full pages it
 # would log says when the last checkpoint was.
 SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 

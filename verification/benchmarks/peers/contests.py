@@ -1,4 +1,4 @@
-"""Who meets whom in which workload, and what the project promises about it."""
+"""The contestants of each workload, and the project's promise about it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Started:
             raise RuntimeError(f"{self} failed with {code}:\n{self.tail()}")
 
     def cpu_seconds(self) -> float:
-        """Of this process and its descendants that live."""
+        """Return the CPU time of this process and its descendants that live."""
         spent = 0
         for pid in (self.process.pid, *(child for child, _ in descendants(self.process.pid))):
             with suppress(OSError):
@@ -170,7 +170,7 @@ def descendants(pid: int) -> set[Identity]:
 
 
 def identity(pid: int) -> Identity:
-    """Process id and start time: the number alone may be somebody else's by now. Raises OSError when it has ended."""
+    """Return id and start time: the id alone may be another process's by now. Raises OSError when it has ended."""
     return pid, int(_stat(pid)[19])
 
 

@@ -1,4 +1,4 @@
-"""Who takes part, and with which settings. The best ones were looked for on 2 cores."""
+"""The contestants, and their settings. The best settings were looked for on 2 cores."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ AWA = Peer(
 )
 
 
-# It completes a batch by one statement. What has not filled a batch waits for the next poll: 0.5 s is the shortest that
+# It completes a batch by one statement. A batch that is not full waits for the next poll: 0.5 s is the shortest that
 # it takes. A queue whose inserts notify is a setting of its own, because notifying costs those who enqueue.
 BURST = {"pollingIntervalSeconds": 0.5, "burstWhenBatchFull": True}
 PG_BOSS = Peer(
@@ -149,7 +149,7 @@ PG_BOSS = Peer(
 
 @cache
 def _options() -> str:
-    """What our worker can be told, from its own help."""
+    """Return the options of our worker, from its own help."""
     command = [OurEnvironment().interpreter, "-m", "django", "runqueueworker", "--help"]
     environment = clean(OurEnvironment(), {"DATABASE_URL": "postgresql://nobody@/nothing?host=/nowhere"})
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout

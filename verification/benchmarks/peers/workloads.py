@@ -1,4 +1,4 @@
-"""What every contestant has to do, in the same way: each function is one run and gives its figures."""
+"""The work of every contestant, done in the same way: each function is one run and gives its figures."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MASTER = "local[*,4]"
 BATCH_ROWS = 50_000
 ARROW = schema.arrow_schema("archive")
 Run = Callable[[Path], None]
-# What psycopg has to know of a COPY to make values of its texts.
+# The types that psycopg needs to make values of the texts of a COPY.
 TYPES = {"int64": "int8", "int32": "int4", "int16": "int2", "string": "text", "binary": "bytea"}
 
 

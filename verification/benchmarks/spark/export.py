@@ -25,7 +25,7 @@ from .memory import Peak
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one contestant: seconds of each round, and the most memory of its processes."""
+    """The result of one contestant: seconds of each round, and the most memory of its processes."""
 
     name: str
     rows: int

@@ -1,4 +1,4 @@
-"""What all actors have in common: a thread or process of their own, a seed, a session, a recorder."""
+"""Common parts of all actors: a thread or process of their own, a seed, a session, a recorder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .session import Session
 
 @dataclass(slots=True)
 class Stage:
-    """What they share. ``calm``: the faults are over, and so are the tricks; ``stop``: the end."""
+    """Events that the actors share. ``calm``: the faults are over, and so are the tricks; ``stop``: the end."""
 
     url: str
     folder: Path

@@ -100,7 +100,7 @@ class Consumer(Actor):
                 return
 
     def settle(self, verb: str, held: Held) -> bool:
-        """Returns whether it was accepted. What breaks is tried again, as a worker does."""
+        """Return whether the call was accepted. A call that breaks is tried again, as a worker does."""
         raced = False
         if verb == "complete" and held.key.startswith(("plain", "async")) and not self.effect(held):
             return False  # as a handler that failed, and whose worker died

@@ -51,7 +51,7 @@ class Session:
             self.broke = not state.startswith("PGQ")
             # In an explicit transaction nothing is committed before COMMIT was sent.
             committing = not session.chaos_open
-            # A backend that panics says why, and nobody knows what it had written down before.
+            # A backend that panics reports why, and its last writes may or may not be on the disk.
             ended = not state or state.startswith(ENDING) or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
             if ended and committing:
                 call.unknown(first_line(error))

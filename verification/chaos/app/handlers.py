@@ -1,4 +1,4 @@
-"""What the kind of a message says; each run is written into the history, and so is what the worker heard of it."""
+"""Handlers that do as the kind of a message says; each run is written into the history, and so is its settlement."""
 
 from __future__ import annotations
 

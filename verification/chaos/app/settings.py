@@ -1,4 +1,4 @@
-"""Of the worker processes of a run: short times, so that there is much to see."""
+"""Settings of the worker processes of a run: short times, so that there is much to see."""
 
 import os
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Is a history one that the queue may have? Pure Python, over the files alone: anybody can check it."""
+"""Is a history one that the queue may have? Pure Python, over the files alone, so that any machine can check it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def unlimited(value: Settings) -> bool:
 
 
 class Shares:
-    """Of channels that began with the same backlog, until the first of all has nothing more."""
+    """Channels that began with the same backlog, until the first of all has nothing more."""
 
     def __init__(self, free: set[int], names: list[str], channels: dict[int, Settings]) -> None:
         self._equal = {channel for channel in free if channels[channel].name in names}

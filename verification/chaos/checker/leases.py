@@ -11,7 +11,7 @@ from .verdict import Findings
 
 
 def i5_leases_do_not_overlap(history: History, lives: Lives) -> Findings:
-    """one lease at a time; nobody ends it early"""
+    """one lease at a time; no other call ends it early"""
     for life in lives.values():
         before: Lease | None = None
         for lease in life.leases:
@@ -35,7 +35,7 @@ def i12_attempts_are_limited(history: History, lives: Lives) -> Findings:
             continue
         deliveries = sum(lease.how != "deferred" for lease in life.leases)
         limit = life.created.max_attempts or 0
-        # Only its handler may defer what has begun. Who else gives the attempt back, forgets that it ran.
+        # Only its handler may defer a message that has begun. Any other call would forget that it ran.
         deferring = lives.key(life).startswith("defer:")
         for lease in life.leases:
             run = runs.get((life.message, lease.token or ""))

@@ -19,7 +19,7 @@ VISIBLE_AFTER = 1_000_000
 
 @dataclass(slots=True)
 class Settings:
-    """What a channel's row said, commit by commit."""
+    """The limits in a channel's row, commit by commit."""
 
     name: str = "?"
     times: list[int] = field(default_factory=list)
@@ -93,7 +93,7 @@ def i7_release_interval(history: History, lives: Lives) -> Findings:
         rows.sort(key=lambda row: row.leased_at or 0)
         earliest: int | None = None
         for place, row in enumerate(rows):
-            # Of any n messages, the last comes (n - burst) intervals after the first, at least.
+            # The last of any n messages comes (n - burst) intervals after the first, at least.
             shifted = (row.leased_at or 0) - place * interval
             if earliest is not None and shifted - earliest < (1 - burst) * interval:
                 missing = ((1 - burst) * interval - (shifted - earliest)) / 1e6
@@ -145,7 +145,7 @@ def refusals(
 
 
 def drops(history: History, channels: dict[int, Settings]) -> Findings:
-    """What a full channel drops has waited, and leaves for another message, by the policy of the channel."""
+    """A message that a full channel drops has waited, and leaves for another message, by the policy of the channel."""
     for transaction in transactions(history.rows):
         dropped = {row.message for row in transaction if row.event == "archived" and row.outcome == "dropped"}
         came = {row.channel for row in transaction if row.event == "created"}

@@ -36,7 +36,7 @@ def i13_everything_comes(history: History, lives: Lives) -> Findings:
 
 
 def idle(history: History, lives: Lives, calm: int) -> Findings:
-    """In the calm, while a message of a free channel is ready, somebody must be served now and then."""
+    """In the calm, while a message of a free channel is ready, some message must be served now and then."""
     limited = {
         channel
         for channel, value in settings(history).items()

@@ -29,7 +29,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Life:
-    """Of one message: all its rows, in order, and the leases that follow from them."""
+    """The history of one message: all its rows, in order, and the leases that follow from them."""
 
     message: int
     rows: list[Row] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Lives(dict[int, Life]):
                 follow(life, row)
 
     def key(self, life: Life) -> str:
-        """Of what was enqueued: a redriven message is a new life of the same."""
+        """Return the key of the message that was enqueued: a redrive begins a new life of the same."""
         created = life.created
         while created and created.key is None and (before := self.get((created.detail or {}).get("redriven_from", 0))):
             created = before.created
@@ -68,7 +68,7 @@ class Lives(dict[int, Life]):
 
 
 def follow(life: Life, row: Row) -> None:
-    """What a row does to the leases of its message."""
+    """Apply a row to the leases of its message."""
     open_lease = life.leases[-1] if life.leases and life.leases[-1].ended is None else None
     if is_grant(row):
         life.leases.append(Lease(row, row.expires_at or row.at))

@@ -19,7 +19,7 @@ Key = tuple[int, int, int]
 # younger may be overtaken. A run may say `folded_within`.
 FOLDED_AFTER = 1_000_000
 HOLD = ("lock", "timeouts", "exhaust", "crash", "full disk", "promotion", "migration")
-# A transaction of a client that died, or that nobody hears any more, ends some time later.
+# A transaction of a client that died, or that lost its connection, ends some time later.
 LINGERS = 15_000_000
 
 
@@ -72,7 +72,7 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
 
 def place(lives: Lives, grant: Row) -> Key:
     """Where the call found the message. It may have been leased and given back since the call began, and stand behind
-    others now: who looks for messages and then locks them gets the newest version of what he has found."""
+    others now: a call that looks for messages and then locks them gets the newest version of each that it has found."""
     began = grant.leased_at or grant.at
     assert grant.message is not None
     found = [
@@ -84,7 +84,7 @@ def place(lives: Lives, grant: Row) -> Key:
 
 
 class Periods:
-    """Of time, that may overlap."""
+    """Intervals of time that may overlap."""
 
     def __init__(self, periods: list[tuple[int, int]]) -> None:
         periods.sort()
@@ -111,7 +111,7 @@ def lingered(history: History) -> Iterator[tuple[int, int]]:
 
 
 def successors(lives: Lives) -> dict[int, dict[int, Row]]:
-    """What becomes of a message after a row: by message and seq."""
+    """Return the row that follows each row of a message, by message and seq."""
     return {
         life.message: {row.seq: after for row, after in zip(life.rows, life.rows[1:], strict=False)}
         for life in lives.values()

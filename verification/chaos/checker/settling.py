@@ -1,4 +1,4 @@
-"""Who may settle: the holder of the newest lease, once. And what becomes of effects."""
+"""Only the holder of the newest lease may settle, once. Effects of atomic handlers are there exactly then."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def answer(op: Op, message: int, lease: Lease | None) -> str | None:
 
 
 def foreign(lives: Lives) -> Findings:
-    """What changed a leased message must have been its lease, or the sweep."""
+    """A leased message is changed only by its lease, or by the sweep."""
     for life in lives.values():
         for row in life.rows:
             if row.event == "changed" and row.settled_token and row.was_token and row.settled_token != row.was_token:

@@ -1,4 +1,4 @@
-"""Where messages are: nothing is lost, nothing is there that nobody asked for, each is in one place and has one end."""
+"""Where messages are: nothing is lost, each was enqueued by a client, each is in one place and has one end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one invariant says about a history."""
+"""The verdict of one invariant about a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a run. Each fault says in the history what it did to whom, and for how long."""
+"""The faults of a run. Each writes into the history what it did to which process, and for how long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from verification.chaos.upgrade.command import start as start_migration
 from .fleet import Fleet, Post
 from .plan import LEASE, Fault
 
-# What a client sends just before something becomes durable: of a transaction, and of single statements.
+# The statements of a client just before something becomes durable: of a transaction, and single ones.
 COMMITS = {"producers": ("COMMIT", "pgqueue_enqueue("), "consumers": ("COMMIT", "pgqueue_complete")}
 WORKERS_COMMITS = ("COMMIT", "pgqueue_complete")
 OTHERS = "datname = current_database() AND application_name <> 'chaos driver' AND backend_type = 'client backend'"
@@ -45,7 +45,7 @@ class Faults:
         self._disk_is_full = False
 
     def inject(self, fault: Fault) -> bool:
-        """Returns False if there is nobody yet to do it to, or no connection left to do it by: try again."""
+        """Return False if there is no target yet, or no connection left for the fault: try again."""
         try:
             return getattr(self, fault.kind.replace(" ", "_"))(fault) is not False
         except psycopg.OperationalError:
@@ -159,7 +159,7 @@ class Faults:
         post.proxy.swallow()
         self._later(lasts, post.proxy.heal)
         if post in self.fleet.clients:
-            # The workers notice by themselves that nobody answers; a plain client would wait for ever.
+            # The workers notice by themselves that the server does not answer; a plain client would wait for ever.
             self._later(lasts + 5, post.proxy.cut)
 
     def refuse(self, fault: Fault) -> None:
@@ -193,7 +193,7 @@ class Faults:
         return None
 
     def lock(self, fault: Fault) -> None:
-        """Somebody locks the archive, or messages that are leased, and takes his time."""
+        """Lock the archive, or messages that are leased, and keep the lock for a while."""
         lasts = fault.between(0.5, 2)
         session = self._session()
         self._say("lock", lasts)
@@ -222,7 +222,7 @@ class Faults:
             session.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OTHERS}")
 
     def exhaust(self, fault: Fault) -> None:
-        """No connection is left for anybody."""
+        """Take all connections, so that none is left."""
         lasts = fault.between(1, 4)
         self._say("exhaust", lasts)
         taken: list[psycopg.Connection[Any]] = []

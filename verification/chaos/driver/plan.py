@@ -1,4 +1,4 @@
-"""What a run consists of. Everything follows from the tier and the seed, so that a run can be had again."""
+"""The plan of a run. Everything follows from the tier and the seed, so that a run can be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was and what came of it, for people: plain text that is Markdown, too."""
+"""The report of a run, for people: plain text that is Markdown, too."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def heartbeats(history: History) -> int:
 
 
 def bounds(run: dict[str, Any], lives: Lives, verdicts: list[Verdict]) -> list[str]:
-    """What zero means, at 95 %: the rule of three. More than zero means that something is wrong."""
+    """The meaning of zero, at 95 %: the rule of three. More than zero means that something is wrong."""
     broken = sum(verdict.broken for verdict in verdicts)
     if broken:
         return [f"{broken:,} violations."]

@@ -178,7 +178,7 @@ class Run:
 
 
 class Special:
-    """What the driver enqueues itself now and then: handlers that outlast their lease, or kill their worker."""
+    """Enqueue now and then messages whose handlers outlast their lease, or kill their worker."""
 
     def __init__(self, run: Run, recorder: Recorder) -> None:
         tier = run.tier

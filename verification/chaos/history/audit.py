@@ -1,4 +1,4 @@
-"""What the server itself says: triggers that are installed for a run, and what they wrote."""
+"""The server's own record: triggers that are installed for a run, and the rows that they wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a history consists of."""
+"""The events of a history."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Info:
 
 
 class Row(NamedTuple):
-    """What a committed transaction did, one row for each message that it touched.
+    """A write of a committed transaction: one row for each message that it touched.
 
     event      created | changed | gone (live messages), archived | dead | redriven, channel (its limits), and what
                handlers and producers write in their own transactions: effect, business

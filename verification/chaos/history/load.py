@@ -29,9 +29,9 @@ def rows_of(folder: Path) -> list[Row]:
 
 
 def forget(history: History, since: int, until: int) -> History:
-    """What was answered between the two times may not be so any more: a standby took over that had not got it all.
+    """Take back the answers between the two times: a standby took over that did not have them all.
 
-    Who reads the archive by transaction ids must begin anew then: the server gives them again.
+    A reader of the archive by transaction ids must begin anew then: the server gives them again.
     """
     ops = [op for op in history.ops if op.verb != "read"]
     history.ops = [

@@ -18,7 +18,7 @@ PATIENCE = 60.0  # seconds for each
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """What a defect looks like. ``by``: the invariants that it violated; empty: nobody noticed."""
+    """How a defect shows. ``by``: the invariants that it violated; empty: it was not noticed."""
 
     defect: Defect
     by: frozenset[str]

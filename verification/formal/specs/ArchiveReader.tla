@@ -79,7 +79,7 @@ Kept == {t \in Transactions : tx[t].phase \in {"committed", "dropped"}}
 Flush == onDisk' = Kept /\ diskXid' = nextXid
 WriteToDisk == MaxServerCrashes > 0 /\ Flush /\ UNCHANGED <<tx, nextId, nextXid, crashes, Reading>>
 
-\* What was open rolls back; what was not on disk was never committed. Who is connected hears of it.
+\* Open transactions roll back; those that were not on disk were never committed. Connected clients see it.
 ServerCrash ==
     /\ crashes < MaxServerCrashes
     /\ crashes' = crashes + 1
@@ -137,7 +137,7 @@ TellCursor ==
     /\ cursor' = reader.bound /\ reader' = Asleep
     /\ UNCHANGED <<tx, nextId, nextXid, Server, readerCrashes, lake>>
 
-\* What it had staged is removed by the next run.
+\* The next run removes the files that it had staged.
 ReaderCrash ==
     /\ reader.phase # "asleep" /\ readerCrashes < MaxReaderCrashes
     /\ readerCrashes' = readerCrashes + 1

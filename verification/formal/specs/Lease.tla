@@ -14,7 +14,7 @@ EXTENDS Naturals, Sequences, FiniteSets, TLC
 
 CONSTANTS
     Messages, Workers, Sweepers,
-    Free,          \* nobody's: a lock, and the message of who has none
+    Free,          \* no worker's: a lock, and the message of a worker that has none
     MaxAttempts,
     MaxDefers,     \* how often a message is deferred or given back, at most
     Limit,         \* max_concurrency of the channel
@@ -49,7 +49,7 @@ VARIABLES
 
 vars == <<db, worker, lock, lane, sweep, issued, counter, standby, failovers>>
 
-None == 0  \* no token, and one that nobody has
+None == 0  \* no token, and one that no worker has
 NoRow == [
     status |-> "absent", attempts |-> 0, max |-> MaxAttempts, token |-> None, settled |-> None, expired |-> FALSE, cancelled |-> FALSE,
     ends |-> <<>>,        \* outcome rows: archive and dead letters
@@ -94,7 +94,7 @@ Ended(row, outcome, token) ==
     [row EXCEPT !.status = "gone", !.token = None, !.expired = FALSE, !.cancelled = FALSE,
         !.ends = Append(@, [outcome |-> outcome, token |-> token])]
 
-\* What waits goes to the archive (so do cancel and purge); who holds a leased one is asked to stop.
+\* A waiting message goes to the archive (so do cancel and purge); the holder of a leased one is asked to stop.
 Cancel(m) ==
     /\ Cancels /\ Live(m) /\ lock[m] = Free
     /\ db' = [db EXCEPT ![m] = IF @.status = "leased" THEN [@ EXCEPT !.cancelled = TRUE] ELSE Ended(@, "cancelled", None)]
@@ -231,7 +231,7 @@ Crash(w) ==
     /\ lane' = IF lane = w THEN Free ELSE lane
     /\ UNCHANGED <<db, sweep, counter>> /\ Unchanged
 
-\* What was never started costs no attempt.
+\* A message that was never started has spent no attempt.
 GivenBack(row) ==
     IF row.cancelled THEN Ended(row, "cancelled", row.token)
     ELSE [Waiting(row, "ready") EXCEPT !.attempts = Less(@), !.delivered = Less(@), !.defers = @ + 1]
@@ -313,7 +313,7 @@ Next ==
     \/ Replicate
     \/ Failover
 
-\* Handlers end or crash, a dequeue commits in the end, somebody sweeps and promotes.
+\* Handlers end or crash, a dequeue commits in the end, a sweep and a promotion run.
 Finish(w) == (\E how \in Verbs : SettleBegin(w, how)) \/ Refused(w) \/ Crash(w)
 Fairness ==
     /\ \A m \in Messages :
@@ -353,7 +353,7 @@ LeaseKept == [][
 \* C5: deliveries, crashes included, are as many as allowed.
 Deliveries == \A m \in Messages : db[m].delivered <= db[m].max
 
-\* C5: handlers begin as often as allowed, whatever becomes of the processes in which they run.
+\* C5: handlers begin as often as allowed, also if the processes in which they run die.
 Runs == \A m \in Messages : db[m].runs <= db[m].max
 
 \* C7: leases of the channel.

@@ -1,10 +1,10 @@
 ----------------------------- MODULE LeaseTrace -----------------------------
 (***************************************************************************)
 (* Is what a server has done a behaviour of Lease? Each history is a list  *)
-(* of what became of rows, commit by commit, as triggers have recorded it; *)
-(* each must be the effect of an action of Lease. What leaves no trace in  *)
-(* the tables (locks, expiry, what a worker knows) is filled in, and only  *)
-(* where the next commit needs it.                                         *)
+(* of changes of rows, commit by commit, as triggers have recorded them;   *)
+(* each must be the effect of an action of Lease. Steps without a trace in *)
+(* the tables (locks, expiry, what a worker knows) are filled in, and only *)
+(* where the next commit needs them.                                       *)
 (*                                                                         *)
 (* verification/formal/follow.py writes the histories, and reads from the  *)
 (* output how far each went.                                               *)
@@ -37,7 +37,7 @@ TraceInit ==
     /\ lane = Free /\ sweep = [s \in Sweepers |-> Idle]
     /\ counter = 0 /\ standby = <<>> /\ failovers = 0
 
-\* What the triggers saw of message m afterwards.
+\* The row of message m afterwards, as the triggers saw it.
 Seen(e) ==
     LET row == db'[e.message] IN
     /\ row.status = e.status

@@ -22,7 +22,7 @@ CONSTANTS
     AlwaysTells,    \* FALSE: who enqueues behind the floor that it sees leaves no arrival
     EmptyReturns,   \* FALSE: an arrival does not bring an empty lane back
     ReturnsTell,    \* FALSE: retry, defer and promote leave no arrival
-    HeldNewsStay,   \* FALSE: arrivals of a lane that somebody holds are deleted all the same
+    HeldNewsStay,   \* FALSE: arrivals of a lane that another session holds are deleted all the same
     OneAtTheDoor,   \* FALSE: a lane is made without the advisory lock
     FreshFloor,     \* FALSE: what is left is looked for with the snapshot of the beginning
     FloorSeesLocked \* FALSE: messages that others have locked are not seen as left
@@ -96,7 +96,7 @@ LockNews(d) ==
     /\ tx[d].at = "news"
     /\ Go(d, [tx[d] EXCEPT !.news = free, !.at = IF free = {} THEN "line" ELSE "lane"])
 
-\* Somebody has the lane, or is making it: the news stay for the next call.
+\* Another session has the lane, or is making it: the arrivals stay for the next call.
 LeaveNews(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldNewsStay])
 
 FindLane(d) ==
@@ -184,7 +184,7 @@ Symmetry == Permutations(Dequeues)
 -----------------------------------------------------------------------------
 (* What must hold. *)
 
-\* Whatever becomes of the transactions that are open, the next dequeue comes to it.
+\* Whether the open transactions commit or roll back, the next dequeue comes to it.
 Found == \A m \in Ready :
     (\E news \in arrivals : news[1] <= m) \/ (\E lane \in lanes : lane.floor <= m)
 

@@ -55,12 +55,12 @@ Settles ==
     {<<Wait("message", n)>> \o Counts(n) : n \in Two}
     \cup {<<Wait("message", 1), Wait("message", 2)>> \o Counts(1) \o Counts(2)}
     \cup (IF SortedSettle THEN {} ELSE {<<Wait("message", 2), Wait("message", 1)>>})
-\* The head of the line is whoever came last to its tail: lanes have no order.
+\* The head of the line is the lane that came last to its tail: lanes have no order.
 Dequeues ==
     {<<Lane(n), Skip("message", n)>> : n \in Two}
     \cup {<<Lane(n), Skip("message", n), Lane(3 - n), Skip("message", 3 - n)>> : n \in Two}
 
-\* A plain enqueue, to a channel without max_size, takes no lock that anybody else could ask for: it is no step at all.
+\* A plain enqueue, to a channel without max_size, takes no lock that another call could wait for: it is no step at all.
 Calls ==
     (IF FreeEnqueue THEN {} ELSE {Call("plain enqueue", <<Wait("channel", n)>>) : n \in Two})
     \cup {Call("enqueue", <<Wait("size", n)>>) : n \in Two}
@@ -151,7 +151,7 @@ Symmetry == Permutations(Transactions)
 NoCircle == \A circle \in (SUBSET Transactions) \ {{}} :
     ~\A t \in circle : Waits(t) /\ owner[Current(t).row] \in circle
 
-\* F10: whoever works goes on, however long a transaction that has only enqueued stays open.
+\* F10: each worker goes on, however long a transaction that has only enqueued stays open.
 NobodyWaitsForProducers == \A t \in Transactions :
     Blocked(t) /\ tx[t].call.kind \in {"settle", "dequeue", "sweep", "stream claim", "plain enqueue"}
     => tx[owner[Current(t).row]].did \cap {"settle", "dequeue", "sweep", "stream claim"} # {}

@@ -1,4 +1,4 @@
-"""What the programs of all contestants have in common: payloads, marks, the pace of producers."""
+"""Common parts of the programs of all contestants: payloads, marks, the pace of producers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LONG = 600.0  # seconds that the first run of a held message takes: longer than anybody waits
+LONG = 600.0  # seconds that the first run of a held message takes: longer than any contest waits
 POOL = 8  # connections of the producers
 
 
@@ -34,7 +34,7 @@ def mark(event: str, key: int) -> None:
 
 
 class Poisoned(Exception):
-    """What a poison message does in every attempt."""
+    """The error of a poison message, in every attempt."""
 
 
 def started(key: int) -> None:
@@ -56,7 +56,7 @@ def hold(key: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `clients` enqueue, one message a call: `count` of them (0: without end); `rate` a second (0: no pause)."""
+    """A load: `clients` enqueue, a message a call, `count` of them (0: without end); `rate` a second (0: no pause)."""
 
     handler: str = "noop"
     clients: int = 1
