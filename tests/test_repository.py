@@ -1,4 +1,4 @@
-"""What surrounds the code: the workflow, the hooks, the pinned tools and the forms agree with the project."""
+"""The surroundings of the code: the workflow, the hooks, the pinned tools and the forms agree with the project."""
 
 from __future__ import annotations
 

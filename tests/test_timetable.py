@@ -46,7 +46,7 @@ def test_a_daily_time_follows_the_wall_clock_through_the_year():
     ],
 )
 def test_an_hour_that_is_skipped(cron: str, ticks: list[str]):
-    """A fixed time in it fires at its end, once. What goes by a star follows elapsed time."""
+    """A fixed time in it fires at its end, once. A star follows elapsed time."""
     assert shown(berlin(cron).upcoming(SPRING, 3)) == ticks
 
 
@@ -60,7 +60,7 @@ def test_an_hour_that_is_skipped(cron: str, ticks: list[str]):
     ],
 )
 def test_an_hour_that_comes_twice(cron: str, ticks: list[str]):
-    """A fixed time in it fires the first time, once. What goes by a star follows elapsed time."""
+    """A fixed time in it fires the first time, once. A star follows elapsed time."""
     assert shown(berlin(cron).upcoming(AUTUMN, 3)) == ticks
 
 

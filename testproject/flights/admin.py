@@ -5,7 +5,7 @@ from flights.models import AircraftLog, Airline, Airport, Departure, Plane, Rout
 
 
 class ReadOnly(admin.ModelAdmin):
-    """The file and the messages write here, nobody else."""
+    """Only the file and the messages write here."""
 
     show_full_result_count = False
     list_per_page = 50

@@ -1,4 +1,4 @@
-"""What happens with the message of a departure."""
+"""The handlers of a departure's message."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def depart(deliveries: Sequence[Delivery]) -> dict[int, DeadLetter]:
 def apologise(delivery: Delivery) -> Complete:
     """Write to the passengers of a late departure, through a mail server that is away now and then.
 
-    What is raised here is kept with the message, which is delivered again after a back-off.
+    An exception that is raised here is kept with the message, which is delivered again after a back-off.
     """
     departure = delivery.payload["departure"]
     if delivery.attempt == 1 and departure % UNLUCKY == 0:

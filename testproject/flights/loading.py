@@ -28,7 +28,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What was there before, inside of and after a transaction that ended with an exception."""
+    """The counts before, inside of and after a transaction that ended with an exception."""
 
     before: Counts
     inside: Counts

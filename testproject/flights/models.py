@@ -1,4 +1,4 @@
-"""What the file says (airlines, airports, planes, departures), and what the handler makes of it (log, statistics)."""
+"""The content of the file (airlines, airports, planes, departures), and the handler's results (log, statistics)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class DataMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A line of flights.csv. Times in minutes, ``distance`` in miles; None: it never happened, or nobody knows."""
+    """A line of flights.csv. Times in minutes, ``distance`` in miles; None: it never happened, or is unknown."""
 
     line: int
     carrier: str

@@ -8,7 +8,7 @@ from django_pgqueue.embedded import databases
 PROJECT = Path(__file__).resolve().parent.parent
 REPOSITORY = PROJECT.parent
 
-# Served on localhost only: everybody who reads this file knows the key.
+# Served on localhost only: every reader of this file knows the key.
 SECRET_KEY = "not-a-secret-the-demo-serves-on-localhost-only"
 DEBUG = True
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *filter(None, os.environ.get("ALLOWED_HOSTS", "").split(","))]

@@ -1,4 +1,4 @@
-"""What the admin's tests share: people with some permissions, messages in every state, and a reader of pages."""
+"""Shared by the tests of the admin: users with some permissions, messages in every state, and a reader of pages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def admin_user(db: None) -> User:
 
 @pytest.fixture
 def staff() -> Callable[..., Client]:
-    """`staff("view_channel", "pause_channel")`: the browser of somebody who may do just that."""
+    """`staff("view_channel", "pause_channel")`: the browser of a user with just these permissions."""
 
     def staff(*codenames: str) -> Client:
         user = User.objects.create_user(f"user{User.objects.count()}", is_staff=True)
@@ -83,12 +83,12 @@ def act(client: Client, model: str, action: str, *pks: int, **data: Any) -> Http
 
 
 def told(response: HttpResponse) -> str:
-    """What the next page will say about this request."""
+    """Return the messages that the next page shows about this request."""
     return " | ".join(str(message) for message in response.wsgi_request._messages._queued_messages)
 
 
 def logged() -> list[tuple[str, str, str]]:
-    """What the history says: object, text, user."""
+    """Return the admin's log: object, text, user."""
     rows = LogEntry.objects.order_by("pk").select_related("user")
     return [(entry.object_repr, entry.get_change_message(), entry.user.username) for entry in rows]
 
@@ -180,7 +180,7 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
     def inline_code(self) -> list[tuple[str, dict[str, str | None]]]:
-        """What a strict Content-Security-Policy forbids."""
+        """Return the elements that a strict Content-Security-Policy forbids."""
         return [
             (tag, attributes)
             for tag, attributes in self.tags

@@ -11,7 +11,7 @@ from django.test import Client
 from django_pgqueue.models import Channel, Queue, Worker
 from tests.admin.conftest import address
 
-# What is paused in `one_of_each` is resumed first.
+# These are paused in `one_of_each`, and resumed first.
 PAUSED = {"channel", "queue", "worker"}
 
 

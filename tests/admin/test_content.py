@@ -1,4 +1,4 @@
-"""What messages carry is shown as it is, and never as part of the page."""
+"""The content of messages is shown as it is, and never as part of the page."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_live_counts_are_capped() -> None:
     other = channel_set(channel="other")
     counts = live_counts([channel.pk, other], using="default")
     assert str(counts[channel.pk].scheduled).endswith("+")
-    # With more scheduled messages than are looked at, nobody knows whether the channel has some.
+    # With more scheduled messages than are looked at, it is unknown whether the channel has some.
     assert str(counts[other].scheduled) == "0+"
 
 

@@ -20,7 +20,7 @@ NASTY = "a=b/<canary>\"'&?x=1#"
 
 @pytest.fixture
 def metrics(db: None) -> list[QueueMetric]:
-    """Of two queues, one with a channel and a handler; and the day of one of them."""
+    """Metrics of two queues, one with a channel and a handler; and the day of one of them."""
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     rows = [
         make_metric(bucket_at=hour, queue="other"),

@@ -1,4 +1,4 @@
-"""Who may do what. The pages are the only place where these permissions are asked for."""
+"""The permissions of users. The pages are the only place where these permissions are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules in the admin: the form, the next times, what became of the last ticks, and the actions."""
+"""Schedules in the admin: the form, the next times, the results of the last ticks, and the actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One message's story: each attempt, what became of it, its trace and its lives."""
+"""The story of one message: each attempt and its result, its trace and its lives."""
 
 from __future__ import annotations
 

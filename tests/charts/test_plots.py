@@ -1,4 +1,4 @@
-"""What is drawn where; and that nobody's name can leave its place."""
+"""The position of each mark; and a name never leaves its place."""
 
 from __future__ import annotations
 

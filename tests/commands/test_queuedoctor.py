@@ -1,4 +1,4 @@
-"""The command. What is found, and that it is found, is tried in tests/doctor."""
+"""The command. The findings themselves are tested in tests/doctor."""
 
 from __future__ import annotations
 

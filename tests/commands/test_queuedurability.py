@@ -90,7 +90,7 @@ def test_what_is_live_goes_on_as_if_nothing_had_happened() -> None:
 
 @pytest.mark.django_db
 def test_ids_that_would_be_given_twice_are_mended() -> None:
-    """A table that somebody made UNLOGGED by hand, or a dump that was restored, has taken its sequence along."""
+    """A table that was made UNLOGGED by hand, or a dump that was restored, has taken its sequence along."""
     sql("ALTER TABLE pgqueue_message SET UNLOGGED")
     assert durability.IDS in unlogged()
     run("--unlogged", "--yes")

@@ -1,4 +1,4 @@
-"""The command that grants. What the rights are worth is tried in tests/security."""
+"""The command that grants. The effect of the rights is tested in tests/security."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_a_signal_ends_the_process_too(number: int, status: int) -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "started\n"
         parent.send_signal(number)
-        # The end of the output: nobody who could write it is left.
+        # The end of the output: no process that could write it is left.
         assert parent.stdout.read() == ""
         assert parent.wait(280) == status
 

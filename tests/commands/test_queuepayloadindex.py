@@ -36,7 +36,7 @@ def test_an_index_is_made_and_removed(table: str) -> None:
 
 
 def test_nothing_is_locked_for_long() -> None:
-    """What builds is CONCURRENTLY, what is not gives up soon."""
+    """A statement that builds is CONCURRENTLY; any other gives up soon."""
     patient = True
     for line in run(*payload_index.TABLES).splitlines():
         patient = line.startswith("RESET") or (patient and not line.startswith("SET"))

@@ -1,4 +1,4 @@
-"""Dequeues of several sessions bring back what has expired and what is due; nobody sweeps or ticks."""
+"""Dequeues of several sessions bring back expired leases and due messages; no sweep and no tick runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling a message while somebody takes, settles, extends or sweeps it: one of them wins."""
+"""A cancel while another session takes, settles, extends or sweeps the message: one of them wins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cancel(session: Session, *ids: int) -> dict[int, str]:
 
 
 def outcomes(session: Session) -> list[str]:
-    """What the archive says, and live or dead for the others."""
+    """Return the outcome of each message in the archive, and live or dead for the others."""
     return [
         row[0]
         for row in session.execute(
@@ -151,7 +151,7 @@ def test_a_cancellation_waits_for_a_sweep_under_way(
 def test_workers_and_operators_on_the_same_messages(
     session: Session, connect: Callable[..., Session], _round: int
 ) -> None:
-    """Everybody works on all messages at once. Each ends in one place, and no transaction fails."""
+    """All sessions work on all messages at once. Each message ends in one place, and no transaction fails."""
     make_channel(session, "limited", max_concurrency=3)
     fill(session, "default", 40)
     fill(session, "limited", 40)

@@ -1,4 +1,4 @@
-"""A dequeue that waits: it returns soon after something has come, and is in nobody's way meanwhile."""
+"""A dequeue that waits returns soon after a message has come, and is in the way of no other session meanwhile."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def waits_for(waiting: Session) -> Iterator[Call]:
 
 
 def asleep(session: Session, waiting: Session) -> dict[str, Any]:
-    """What PostgreSQL says of the waiting session, at a moment when it sleeps."""
+    """Return PostgreSQL's view of the waiting session, at a moment when it sleeps."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         cursor = session.execute(STATE, [waiting.info.backend_pid])

@@ -71,7 +71,7 @@ def test_without_a_setting_it_waits_two_seconds(filler: Session, connect: Callab
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")
     began_at = time.monotonic()
     assert one(waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small')") == "busy"
-    assert time.monotonic() - began_at >= 0.9  # a deadlock check, after a second, wakes nobody
+    assert time.monotonic() - began_at >= 0.9  # a deadlock check, after a second, does not end the wait
 
 
 def test_many_messages_and_a_redrive_wait_no_longer(filler: Session, session: Session) -> None:

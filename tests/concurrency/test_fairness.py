@@ -47,7 +47,7 @@ def test_a_new_message_is_delivered_within_one_round(session: Session, limit: in
 
 
 def test_a_backlog_of_single_messages_delays_nobody(session: Session) -> None:
-    """Nobody dequeued for a while: every statement has left an arrival of its own."""
+    """No session dequeued for a while: every statement has left an arrival of its own."""
     make_channel(session, "a")
     make_channel(session, "b")
     session.execute("SELECT count(pgqueue_enqueue('work', '{}', 'a')) FROM generate_series(1, 3000)")

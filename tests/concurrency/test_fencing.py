@@ -1,4 +1,4 @@
-"""C4: whoever lost a lease changes nothing: two sessions settle one message, a settlement is repeated."""
+"""C4: a worker that lost a lease changes nothing: two sessions settle one message, a settlement is repeated."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_completion_whose_answer_was_lost_is_repeated(session: Session, connec
     leases = dequeue(session, 3)
     worker = connect()
     settle(worker, leases)
-    # COMMIT is sent, and nobody is there any more to read the answer.
+    # COMMIT is sent, and the client does not read the answer.
     worker.pgconn.send_query(b"COMMIT")
     worker.pgconn.flush()
     eventually(lambda: one(session, "SELECT count(*) = 3 FROM pgqueue_archived_message"))

@@ -43,7 +43,7 @@ def test_a_channel_that_was_empty_is_served_by_the_next_dequeue(session: Session
 
 
 def test_it_has_one_turn_before_the_others_in_a_round(session: Session, heavy: list[str]) -> None:
-    """What it sends within the round waits in line, like everything else."""
+    """A message that comes within the round waits in line, like every other."""
     make_channel(session, "light")
     enqueue(session, "light")
     assert until(session, "light") == 1

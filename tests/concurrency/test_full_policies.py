@@ -1,4 +1,4 @@
-"""A full channel that makes room: exact under racing sessions, and nobody waits for what it drops."""
+"""A full channel that makes room: exact under racing sessions, and no session waits for the messages that it drops."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_rollback_brings_back_what_was_dropped(session: Session, business: Ses
     fill(session, "small", 2)
     before = column(session, "SELECT id FROM pgqueue_message ORDER BY id")
     assert ask(business)[0] == "created"
-    # Nobody takes them meanwhile: they may be gone.
+    # They may be gone, so no session takes them meanwhile.
     taken = dequeue(session, 9)
     business.rollback()
     assert sorted(column(session, "SELECT id FROM pgqueue_message")) == before
@@ -150,7 +150,7 @@ def test_only_enqueuers_of_the_same_channel_wait(
 def test_one_call_for_many_channels_takes_all_counts_before_it_drops(
     session: Session, business: Session, connect: Callable[..., Session], policy: str
 ) -> None:
-    """Who holds the count of the second channel, and cancels what the call would drop, waits for nobody."""
+    """A session that holds the count of the second channel, and cancels a message to be dropped, does not wait."""
     make_channel(session, "a", max_size=1, full_policy=policy)
     make_channel(session, "b", max_size=9)
     oldest = enqueue(session, "a")

@@ -107,7 +107,7 @@ def test_pop_delivers_once_under_concurrency(session: Session, connect: Callable
 
 
 def test_a_channel_of_one_keeps_its_order(session: Session, connect: Callable[..., Session]) -> None:
-    """C8: max_concurrency = 1 is strict first in, first out, whoever takes the messages."""
+    """C8: max_concurrency = 1 is strict first in, first out, also with many workers."""
     make_channel(session, "a", max_concurrency=1)
     ids = enqueue_many(session, ["a"] * 40)
     workers = [connect(autocommit=True) for _ in range(WORKERS)]

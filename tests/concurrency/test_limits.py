@@ -23,13 +23,13 @@ def test_max_concurrency_is_never_exceeded(session: Session, connect: Callable[.
 
     crew.run()
 
-    # Reached, too: a limit that lets nobody through would hold as well.
+    # Reached, too: a limit that lets no message through would hold as well.
     assert crew.peak["one"] == 1
     assert crew.peak["three"] == 3
 
 
 def test_a_large_call_gives_a_limited_channel_one_turn(session: Session) -> None:
-    """What it took is not leased yet, and would not be counted at a second one."""
+    """Messages of the same call are not leased yet, and would not be counted at a second turn."""
     make_channel(session, "a", max_concurrency=4)
     enqueue_many(session, ["a"] * 10)
     for name in ("b", "c"):

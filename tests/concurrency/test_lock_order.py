@@ -35,7 +35,7 @@ def answer(action: Callable[[], object]) -> str:
 def answers(
     watcher: Session, waiting: Session, waits_for: Callable[[], object], closes: Callable[[], object]
 ) -> list[str]:
-    """What each gets: ``waiting`` waits, then the other closes the circle. Who is ended lets the other go on."""
+    """Return both answers: ``waiting`` waits, then the other closes the circle. The end of one lets the other go on."""
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(answer, waits_for)
         wait_for_lock(watcher, waiting)

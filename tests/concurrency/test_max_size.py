@@ -1,4 +1,4 @@
-"""C7: max_size holds exactly, and costs nobody but the channel's own enqueuers."""
+"""C7: max_size holds exactly, and costs only the channel's own enqueuers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, mak
 
 
 def said(session: Session, channel: str) -> str:
-    """What becomes of one message more."""
+    """Return the outcome of one message more."""
     return one(session, "SELECT outcome FROM pgqueue_enqueue('work', '{}', %s)", channel)
 
 
@@ -38,7 +38,7 @@ def answer(racer: Session) -> str:
 def test_enqueuers_in_opposite_order_get_an_answer(
     session: Session, connect: Callable[..., Session], fresh: bool
 ) -> None:
-    """Success or busy, never a deadlock (40P01). `fresh`: nobody has ever enqueued to these channels."""
+    """Success or busy, never a deadlock (40P01). `fresh`: these channels have never had a message."""
     for name in "ab":
         make_channel(session, name, max_size=100)
         if not fresh:

@@ -1,4 +1,4 @@
-"""Whoever settles while somebody measures is counted once."""
+"""A settlement during a measurement is counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C2: an open business transaction that has enqueued delays nobody. A wait for a lock is an error in these sessions."""
+"""C2: an open business transaction that has enqueued delays no other. A lock wait is an error in these sessions."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_an_open_pop_does_not_hide_a_hot_channel(session: Session, business: Ses
 
 
 def test_an_open_pop_does_not_hide_other_channels(session: Session, business: Session) -> None:
-    # Whoever dequeues folds the arrivals of everybody; an open transaction must not take them along.
+    # A dequeue folds the arrivals of all channels; an open transaction must not take them along.
     for name in "abcdefgh":
         make_channel(session, name)
     for name in "abcdefgh":

@@ -71,7 +71,7 @@ def test_what_an_open_dequeue_has_left_is_not_overtaken_by_a_message_that_is_alo
     assert [lease.channel for each in (session, holder) for lease in dequeue(each)] == ["b", "b"]
     waiting = [enqueue(session, "a") for _ in range(2)]
     assert [lease.id for lease in dequeue(business)] == waiting[:1]
-    holder.commit()  # and nobody stands in line
+    holder.commit()  # and no lane stands in line
     newest = enqueue(session, "a")
 
     assert [lease.id for _ in range(2) for lease in dequeue(session)] == [waiting[1], newest]

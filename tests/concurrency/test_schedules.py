@@ -1,4 +1,4 @@
-"""Many workers, one tick: whoever comes second does nothing."""
+"""Many workers, one tick: all but the first do nothing."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_tick_in_the_future_is_refused(session: Session, schedule: int) -> Non
 def test_a_channel_that_others_fill_holds_up_no_other_schedule(
     session: Session, business: psycopg.Connection, schedule: int
 ) -> None:
-    """Only a channel with max_size makes anybody wait, and the scheduler not for long."""
+    """Only a channel with max_size makes the scheduler wait, and not for long."""
     make_channel(session, "small", max_size=5)
     busy = one(session, DUE, "busy")
     session.execute("UPDATE pgqueue_schedule SET channel = 'small', next_fire_at = '2000-01-01' WHERE id = %s", [busy])

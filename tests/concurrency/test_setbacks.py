@@ -9,7 +9,7 @@ from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, mak
 
 
 def test_a_clock_that_was_set_back(session: Session) -> None:
-    """What the last hour has written is of the future then: limits go on as if it had not been."""
+    """Times of the last hour are in the future then: limits go on as if they had not been written."""
     make_channel(session, "full", max_concurrency=2)
     make_channel(session, "slow", release_interval="5 ms")
     make_channel(session, "b", max_concurrency=2)

@@ -26,7 +26,7 @@ def test_a_hundred_channels_are_served_in_rotation(session: Session, limit: int)
 
 
 def test_a_large_call_serves_sixteen_lanes_or_so(session: Session) -> None:
-    """A longer turn makes a large call cheap. Nobody has a second one before all have had theirs."""
+    """A longer turn makes a large call cheap. No channel has a second one before all have had theirs."""
     names = [f"channel{place:03}" for place in range(100)]
     for name in names:
         make_channel(session, name)

@@ -46,7 +46,7 @@ def test_a_lease_that_is_lost_is_neither_given_again_nor_settled(session: Sessio
 
     assert claim(session, owner, 0) == Claim(1, 1, 0, 0)
     assert claimed(session) == [kept]
-    # The other one comes again, by its retry policy, to whoever asks.
+    # The other one comes again, by its retry policy, with the next claim.
     session.execute("UPDATE pgqueue_message SET dequeue_at = now() WHERE status = 3")
     assert claim(session, owner, 1) == Claim(2, 1, 1, 0)
     assert one(session, "SELECT attempts FROM pgqueue_message") == 2

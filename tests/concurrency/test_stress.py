@@ -105,7 +105,7 @@ class Storm:
             time.sleep(0.01)
 
     def operate(self) -> None:
-        """The last edits are made while everybody is busy: nobody looks after them."""
+        """The last edits are made while all sessions are busy, and must take effect without help."""
         chance = Chance(self.seed, "operator")
         session = self.connect(autocommit=True)
         while not self.stop.is_set():
@@ -162,7 +162,7 @@ class Storm:
 
 
 def state(session: Session) -> str:
-    """What a person needs to see why a message does not come."""
+    """Return the tables in which a person sees why a message does not come."""
     return "\n".join(
         f"{title}: {column(session, f'SELECT row_to_json(q)::text FROM ({sql}) AS q')}"
         for title, sql in {

@@ -24,7 +24,7 @@ WAYS = {
 
 @pytest.fixture
 def session(connect: Connect) -> Session:
-    """Somebody listens and waits, as a worker that sleeps; the queue has events."""
+    """A session listens and waits, as a worker that sleeps; the queue has events."""
     session = connect(autocommit=True)
     for name in ("default", "c"):
         make_channel(session, name)
@@ -36,7 +36,7 @@ def session(connect: Connect) -> Session:
 
 @pytest.fixture
 def name(connect: Connect) -> Iterator[str]:
-    """Of a prepared transaction; it does not outlive the test."""
+    """The name of a prepared transaction; it does not outlive the test."""
     name = f"pgqueue {uuid.uuid4()}"
     yield name
     session = connect(autocommit=True)

@@ -1,4 +1,4 @@
-"""No missed wake-up: whatever two sessions do at one moment, what is ready is delivered to whoever asks afterwards."""
+"""No missed wake-up: after any two calls of two sessions at one moment, the next dequeue gets each ready message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
     assert one(
         session, "SELECT channel_id FROM pgqueue_lane WHERE parked_until IS NULL ORDER BY seq DESC LIMIT 1"
     ) == one(session, "SELECT id FROM pgqueue_channel WHERE name = 'last'")
-    # Who moves a lane to the tail now stands still: at the first of the lanes, after reading the limits of all.
+    # A call that moves a lane to the tail now stands still: at the first of the lanes, after reading the limits of all.
     holder, walker = connect(autocommit=False), connect(autocommit=True)
     holder.execute("ALTER SEQUENCE pgqueue_lane_seq OWNED BY NONE")
 
@@ -66,7 +66,7 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
 
 
 def test_a_limit_that_comes_while_a_completion_is_open(session: Session, business: Session) -> None:
-    """Who settles has not seen the limit, who dequeues has not seen the settlement: the lane must not park for good."""
+    """The completion has not seen the limit, the dequeue not the completion: the lane must not park for good."""
     make_channel(session, "a")
     fill(session, "a", 3)
     leases = dequeue(session, 1)

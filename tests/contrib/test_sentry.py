@@ -1,4 +1,4 @@
-"""What Sentry is told; its transport is replaced by a list."""
+"""The spans and errors that Sentry gets; its transport is replaced by a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who follows a page: types its commands, writes its files, compares what comes with what it says."""
+"""A reader who follows a page: types its commands, writes its files, compares each output with the page."""
 
 from __future__ import annotations
 

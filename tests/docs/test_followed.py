@@ -65,7 +65,7 @@ def test_the_tutorial_of_the_pipeline_ends_with_a_report(newcomer: Newcomer) -> 
 
 @pytest.fixture
 def owner(newcomer: Newcomer) -> Newcomer:
-    """Somebody who has a project already, with an app, on that database."""
+    """A reader who has a project already, with an app, on that database."""
     for command in ("django-admin startproject mysite .", "python manage.py startapp shop"):
         newcomer.run(command.split(), command)
     with open(newcomer.folder / "mysite" / "settings.py", "a") as settings:

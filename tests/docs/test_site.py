@@ -15,13 +15,13 @@ from tests.support.paths import REPOSITORY
 pytestmark = pytest.mark.timeout(200)
 
 PAGES = sorted(DOCS.rglob("*.md"))
-# What a browser fetches by itself; a link waits for a click.
+# The addresses that a browser fetches by itself; a link waits for a click.
 FETCHED = re.compile(r'<(?:script|img|iframe|link(?! rel="(?:index|search|next|prev)"))\b[^>]*(?:src|href)="([^"]+)"')
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make docs` does, into a folder of its own."""
+    """Build the site as `make docs` does, into a folder of its own."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-j", "2"]
     done = subprocess.run(

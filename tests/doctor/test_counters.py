@@ -1,4 +1,4 @@
-"""What the queue keeps beside its messages is made wrong by hand. None of it comes about by itself."""
+"""The counters that the queue keeps beside its messages are made wrong by hand. None of it comes about by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps dead rows: each holder is another session, a prepared transaction, a slot or a standby, for real."""
+"""The holders of dead rows: each is another session, a prepared transaction, a slot or a standby, for real."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def churned(connect: Connect) -> object:
 
 
 def flush(session: object) -> None:
-    """What a session has counted is seen by others a second later, or at once."""
+    """Show the counts of a session to others at once, and not a second later."""
     session.execute("SELECT pg_stat_force_next_flush()")
     session.execute("SELECT 1")
 

@@ -18,7 +18,7 @@ import pytest
 from django_pgqueue.embedded import Binaries, Cluster, EmbeddedError, find_all
 from django_pgqueue.embedded.temporary import THROWAWAY
 
-# What only root can do is in a module of its own.
+# Tests that only root can run are in a module of their own.
 collect_ignore = [] if os.geteuid() == 0 else ["test_as_root.py"]
 
 PREAMBLE = """

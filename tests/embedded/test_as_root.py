@@ -21,7 +21,7 @@ Make = Callable[..., Cluster]
 
 @pytest.fixture
 def public(folder: Path) -> str:
-    """Binaries that everybody can run, wherever the virtual environment is."""
+    """Binaries that every user can run, wherever the virtual environment is."""
     folder.chmod(0o1777)
     nobody = account_for(folder, folder / "none", "nobody")
     return str(find_binaries().readable_by(nobody, folder / "public").folder)

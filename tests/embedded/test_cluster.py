@@ -24,7 +24,7 @@ def test_a_cluster_lives_through_start_reuse_stop_and_destroy(make: Make, binari
     running = cluster.status()
     assert (running.state, running.version, running.data) == ("running", binaries.major, folder / "data")
 
-    assert make(binaries=str(binaries.folder)).start() is False  # reused by whoever asks next
+    assert make(binaries=str(binaries.folder)).start() is False  # reused by the next caller
     assert cluster.status().pid == running.pid
 
     assert cluster.stop() is True

@@ -24,7 +24,7 @@ Make = Callable[..., Cluster]
 
 @pytest.fixture
 def pg_ctl(folder: Path) -> Iterator[Callable[..., int]]:
-    """pg_ctl as somebody would type it: `pg_ctl(data, "start")` returns the server's number."""
+    """pg_ctl as an operator would type it: `pg_ctl(data, "start")` returns the server's number."""
     started: list[Path] = []
 
     def run(data: Path, verb: str, *options: str) -> int:
@@ -85,7 +85,7 @@ def test_a_copy_of_the_folder_does_not_stop_the_original(make: Make, folder: Pat
     copy = make(folder / "copy")
     assert copy.status().state == "stopped"
     assert copy.stop() is False
-    assert copy.start() is True  # its postmaster.pid, that of the original, is in nobody's way
+    assert copy.start() is True  # its postmaster.pid, that of the original, is not in the way
     assert query(original, "SHOW data_directory") == str(folder / "original" / "data")
     assert query(copy, "SHOW data_directory") == str(folder / "copy" / "data")
     copy.destroy()

@@ -1,4 +1,4 @@
-"""What each task and schedule of a Celery app becomes, of tasks that Celery itself has made."""
+"""The handler or schedule for each task and schedule of a Celery app, of tasks that Celery itself has made."""
 
 from __future__ import annotations
 

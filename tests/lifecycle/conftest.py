@@ -1,4 +1,4 @@
-"""What the tests of the verbs share: a channel, time that passes without waiting, and a look at where a message is."""
+"""Shared by the tests of the verbs: a channel, time that passes without waiting, and a look at where a message is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is archived of a message is the choice of the call, else of its channel, else of its queue."""
+"""The archive keeps of a message what the call chooses, else its channel, else its queue."""
 
 from __future__ import annotations
 

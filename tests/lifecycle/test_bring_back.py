@@ -1,4 +1,4 @@
-"""What is due and what a dead consumer held comes back by the next dequeue. No sweep and no tick runs here."""
+"""The next dequeue brings back due messages and those of a dead consumer. No sweep and no tick runs here."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_scheduled_message_is_delivered_when_it_is_due():
 
 @pytest.mark.parametrize("verb", [dequeue, pop])
 def test_a_call_with_room_brings_more(verb):
-    """What is there comes first, then what came back in the same call."""
+    """Ready messages come first, then those that came back in the same call."""
     later = enqueue("h", delay=timedelta(hours=1), priority=5)
     enqueue("h", backoff=AT_ONCE)
     [lost] = dequeue()
@@ -203,7 +203,7 @@ def test_a_worker_gets_its_own_message_back_when_its_heartbeat_is_surely_gone():
 
 
 def test_it_leaves_other_queues_alone():
-    """Its transaction may stay open, and nobody else could bring back what it holds."""
+    """Its transaction may stay open, and no other call could bring back the messages that it holds."""
     channel_set(channel="default", queue="other")
     due = enqueue("h", queue="other", delay=timedelta(hours=1))
     pass_time(hours=1)

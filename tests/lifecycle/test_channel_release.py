@@ -213,7 +213,7 @@ def test_one_that_an_open_transaction_may_fill_stays_until_that_ends(connect: Co
 
 @pytest.mark.django_db(transaction=True)
 def test_a_release_that_is_not_committed_removes_nothing(connect: Connect):
-    """Whoever enqueues meanwhile cannot see it."""
+    """A session that enqueues meanwhile cannot see it."""
     channel = channel_set(channel="acme")
     slow = connect()
     slow.execute("SELECT pgqueue_channel_release('default', 'acme')")

@@ -1,4 +1,4 @@
-"""What PostgreSQL tells of a queue that has events."""
+"""The notifications that PostgreSQL sends for a queue that has events."""
 
 from __future__ import annotations
 

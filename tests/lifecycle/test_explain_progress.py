@@ -1,4 +1,4 @@
-"""What is said of a message that is leased, about to be, or done; and of a place in the line."""
+"""The explanation of a message that is leased, about to be, or done; and of a place in the line."""
 
 from __future__ import annotations
 

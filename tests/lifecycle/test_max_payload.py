@@ -1,4 +1,4 @@
-"""What is too large is refused before it is sent, and no error quotes what a message carries."""
+"""A message that is too large is refused before it is sent, and no error quotes a payload."""
 
 from __future__ import annotations
 

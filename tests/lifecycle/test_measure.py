@@ -34,7 +34,7 @@ FIGURES = ("completed", "cancelled", "dead", "retries")
 
 @pytest.fixture(autouse=True)
 def _begun(_default_channel: None) -> None:
-    """What other tests have settled counts no more."""
+    """Settlements of other tests count no more."""
     sql("TRUNCATE pgqueue_measurement")
     measure(AT_ONCE)
 

@@ -1,4 +1,4 @@
-"""What a verb refuses is decided before anything is written: the caller's transaction commits the rest."""
+"""A verb refuses before it writes anything: the caller's transaction commits the rest."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def again_dead_letter(*deliveries: Delivery):
 
 
 SETTLE = {"complete": again_complete, "defer": again_defer, "retry": again_retry, "dead_letter": again_dead_letter}
-# What the second settlement is told after the first.
+# The answer to the second settlement, after the first.
 TOLD = {
     ("complete", "complete"): "completed",
     ("complete", "defer"): "completed",

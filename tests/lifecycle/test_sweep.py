@@ -194,7 +194,7 @@ def test_one_kind_of_warning_does_not_hold_back_another(server_log: list[str]):
     assert len(server_log) == 2
 
 
-# Queues that nobody serves.
+# Queues without a worker.
 
 
 def test_a_message_that_is_not_picked_up_is_in_the_server_log(server_log: list[str]):

@@ -1,4 +1,4 @@
-"""What the tests of maintenance share: declarations that are forgotten afterwards, and time that passes."""
+"""Shared by the tests of maintenance: declarations that are forgotten afterwards, and time that passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code declares, and how the table follows it."""
+"""Declarations in code, and how the table follows them."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_what_is_not_due_disabled_or_removed_does_not_fire():
     ],
 )
 def test_missed_ticks_follow_the_policy(missed: str, late: dict[str, int], fired: list[int]):
-    """`fired`: the numbers of the ticks, counted from the first that nobody was there for."""
+    """`fired`: the numbers of the ticks, counted from the first that was missed."""
     make(every=timedelta(minutes=1), missed=missed, missed_limit=4, grace=timedelta(seconds=30))
     plan("nightly", **late)
     first = Schedule.objects.get().next_fire_at

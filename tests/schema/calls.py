@@ -10,7 +10,7 @@ from tests.support.sessions import Session
 from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, make_channel, retry, settle, tick
 
 RecordPlans = Callable[[Session], list[dict[str, Any]]]
-# Of the first channels; those that come after them have the first two.
+# The limits of the first channels; those that come after them have the first two.
 LIMITS: list[dict[str, Any]] = [
     {},
     {"max_concurrency": 50},
@@ -53,7 +53,7 @@ def expired(session: Session) -> list[Lease]:
     return leases
 
 
-# What is measured, and what has to be there before.
+# The calls that are measured, each with its preparation.
 VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
     "enqueue": (lambda s: None, lambda s, _: [enqueue(s, f"channel{place:04}") for place in range(4)]),
     "enqueue with a dedupe key": (lambda s: None, lambda s, _: enqueue(s, "channel0000", dedupe_key="k")),

@@ -24,7 +24,7 @@ UNSAFE = {"pgqueue.W010", "pgqueue.W011"}
 
 
 def ours(databases: list[str] | None = None) -> dict[str, CheckMessage]:
-    """What Django reports about the queue, by id."""
+    """Return the findings of Django's checks about the queue, by id."""
     found = {}
     for message in run_checks(databases=databases):
         if message.id.startswith("pgqueue."):

@@ -15,7 +15,7 @@ from tests.schema.sql_files import FILES, LATEST, header_in_one_line, uncommente
 
 
 def installed(app: str) -> dict[str, int]:
-    """What the migrations of the app install in the end."""
+    """Return the functions that the migrations of the app install in the end, with their versions."""
     loader = MigrationLoader(None, ignore_no_migrations=True)
     versions: dict[str, int] = {}
     plan = loader.graph.forwards_plan(loader.graph.leaf_nodes(app)[0])

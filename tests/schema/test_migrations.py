@@ -136,7 +136,7 @@ def test_the_migrations_are_complete(fresh: dict[str, str]) -> None:
 
 
 def test_the_migrations_can_be_shown_as_sql(fresh: dict[str, str]) -> None:
-    """Who may not run DDL from Django reads what `sqlmigrate` prints; it is all there."""
+    """An administrator who may not run DDL from Django reads the output of `sqlmigrate`; it is all there."""
     for number, word in {
         "0001": "CREATE TABLE pgqueue_lane",
         "0002": "CREATE OR REPLACE FUNCTION pgqueue_dequeue",

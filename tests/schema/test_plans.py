@@ -77,7 +77,7 @@ def queue(request: pytest.FixtureRequest, databases: dict[str, str]) -> Iterator
 large = pytest.mark.parametrize("queue", ["large"], indirect=True)
 
 
-# What may be read: buffers of a call's statements together. The largest are calls that do fifty messages.
+# The most that may be read: buffers of a call's statements together. The largest are calls that do fifty messages.
 BUFFERS = 20_000
 INDEXES = {
     "dequeue 1": {"pgqueue_message_ready", "pgqueue_lane_head"},
@@ -108,7 +108,7 @@ def check_scans(plans: list[dict[str, Any]], growing: re.Pattern[str] = GROWING)
         for node in nodes(plan["Plan"]):
             if node["Node Type"] == "Seq Scan":
                 assert not growing.match(node["Relation Name"]), f"{node['Relation Name']} is scanned by\n{text}"
-            # What an index scan throws away, it has read.
+            # An index scan has read the rows that it throws away.
             wasted = node.get("Rows Removed by Filter", 0)
             assert wasted <= 250, f"{wasted} rows for nothing in\n{text}"
 
@@ -189,7 +189,7 @@ def test_plans_hold_when_the_statistics_are_of_another_time(
 
 @large
 def test_news_of_limited_channels_read_their_lanes_only(queue: Session, record_plans: RecordPlans) -> None:
-    """What completing tells the line, and what the next dequeue makes of it."""
+    """A completion leaves a note for the line, and the next dequeue reads it."""
     tick(queue, 4)
     leases = held(queue, 60)
     plans = record_plans(queue)

@@ -1,4 +1,4 @@
-"""C9: plans in tables that are full of what nobody may clean up, whenever they were made.
+"""C9: plans in tables that are full of dead rows which vacuum may not remove, whenever they were made.
 
 A generic plan is made at the first call. For tables of a page or two the planner finds all of an index as cheap as a
 look-up in it, and a snapshot that stays open lets dead rows pile up behind such a plan until statistics are taken anew.
@@ -45,7 +45,7 @@ COLUMNS = """
 def database(
     request: pytest.FixtureRequest, environment: dict[str, str], pg_url: str, django_db_blocker: Any
 ) -> Iterator[str]:
-    """Of a new table the planner thinks that it has ten pages, until it has been vacuumed."""
+    """The planner thinks that a new table has ten pages, until it has been vacuumed."""
     with migrated("pgqueue_old", pg_url, environment) as url:
         with psycopg.connect(url, autocommit=True) as session:
             for table in (*CHURNING, "floor"):
@@ -114,7 +114,7 @@ def queue(planned: Session) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def columns(database: str) -> dict[str, list[str]]:
-    """Of each index of the tables that churn."""
+    """Return the columns of each index of the tables that churn."""
     with psycopg.connect(database) as session:
         return dict(session.execute(COLUMNS, [[f"pgqueue_{table}" for table in CHURNING]]).fetchall())
 

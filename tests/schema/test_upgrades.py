@@ -1,4 +1,4 @@
-"""What migrations may do to a queue that is at work. `verification/chaos/test_migration.py` migrates one under load."""
+"""Limits of migrations on a queue that is at work. `verification/chaos/test_migration.py` migrates one under load."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from django.db.migrations.operations.base import Operation
 
 from django_pgqueue.sql.operations import InstallFunction, InstallTables, LockTimeout
 
-# On the first deployment all tables are empty, and nobody works.
+# On the first deployment all tables are empty, and no worker runs.
 OF_THE_FIRST_RELEASE = "0003_triggers"
-# They make something new, or replace a function, for which nobody is kept waiting.
+# They make something new, or replace a function, for which no session has to wait.
 HARMLESS = (InstallFunction, InstallTables, LockTimeout, migrations.CreateModel, migrations.AlterModelOptions)
 SLOW = {
     migrations.AddIndex: "locks out writers while it builds: AddIndexConcurrently",
@@ -28,7 +28,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 
 
 def careless(migration: migrations.Migration) -> list[str]:
-    """What a migration does that may stop a queue at work."""
+    """Return the operations of a migration that may stop a queue at work."""
     operations = migration.operations
     problems = [f"{type(op).__name__} {SLOW[type(op)]}" for op in operations if type(op) in SLOW]
     alters = any(not isinstance(op, HARMLESS) and "Concurrently" not in type(op).__name__ for op in operations)
@@ -65,7 +65,7 @@ def test_a_careless_migration_is_found(operations: list[Operation], problem: str
 
 @pytest.mark.django_db(transaction=True)
 def test_a_migration_that_would_have_to_wait_gives_up_and_changes_nothing(connect: Connect):
-    """Somebody reads messages for an hour; behind a migration that waits for him, nobody could enqueue."""
+    """A session reads messages for an hour; behind a migration that waits for it, no session could enqueue."""
     reader = connect()
     reader.execute("SELECT count(*) FROM pgqueue_message")
     with pytest.raises(OperationalError, match="lock timeout"):

@@ -16,13 +16,13 @@ from tests.support.tables import empty_tables
 
 Session = psycopg.Connection[Any]
 KINDS = ("producer", "worker", "operator", "reader", "pipeline")
-# Of this run: roles belong to the whole server. "stranger" has been granted nothing, "everything" all there is.
+# Roles of this run: roles belong to the server. "stranger" has been granted nothing, "everything" all there is.
 NAMES = {kind: f"pgqueue_test_{kind}_{os.getpid()}" for kind in (*KINDS, "stranger", "everything")}
 PASSWORD = "for-the-tests"
 
 
 def grants(*arguments: str) -> str:
-    """What `manage.py queuegrants` says."""
+    """Return the output of `manage.py queuegrants`."""
     return output_of("queuegrants", *arguments, skip_checks=True)
 
 
@@ -48,7 +48,7 @@ def empty(pg_url: str, connect: Connect) -> Iterator[Session]:
     empty_tables(owner)
     owner.execute("SELECT pgqueue_channel_set('default', 'default')")
     yield owner
-    # Their tables would stay: nobody knows them when the list of them is emptied.
+    # Their tables would stay when the list of them is emptied.
     owner.execute("SELECT pgqueue_ingest_clean(p_stale => '-1 second')")
 
 

@@ -1,4 +1,4 @@
-"""Names that are text to the queue, and something else to whoever forgets to quote them."""
+"""Names that are text to the queue, and something else to code that forgets to quote them."""
 
 from __future__ import annotations
 

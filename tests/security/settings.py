@@ -1,4 +1,4 @@
-"""Of the worker that runs as a role of its own."""
+"""Settings of the worker that runs as a role of its own."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
--- An attacker's session: a temporary table in front of each table of the queue, empty, and whoever writes to it is caught.
+-- An attacker's session: a temporary table in front of each table of the queue, empty, and a write to it raises.
 DO $do$
 DECLARE
     v_name text;

@@ -26,7 +26,7 @@ from tests.admin.test_channels import LIMITS
 from tests.admin.test_schedules import FORM, _handler  # noqa: F401  (a fixture)
 from tests.support.sql import sql
 
-# Of Django's own tables, what its admin writes.
+# The tables of Django itself that its admin writes.
 DJANGO = (
     "auth_user, django_session, django_admin_log, django_content_type, auth_permission, auth_user_groups, auth_group"
 )

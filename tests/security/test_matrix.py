@@ -155,7 +155,7 @@ def is_refused(session: Session, statement: str) -> bool:
 
 
 def columns(owner: Session) -> dict[str, list[str]]:
-    """Of all tables of the queue, but for the partitions."""
+    """Return the columns of all tables of the queue, but for the partitions."""
     found: dict[str, list[str]] = {}
     for table, column in owner.execute(
         "SELECT substr(c.relname, 9), a.attname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
@@ -205,7 +205,7 @@ def test_nobody_empties_locks_or_changes_a_table(empty: Session, login: Login, k
 
 @pytest.mark.parametrize("kind", [*KINDS, "stranger"])
 def test_a_role_runs_exactly_the_functions_that_it_was_granted(empty: Session, login: Login, kind: str) -> None:
-    """The internal ones are granted to nobody: they trust their callers."""
+    """The internal ones are granted to no role: they trust their callers."""
     session = login(kind)
     promised = parsed(VERBS)
     wrong = []
@@ -226,7 +226,7 @@ def test_a_role_runs_exactly_the_functions_that_it_was_granted(empty: Session, l
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nobody_makes_objects_beside_those_of_the_queue(empty: Session, login: Login, kind: str) -> None:
-    """Whoever could, could make what the functions of the queue would find in place of PostgreSQL's own."""
+    """A role that could, could make objects that the queue's functions would find in place of PostgreSQL's own."""
     with pytest.raises(REFUSED):
         login(kind).execute("CREATE TABLE public.pgqueue_mine (id bigint)")
     with pytest.raises(REFUSED):

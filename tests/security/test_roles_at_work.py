@@ -1,4 +1,4 @@
-"""What each kind of role is for, done by a session that has logged in as it."""
+"""The purpose of each kind of role, in a session that has logged in as it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_whole_worker_runs_as_a_role_that_owns_nothing(
     partition = "pgqueue_archived_message_20200101"
     bounds = "FROM ('2020-01-01') TO ('2020-01-02')"
     empty.execute(f"CREATE TABLE {partition} PARTITION OF pgqueue_archived_message FOR VALUES {bounds}")
-    # Of the last day that a prune makes: by its date, as another test may have made later ones.
+    # The partition of the last day that a prune makes: by its date, as another test may have made later ones.
     last = f"pgqueue_archived_message_{datetime.now(UTC).date() + timedelta(days=7):%Y%m%d}"
     empty.execute(f"DROP TABLE IF EXISTS {last}")
     empty.execute("SELECT pgqueue_enqueue('security.echo', '{}') FROM generate_series(1, 20)")

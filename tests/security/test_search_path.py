@@ -1,6 +1,6 @@
 """A caller puts its own tables, functions and operators in front of those that the functions mean. None is found.
 
-What of the attacker's is run, raises; what is read in place of the queue's tables is empty, so that the answers differ.
+An object of the attacker that is run raises; tables in place of the queue's are empty, so that the answers differ.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_each_function_would_be_caught_if_its_path_were_not_fixed(
 
 
 def test_a_helper_is_reached_only_through_a_function_whose_path_is_fixed(empty: Session, login: Login) -> None:
-    """A helper runs with the path and the rights of who called it; nobody but the owner can be that."""
+    """A helper runs with the path and the rights of its caller, which can only be the owner."""
     rows = empty.execute(
         "SELECT proname, prosecdef, 'search_path=public, pg_temp' = ANY (coalesce(proconfig, '{}')),"
         " has_function_privilege('public', oid, 'EXECUTE') FROM pg_proc WHERE proname LIKE 'pgqueue%'"

@@ -1,6 +1,6 @@
 """Canaries: a password of the database, a payload and a local variable, looked for wherever the queue writes.
 
-What hides known secrets in all kinds of texts is tried in tests/test_redaction.py; here a whole worker is.
+tests/test_redaction.py tests how known secrets are hidden in all kinds of texts; this file tests a whole worker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def family(pid: int) -> Iterator[int]:
 
 @pytest.fixture
 def failed(spawn: Callable[..., Process], environment: dict[str, str]) -> dict[str, str]:  # noqa: F811
-    """What a worker says at its loudest, whose handlers have failed with secrets in their hands and on their lips."""
+    """The loudest output of a worker, whose handlers have failed with secrets in their variables and errors."""
     messages = [
         script(*steps, handler=handler, max_attempts=1)
         for handler in HANDLERS

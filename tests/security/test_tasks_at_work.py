@@ -65,7 +65,7 @@ Environment = Callable[[str], dict[str, str]]
 
 @pytest.fixture
 def environment_of(roles: dict[str, str], environment: dict[str, str]) -> Environment:
-    """Of a process that logs in as a role of this kind."""
+    """The environment of a process that logs in as a role of this kind."""
     return lambda kind: {
         **environment,
         "DATABASE_URL": as_role(environment["DATABASE_URL"], roles[kind]),
@@ -116,6 +116,6 @@ def test_tasks_are_enqueued_run_and_read_by_roles_that_may_do_that_alone(
         "fail": ["FAILED", None, ["builtins.ValueError", "builtins.ValueError"], 2],
         "refuse": ["FAILED", None, ["django_pgqueue.outcomes.DeadLetter"], 1],
     }
-    # What the attempts before said is in tables that a worker may not read.
+    # The errors of earlier attempts are in tables that a worker may not read.
     for heard in ("add SUCCESSFUL 0", "fail_once SUCCESSFUL 0", "fail FAILED 1", "refuse FAILED 1"):
         assert f"heard: {heard}\n" in log

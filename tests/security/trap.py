@@ -1,3 +1,3 @@
-"""Who imports this because a message says so has lost."""
+"""A process that imports this because a message says so has lost."""
 
 raise AssertionError("a message had a module imported")

@@ -108,7 +108,7 @@ def test_an_interrupted_command_says_so_by_its_status_alone(
     database: psycopg.Connection, connect: Connect, dsn: str, lake: Path, number: signal.Signals, status: int
 ):
     fill_archive(database, 10)
-    # Nobody gets past this lock: the command waits in its first look at the archive.
+    # The lock stops the command in its first look at the archive.
     connect().execute("LOCK TABLE pgqueue_archived_message IN ACCESS EXCLUSIVE MODE")
     process = subprocess.Popen(
         [sys.executable, "-m", "django_pgqueue.spark", "export", "--lake", str(lake)],

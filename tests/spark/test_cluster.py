@@ -71,7 +71,7 @@ def archive(database: psycopg.Connection) -> int:
 
 
 def run_with_a_kill(cluster: Cluster, dsn: str, job: Path, target: Path, begun: str) -> str:
-    """What the job said, of whose executors one was killed as soon as a file ``begun`` was in its target."""
+    """Return the output of a job one of whose executors was killed as soon as a file ``begun`` was in its target."""
     driver = subprocess.Popen(
         [sys.executable, str(job), cluster.url, str(target)],
         env={**os.environ, "PGQUEUE_SOURCE": dsn, "SPARK_CONF_DIR": str(cluster.folder), "SPARK_LOCAL_IP": "127.0.0.1"},

@@ -1,4 +1,4 @@
-"""What the data source's page says: its examples run, its options are those that there are."""
+"""The page of the data source: its examples run, its options are those that there are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = "docs/reference/spark-datasource.md"
 
 
 def words(text: str) -> set[str]:
-    """What the first columns of a section's tables name."""
+    """Return the names in the first columns of a section's tables."""
     cells = re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)
     return {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}
 

@@ -1,4 +1,4 @@
-"""What the sink refuses, and what a job that fails or is killed leaves behind."""
+"""Refusals of the sink, and the traces of a job that fails or is killed."""
 
 # ruff: noqa: F811  (fixtures that are imported are arguments)
 from __future__ import annotations

@@ -235,7 +235,7 @@ def started_again(server: Cluster) -> None:
 def test_no_statement_of_an_export_lasts_longer_than_a_range(
     spark: Any, source: Source, database: Database, lake: Path
 ) -> None:
-    """What is dead cannot be removed while a snapshot is held: never for the length of the job."""
+    """Dead rows cannot be removed while a snapshot is held: never for the length of the job."""
     fill_days(database)
     done = threading.Event()
     statements: dict[tuple[int, Any], list[float]] = defaultdict(list)

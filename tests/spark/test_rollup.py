@@ -86,7 +86,7 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
     # Its last attempt failed, after 3 seconds.
     last = {"attempt": 5, "type": "OSError", "leased_at": f"{DAY}T10:00:01+00:00", "at": f"{DAY}T10:00:04+00:00"}
     fill_dead_letters(database, 1, **same, dead_at=f"{hour} + interval '4 s'", errors=f"'{json.dumps([last])}'")
-    # Nobody ever had it.
+    # No worker ever had it.
     fill_archive(
         database, 1, **same, leased_at="NULL", attempts="0", archived_at=f"{hour} + interval '1 h'", outcome="'purged'"
     )

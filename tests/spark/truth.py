@@ -23,7 +23,7 @@ def expected_metrics(database: psycopg.Connection[Any], sla: str = "{}") -> Rows
 
 
 def lake_metrics(lake: Path) -> Rows:
-    """What the files hold, as anybody reads them."""
+    """Return the metrics in the files, as any reader of Parquet sees them."""
     if not (lake / "metrics").exists():
         return {}
     table = ds.dataset(lake / "metrics", format="parquet", partitioning="hive").to_table(columns=COLUMNS)

@@ -3,7 +3,7 @@ python -m tests.suite test            one of them, or several
 python -m tests.suite rest            all that `test` leaves out
 python -m tests.suite today test      the part of the rest whose turn it is, for ten minutes, then `test`
 
-Whatever becomes of a part, the next one runs. The last lines say what became of each, and have the summaries of pytest.
+If a part fails, the next one runs all the same. The last lines have the result of each, and the summaries of pytest.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def run(name: str, lines: tuple[tuple[str, ...], ...], *, box: float | None = No
     box     seconds after which no test begins; one that has begun gets GRACE seconds more
     day     decides what a part tries that does not try all of its list each time
 
-    Returns what became of it.
+    Returns its result.
     """
     began, result = time.monotonic(), Result(name)
     environment = dict(os.environ)

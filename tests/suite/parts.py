@@ -23,7 +23,7 @@ COUNTED = (
     "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py",
     "tests/test_timetable.py", "tests/testing",
 )  # fmt: skip
-# Of the part `test`, and run by `make test-quick` too.
+# Tests of the part `test` that `make test-quick` runs, too.
 QUICK = (
     "tests/lifecycle", "tests/schema", "tests/test_backoff.py", "tests/test_delivery.py",
     "tests/test_handler_functions.py", "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py",

@@ -1,1 +1,1 @@
-"""What several folders of tests and the harnesses in verification/ share. A helper of one folder stays there."""
+"""Shared by several folders of tests and the harnesses in verification/. A helper of one folder stays there."""

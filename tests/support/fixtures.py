@@ -58,7 +58,7 @@ def untraced(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.fixture
 def connect(pg_url: str, transactional_db: None) -> Iterator[Connect]:
-    """More sessions on the test database: `connect(autocommit=True)`. What the test does is committed.
+    """More sessions on the test database: `connect(autocommit=True)`. The test commits its writes.
 
     It depends on transactional_db so that they are closed, and their locks gone, before the tables are emptied.
     """

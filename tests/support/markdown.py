@@ -64,7 +64,7 @@ def links(path: Path) -> Iterator[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """What headings can be linked to as, by the rules of GitHub and of MyST."""
+    """Return the anchors of the headings, by the rules of GitHub and of MyST."""
     headings = re.findall(r"^#+ +(.+?) *$", prose(path), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

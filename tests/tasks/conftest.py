@@ -23,7 +23,7 @@ SIGNALS = {"enqueued": task_enqueued, "started": task_started, "finished": task_
 
 @pytest.fixture(autouse=True)
 def _tasks() -> Iterator[None]:
-    """What a process does when it starts, and undone again."""
+    """Set up as a process does when it starts, and undo it again."""
     before = dict(handlers._registry)
     with override_settings(TASKS=TASKS):
         discovery.set_up_tasks()

@@ -69,7 +69,7 @@ async def fail_slowly_until(context: Any, attempt: int) -> list[Any]:
 
 @task(takes_context=True)
 def look(context: Any) -> str:
-    """What the database says of itself while it runs."""
+    """Return the status in the database while the task runs."""
     context.task_result.refresh()
     return context.task_result.status
 

@@ -1,4 +1,4 @@
-"""Of the worker processes, and the setting TASKS of all tests here."""
+"""Settings of the worker processes, and the setting TASKS of all tests here."""
 
 from testproject.settings import *  # noqa: F403
 

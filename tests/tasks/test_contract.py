@@ -1,4 +1,4 @@
-"""What Django documents of every backend, and of results: run against ours."""
+"""The contract that Django documents for every backend, and for results, run against ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Django documents of tasks before they are enqueued: run against our backend."""
+"""The contract that Django documents for tasks before they are enqueued, run against our backend."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BACKEND = "django_pgqueue.tasks.PgQueueBackend"
 
 @task
 def homeless() -> None:
-    """In no module that anybody looks through."""
+    """This task is in no module that is searched."""
 
 
 def checked(**params: Any) -> list[str]:

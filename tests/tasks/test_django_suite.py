@@ -25,7 +25,7 @@ ROW = re.compile(r"^\| `(?P<test>[\w.]+)` \| `(?P<error>\w+)` \| (?P<reason>\S.*
 
 
 def outcomes(environment: dict[str, str]) -> dict[str, str]:
-    """What became of each test: "passed", or the class of what it raised."""
+    """Return the result of each test: "passed", or the class of its exception."""
     assert source.folder().exists(), MISSING
     path = [str(REPOSITORY), str(REPOSITORY / "testproject"), os.environ.get("PYTHONPATH", "")]
     given = {"DJANGO_SETTINGS_MODULE": "tests.tasks.django_suite.settings", "PYTHONPATH": os.pathsep.join(path)}

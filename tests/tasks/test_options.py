@@ -1,4 +1,4 @@
-"""What is ours beyond the framework: channels, dedupe keys, retries, limits, bulk."""
+"""Our additions to the framework: channels, dedupe keys, retries, limits, bulk."""
 
 from __future__ import annotations
 

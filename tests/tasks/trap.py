@@ -1,3 +1,3 @@
-"""Nobody may import this."""
+"""No process may import this."""
 
 raise AssertionError("a path in a message was imported")

@@ -21,5 +21,5 @@ def _forget() -> Iterator[None]:
 
 @pytest.fixture
 def calls() -> list[object]:
-    """What the handlers of a test have seen."""
+    """The deliveries that the handlers of a test have seen."""
     return []

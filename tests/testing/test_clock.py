@@ -23,7 +23,7 @@ from tests.support.sessions import Connect
 
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-# What the clock changes: each function, each default, and what else is there.
+# The objects that the clock changes: each function, each default, and all others.
 CHANGEABLE = """
 SELECT jsonb_build_object(
     'functions', (SELECT jsonb_object_agg(p.oid::regprocedure::text, p.proconfig) FROM pg_proc AS p

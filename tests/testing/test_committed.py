@@ -14,7 +14,7 @@ from django_pgqueue.models import ArchivedMessage, Channel
 from django_pgqueue.testing import drain
 from tests.support.tables import tables
 
-# What a flush leaves or makes again: the floors, the default channel, the declared schedules.
+# The tables that a flush leaves or fills again: the floors, the default channel, the declared schedules.
 LEFT = {"floor", "channel", "schedule"}
 
 

@@ -141,7 +141,7 @@ def test_the_ticks_of_somebody_else_hide_nothing_from_a_test_that_is_slow(pg_url
 
 
 class DataOfTheClassTest(TestCase):
-    """What is enqueued for all of them, each of them drains."""
+    """Messages that are enqueued for all of them are drained by each of them."""
 
     @classmethod
     def setUpTestData(cls):

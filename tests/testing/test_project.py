@@ -18,7 +18,7 @@ from tests.support.paths import REPOSITORY
 
 PROJECT = Path(__file__).parent / "project"
 DATABASE = "pgqueue_of_a_project"
-# What weeks do to a test database that is kept.
+# The effect of weeks on a test database that is kept.
 AGED = """
 DO $$ DECLARE v_name regclass; BEGIN
     FOR v_name IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def said(*arguments: object, check=assert_enqueued, **options: object) -> str:
-    """What the failing assertion says."""
+    """Return the text of the failing assertion."""
     with pytest.raises(AssertionError) as raised:
         check(*arguments, **options)
     return str(raised.value)

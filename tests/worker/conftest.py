@@ -128,7 +128,7 @@ class Process:
         self, environment: dict[str, str], *arguments: str, processes: int = 0, terminal: int | None = None
     ) -> None:
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        # What is on the path already comes after it: in the matrix, another Django than the installed one.
+        # The present path comes after it: in the matrix, another Django than the installed one.
         path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject"), os.environ.get("PYTHONPATH", "")])
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *under(processes), *arguments],

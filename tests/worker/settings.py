@@ -1,4 +1,4 @@
-"""Of the worker processes under test."""
+"""Settings of the worker processes under test."""
 
 import os
 import threading

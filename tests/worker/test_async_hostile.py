@@ -12,7 +12,7 @@ from tests.worker.test_async import Drain, Register
 
 
 class TestHostile:
-    """What no handler should do, and what costs the others nothing all the same."""
+    """Deeds that no handler should do, and that cost the others nothing all the same."""
 
     def test_cancelling_everything(self, drain: Drain, register: Register) -> None:
         async def cancel(delivery: Delivery) -> None:

@@ -64,7 +64,7 @@ def test_a_lost_lease_rolls_all_of_it_back(start: Callable[..., Any], caplog: py
     message = script(["effect"], ["first", ["mark", "running"], ["await", "go"]], handler=ATOMIC)
     worker = start(concurrency=2)
     eventually(lambda: marks("running"))
-    # The lease runs out while the handler is busy: the sweeper gives the message to somebody else.
+    # The lease runs out while the handler is busy: the sweeper gives the message to another worker.
     sql("UPDATE pgqueue_message SET lease_expires_at = clock_timestamp() - interval '1 second'")
     sql("SELECT pgqueue_sweep()")
     sql("SELECT pgqueue_tick()")

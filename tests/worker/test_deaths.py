@@ -1,4 +1,4 @@
-"""Processes that die, hang, or do not start, and what becomes of their messages."""
+"""Processes that die, hang, or do not start, and the fate of their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does when the database, a partition or a connection goes away."""
+"""The reaction of a worker when the database, a partition or a connection goes away."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_settlement_that_was_committed_before_its_connection_died_counts(start
     message = script(["effect"])
     worker = start(drain=True)
     [[backend]] = eventually(lambda: sql(BLOCKED, "%pgqueue_complete%"))
-    # What the first try would have done, while the worker waits to try again.
+    # The effect of the first try, while the worker waits to try again.
     with session.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s)", [backend])
         eventually(lambda: not sql("SELECT 1 FROM pg_stat_activity WHERE pid = %s", backend))
@@ -184,7 +184,7 @@ def test_a_database_that_restarts_under_load_loses_nothing(processes: int) -> No
             assert look(url, "SELECT count(DISTINCT message_id) FROM scripted_effect") == 2 * count
             exactly_once = "SELECT count(*) FROM scripted_effect JOIN pgqueue_archived_message ON id = message_id"
             assert look(url, f"{exactly_once} WHERE handler = 'scripted.atomic'") == count
-            # What ran at that moment failed. Nothing more was started until the server was back.
+            # Handlers that ran at that moment failed. Nothing more was started until the server was back.
             assert look(url, "SELECT count(*) FROM pgqueue_archived_message WHERE errors IS NOT NULL") <= 8
             worker.popen.terminate()
             assert worker.wait() == 0

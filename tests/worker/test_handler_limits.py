@@ -1,4 +1,4 @@
-"""A handler's own concurrency, and what becomes of the messages behind those that have to wait for it."""
+"""A handler's own concurrency, and the messages behind those that have to wait for it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.support.waiting import PATIENCE, eventually
 from tests.worker.conftest import effects, script, scripts, where
 
 Start = Callable[..., Any]
-# Longer than any test waits: whoever wakes up did so for another reason.
+# Longer than any test waits: a worker that wakes up did so for another reason.
 NEVER = timedelta(minutes=5)
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE 'LISTEN%%'"
 
@@ -66,7 +66,7 @@ def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
 
 
 def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect: Connect) -> None:
-    """Its enqueuer saw no sleeper and notified nobody: the worker looks once more, after it has said that it sleeps."""
+    """Its enqueuer saw no sleeper and did not notify: the worker looks once more, after it has said that it sleeps."""
     found: list[Delivery] = []
     producer = make_producer(found)
     session = connect()
@@ -88,7 +88,7 @@ def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect:
 def test_what_another_transaction_gives_back_is_not_left_until_the_next_poll(
     start: Start, connect: Connect, listen: str | None
 ) -> None:
-    """A rollback notifies nobody."""
+    """A rollback sends no notification."""
     channel_set(channel="few", max_concurrency=2)
     messages = scripts(2, ["effect"], channel="few")
     other = connect()
@@ -206,7 +206,7 @@ def test_a_listener_that_lost_its_connection_comes_back(start: Start, caplog: py
 def test_what_was_enqueued_while_nobody_listened_is_found_after_the_reconnect(start: Start) -> None:
     start(listen="default", poll_interval=NEVER)
     eventually(asleep)
-    # In one transaction: when the message appears, the listener is gone, and nobody was notified.
+    # In one transaction: when the message appears, the listener is gone, and no notification was sent.
     with transaction.atomic():
         sql("SET LOCAL pgqueue.notify = off")
         [[listener]] = sql(LISTENERS)

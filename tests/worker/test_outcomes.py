@@ -240,7 +240,7 @@ def test_several_queues_are_served(drain: Drain) -> None:
 
 
 def test_a_slow_handler_leaves_messages_to_other_workers(start: Callable[..., Any]) -> None:
-    """What waits in memory behind a slow handler could have been started elsewhere."""
+    """A message that waits in memory behind a slow handler could have been started elsewhere."""
     scripts(20, ["effect"], ["await", "go"])
     start(concurrency=2)
     eventually(lambda: len(effects()) == 2)

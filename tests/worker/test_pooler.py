@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 from tests.worker.conftest import Process, effects, script, scripts, where
 from tests.worker.pooler import POOL_SIZE, transaction_pooler
 
-# What a transaction left behind in its session. The pooler takes care of what clients say when they connect.
+# Settings that a transaction left behind in its session. The pooler restores those that clients set at connect.
 LEFT_BEHIND = """
 SELECT name, setting FROM pg_settings
 WHERE source = 'session'

@@ -1,4 +1,4 @@
-"""What probes, a heartbeat file and systemd are told."""
+"""Probes, a heartbeat file and systemd, and what a worker reports to them."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_new_code_that_does_not_load_leaves_the_old_processes_at_work(
         eventually(lambda: where(message) == "completed")
         assert pids() == old
         broken.unlink()
-        # What failed before is tried at once when somebody asks for it.
+        # A reload that failed before is tried at once when an operator asks for it.
         worker.signal(signal.SIGHUP)
         eventually(lambda: pids() and not pids() & old)
     finally:

@@ -1,4 +1,4 @@
-"""What a child tells its supervisor about its leases, and what it makes of the answers."""
+"""The requests of a child to its supervisor about its leases, and its use of the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker processes under a supervisor: what becomes of their messages when they are killed, stopped or stuck."""
+"""Worker processes under a supervisor: their messages when they are killed, stopped or stuck."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Spawn = Callable[..., Process]
 
 
 def pids() -> list[int]:
-    """Of the children that are at work, as their rows say."""
+    """Return the process ids of the children that are at work, as their rows say."""
     return sorted(Worker.objects.filter(state="running").values_list("pid", flat=True))
 
 
@@ -102,7 +102,7 @@ def test_a_handler_that_crashes_the_process_ends_as_poison_and_the_others_go_on(
     [first, second] = DeadLetter.objects.get(id=poison).errors
     assert "SIGSEGV" in first["message"]
     assert "SIGSEGV" in second["message"]
-    # Where it crashed, for whoever reads the log.
+    # The place of the crash, for a reader of the log.
     assert "Fatal Python error: Segmentation fault" in worker.log
     assert "string_at" in worker.log
 

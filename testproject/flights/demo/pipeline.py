@@ -70,7 +70,7 @@ def commands() -> Iterator[list[str]]:
 
 
 def run(command: list[str]) -> list[str]:
-    """What the command said. Raises PipelineFailed."""
+    """Run the command and return its output. Raises PipelineFailed."""
     script, *arguments = command
     done = subprocess.run(
         [sys.executable, str(Path(settings.PROJECT) / script), *arguments],
@@ -103,7 +103,7 @@ def check() -> Check:
 
 
 def queues() -> list[QueueReport]:
-    """What the metrics say of the demo's queues, by day."""
+    """Return the metrics of the demo's queues, by day."""
     with connection.cursor() as cursor:
         cursor.execute(queries.QUEUES, {"queues": [QUEUE, OFFICE]})
         return [QueueReport(*row) for row in cursor.fetchall()]

@@ -50,7 +50,7 @@ FROM (
 ) AS n
 """  # noqa: S608
 
-# Counted while both have a backlog: until the last lease of whoever is through first.
+# Counted while both have a backlog: until the last lease of the one that ends first.
 TURNS = f"""
 {SETTLED},
 last AS (

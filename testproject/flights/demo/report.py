@@ -1,4 +1,4 @@
-"""What happened, by the archive and the dead letters."""
+"""The results of the demo, by the archive and the dead letters."""
 
 from __future__ import annotations
 

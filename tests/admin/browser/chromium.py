@@ -154,7 +154,7 @@ class Tab:
         self._browser.call("Target.closeTarget", targetId=self.target)
 
     def complaints(self) -> list[str]:
-        """What the console says of this page: errors, exceptions, violations of the Content-Security-Policy."""
+        """Return the console's messages about this page: errors, exceptions, violations of Content-Security-Policy."""
         found = []
         for event in filter(self._is_mine, self._browser.events):
             told = event["params"]

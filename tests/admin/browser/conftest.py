@@ -1,4 +1,4 @@
-"""A real browser before a real server: the pages as somebody sees them."""
+"""A real browser before a real server: the pages as a user sees them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def tab(chromium: Chromium) -> Iterator[Tab]:
 
 @pytest.fixture
 def log_in(tab: Tab, site: str) -> Callable[..., None]:
-    """`log_in("view_dashboard")`: the browser is now that of somebody who may do just that; of a superuser without."""
+    """`log_in("view_dashboard")`: the browser of a user with this permission; of a superuser without an argument."""
 
     def log_in(*codenames: str) -> None:
         user = User.objects.create_user(f"user{User.objects.count()}", is_staff=True, is_superuser=not codenames)

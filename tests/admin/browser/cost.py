@@ -1,4 +1,4 @@
-"""What a page of the dashboard and a measurement cost, in CPU time: other programs on the machine change it little.
+"""The cost of a page of the dashboard and a measurement, in CPU time: other programs on the machine change it little.
 
 ``createdb cost; DATABASE_URL=postgresql:///cost testproject/manage.py migrate``, then with the same address
 ``python -m tests.admin.browser.cost --rows 10000000 --channels 10000``, with 0 and 0 where it is filled already. Needs

@@ -161,7 +161,7 @@ def test_when_it_cannot_refresh_it_says_so_and_tries_on(tab: Tab, site: str, log
     tab.until(f"!{STATUS}.hidden")
     assert "you are logged out" in tab.run(f"{STATUS}.textContent")
     assert "Not refreshed since" in tab.run(f"{STATUS}.textContent")
-    # What was there is still there.
+    # The charts of the page are still there.
     assert tab.run("document.querySelectorAll('.pgq-chart svg').length") == 4
     log_in()
     tab.until(f"{STATUS}.hidden")

@@ -26,7 +26,7 @@ def metric(bucket_at: datetime, queue: str = "mail", channel: str | None = None,
 
 
 def of_each_grain(*rows: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of rows that are one a day, the same for the minute, the hour and the day: everything happened in that minute."""
+    """Return rows that are one a day for the minute, the hour and the day: everything happened in that minute."""
     widths = {"minute": {}, "hour": {"minute": 0}, "day": {"hour": 0, "minute": 0}}
     return [
         row | {"grain": grain, "bucket_at": row["bucket_at"].replace(second=0, microsecond=0, **cut)}

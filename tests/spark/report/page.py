@@ -1,4 +1,4 @@
-"""A report as somebody reads it."""
+"""A report as a reader sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page says what the lake's metrics say, and lets nobody's name out of its place."""
+"""The page says what the lake's metrics say, and a name never leaves its place."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_an_empty_lake_has_a_report_that_says_what_to_do(tmp_path: Path) -> None
 
 def test_a_noisy_neighbour_is_one_that_makes_others_wait() -> None:
     hours = [NOON + timedelta(hours=number) for number in range(7)]
-    # Loud, and the others wait; loud, and nobody does; loud, and the others wait somewhat longer.
+    # Loud, and the others wait; loud, and no other waits; loud, and the others wait somewhat longer.
     special = {3: (0.8, 9.0), 4: (0.9, 1.0), 5: (0.9, 1.9)}
     rows = []
     for number, hour in enumerate(hours):

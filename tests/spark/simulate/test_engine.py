@@ -181,7 +181,7 @@ def test_no_limit_is_broken_and_everything_runs_once(limits: list[ChannelLimits]
             starts = sorted(start for start, _, channel in runs if channel == name)
             for first, later in zip(starts, starts[each.release_burst :], strict=False):
                 assert later - first >= each.release_interval
-    # Work conserving: if somebody without limits waits, every slot is taken. A waiting one would have taken it.
+    # Work conserving: if a message without limits waits, every slot is taken. A waiting one would have taken it.
     for m, (start, _, _) in zip(messages, runs, strict=True):
         if not named[m.channel].limited:
             for moment in range(m.arrives_at, start):

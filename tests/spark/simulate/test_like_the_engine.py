@@ -48,7 +48,7 @@ def make(chance: random.Random, limits: dict[str, ChannelLimits], messages: int)
 
 
 def served_by_the_engine(slots: int) -> list[list[int]]:
-    """Ids by second. What was leased in one second is done in the next, and a worker ticks."""
+    """Return ids by second. A message that was leased in one second is done in the next, and a worker ticks."""
     seconds = []
     for _ in range(STEPS):
         tick()

@@ -75,7 +75,7 @@ def workers(environment: dict[str, str]) -> Iterator[None]:
 
 @pytest.fixture
 def runs(source: Source, database: Database, lake: Path, environment: dict[str, str]) -> dict[str, SimulationOutcome]:
-    """What the simulator says: of the first run as it was and with the other limits, of the second as it was."""
+    """Results of the simulator: of the first run as it was and with the other limits, of the second as it was."""
     with workers(environment):
         working = "SELECT count(*) = 2 FROM pgqueue_worker WHERE concurrency > 0 AND state = 'running'"
         eventually(lambda: one(database, working), seconds=280)

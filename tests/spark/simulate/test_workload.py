@@ -1,4 +1,4 @@
-"""What is read from the lake: times, attempts, and how many slots there were."""
+"""The workload that is read from the lake: times, attempts, and the number of slots."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
             case "exhaust":
                 exhaust_descriptors()
             case "leak a lock":
-                # Of the log, into which the completer writes what fails.
+                # The lock of the log, into which the completer writes errors.
                 threading.Thread(target=logging.getLogger("django_pgqueue").handlers[0].acquire).start()
             case "fill the link":
                 fill_link()
@@ -105,7 +105,7 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
             case "catch signals":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             case "leak":
-                # Sessions that nobody closes, and one that is used in a thread of its own.
+                # Sessions that are never closed, and one that is used in a thread of its own.
                 LEAKED.extend(connection.copy() for _ in range(2))
                 for leaked in LEAKED:
                     leaked.ensure_connection()
@@ -144,7 +144,7 @@ def sql(statement: str, *parameters: Any) -> int:
 
 
 def apart(statement: str, *parameters: Any) -> int:
-    """On a session of its own: committed whatever becomes of the handler."""
+    """Run a statement on a session of its own: it is committed even if the handler fails."""
     other = connection.copy()
     try:
         with other.cursor() as cursor:
@@ -166,7 +166,7 @@ def exhaust_descriptors() -> None:
 def fill_link() -> None:
     """Leave the supervisor with a link that stays open, and on which no frame comes through any more, either way.
 
-    What this process writes goes into a pipe that is full, and that nobody reads.
+    The writes of this process go into a pipe that is full, and that no process reads.
     """
     link = int(sys.argv[1])
     full, other = socket.socketpair()

@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
 
 def refresh_user() -> str:
-    """A superuser with a password to print: a fixed one on the embedded server, which nobody else can reach."""
+    """A superuser with a password to print: a fixed one on the embedded server, which no other machine can reach."""
     password = secrets.token_urlsafe(9) if os.environ.get("DATABASE_URL") else NAME
     user, _ = User.objects.get_or_create(username=NAME)
     user.is_staff = user.is_superuser = user.is_active = True

@@ -1,4 +1,4 @@
-"""What the checkers must find. Nothing imports this module: some of it is an error at import, too."""
+"""The errors that the checkers must find. Nothing imports this module: some are errors at import, too."""
 
 from datetime import timedelta
 
