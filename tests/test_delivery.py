@@ -18,7 +18,7 @@ def delivery() -> Delivery:
     )  # fmt: skip
 
 
-def test_a_handler_ends_where_it_asks_once_somebody_wants_it_cancelled(delivery: Delivery) -> None:
+def test_a_handler_ends_where_it_asks_once_its_cancellation_is_requested(delivery: Delivery) -> None:
     delivery.raise_if_cancelled()
     delivery.cancellation.request()
     with pytest.raises(Cancelled):

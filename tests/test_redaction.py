@@ -64,7 +64,7 @@ def test_a_secret_that_its_surroundings_give_away_is_hidden(text: str) -> None:
         "sk_live_" + "4eC39HqLyjWD",
     ],
 )
-def test_a_secret_that_can_be_told_by_its_looks_is_hidden(token: str) -> None:
+def test_a_secret_that_its_looks_give_away_is_hidden(token: str) -> None:
     assert redact(f"refused: {token}.") == f"refused: {HIDDEN}."
 
 
@@ -153,7 +153,7 @@ def failure(error: BaseException) -> str:
 
 
 class TestFailures:
-    def test_notes_causes_and_groups_are_told_and_redacted(self) -> None:
+    def test_notes_causes_and_groups_are_kept_and_redacted(self) -> None:
         cause = ValueError(f"cause: password={CANARY}")
         cause.add_note(f"note: token={CANARY}")
         error = RuntimeError(f"outer: Bearer {CANARY}")

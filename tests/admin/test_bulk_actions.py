@@ -96,7 +96,7 @@ def test_one_payload_is_edited(admin_client: Client) -> None:
     assert told(response) == "1 message is unchanged: a worker has it."
 
 
-def test_a_payload_that_cannot_be_stored_is_told(admin_client: Client) -> None:
+def test_a_payload_that_cannot_be_stored_is_reported(admin_client: Client) -> None:
     sent = enqueue("mail.send", 7)
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload=r'{"a": "\u0000"}')
     assert "u0000" in told(response)
@@ -118,7 +118,7 @@ def test_no_more_are_acted_on_than_the_page_showed(admin_client: Client) -> None
     assert Message.objects.count() == 2
 
 
-def test_what_is_gone_since_the_page_is_told(admin_client: Client) -> None:
+def test_what_is_gone_since_the_page_is_reported(admin_client: Client) -> None:
     for _ in range(3):
         enqueue("mail.send")
     complete(dequeue())

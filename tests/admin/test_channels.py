@@ -106,7 +106,7 @@ def test_name_and_queue_of_a_channel_stay(admin_client: Client, channel: Channel
     assert (channel.queue, channel.name, channel.weight) == ("default", "tenant", 2)
 
 
-def test_saving_limits_does_not_end_a_pause_of_somebody_else(admin_client: Client, channel: Channel) -> None:
+def test_saving_limits_does_not_end_a_pause_of_another_user(admin_client: Client, channel: Channel) -> None:
     channel_pause(channel="tenant", reason="incident")
     with CaptureQueriesContext(connection) as captured:
         assert save(admin_client, channel, weight="2", paused_at="", pause_reason="") == []
@@ -186,7 +186,7 @@ def test_all_channels_of_a_filter_are_paused_together(admin_client: Client, chan
     assert set(Channel.objects.exclude(paused_at=None).values_list("pk", flat=True)) == set(mail)
 
 
-def test_what_the_archive_refuses_is_told_and_changes_nothing(admin_client: Client, channel: Channel) -> None:
+def test_what_the_archive_refuses_is_reported_and_changes_nothing(admin_client: Client, channel: Channel) -> None:
     enqueue("mail.send", channel="tenant")
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")

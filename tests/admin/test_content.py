@@ -205,7 +205,7 @@ def test_an_admin_site_without_channels_shows_messages(admin_client: Client) -> 
     assert "default/default" in admin_client.get(f"/small/pgqueue/message/{pk}/change/").content.decode()
 
 
-def test_a_payload_that_was_not_archived_is_told_from_one_that_is_null(page: Pages) -> None:
+def test_a_payload_that_was_not_archived_is_shown_unlike_one_that_is_null(page: Pages) -> None:
     for archive in ("full", "outcome"):
         channel_set(channel=archive, archive=archive)
         enqueue("h", None, channel=archive)

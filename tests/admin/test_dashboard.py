@@ -64,7 +64,7 @@ def test_staff_without_the_permission_neither_see_it_nor_a_link_to_it(staff: Cal
     assert ADDRESS not in client.get(reverse("admin:index")).content.decode()
 
 
-def test_nobody_sees_it_without_a_login() -> None:
+def test_it_is_not_seen_without_a_login() -> None:
     response = Client().get(ADDRESS)
     assert (response.status_code, response["Location"]) == (302, f"/admin/login/?next={ADDRESS}")
 
@@ -75,7 +75,7 @@ def test_the_permission_shows_it_and_the_link(staff: Callable[..., Client]) -> N
     assert ADDRESS in client.get(reverse("admin:index")).content.decode()
 
 
-def test_who_may_only_see_the_dashboard_gets_no_links_to_what_he_may_not_see(staff: Callable[..., Client]) -> None:
+def test_a_user_who_may_only_see_the_dashboard_gets_no_links_to_other_pages(staff: Callable[..., Client]) -> None:
     enqueue("h")
     make_dead()
     working(running=[{"id": 7, "seconds": 3.0, "seconds_left": None}])
@@ -177,7 +177,7 @@ def test_when_nothing_is_wrong_it_says_so(admin_client: Client) -> None:
     assert "Nothing is wrong." in shown(look(admin_client))
 
 
-def test_a_message_that_waits_too_long_is_told(admin_client: Client) -> None:
+def test_a_message_that_waits_too_long_is_an_alert(admin_client: Client) -> None:
     working()
     enqueue("h")
     measure(AT_ONCE)
@@ -185,7 +185,7 @@ def test_a_message_that_waits_too_long_is_told(admin_client: Client) -> None:
     assert "In queue default a message has waited for 1 h 30 min." in shown(look(admin_client))
 
 
-def test_pauses_are_told(admin_client: Client) -> None:
+def test_pauses_are_shown(admin_client: Client) -> None:
     enqueue("h")
     queue_pause("default", reason="the disk is full")
     channel_pause(channel="default")

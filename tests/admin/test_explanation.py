@@ -36,7 +36,7 @@ def test_the_page_of_a_channel_says_what_holds_it_up(page: Pages) -> None:
     assert "Nothing of it is ready." in text
 
 
-def test_a_channel_is_explained_to_who_may_only_look(viewer: Client) -> None:
+def test_a_channel_is_explained_to_users_who_may_only_look(viewer: Client) -> None:
     assert "No worker serves" in viewer.get(address("channel", Channel.objects.get().pk)).content.decode()
 
 

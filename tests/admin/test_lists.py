@@ -209,7 +209,7 @@ def test_the_reason_filter_reads_the_newest_and_takes_any(admin_client: Client) 
     assert len(rows(admin_client.get(address("deadletter"), {"reason": DeadLetter.objects.earliest("pk").reason}))) == 1
 
 
-def test_dead_letters_are_filtered_by_what_became_of_them(admin_client: Client) -> None:
+def test_dead_letters_are_filtered_by_whether_they_were_redriven(admin_client: Client) -> None:
     waiting, redriven = make_dead(2)
     DeadLetter.objects.filter(pk=redriven.pk).update(redriven_at=timezone.now(), redriven_to=5)
     assert rows(admin_client.get(address("deadletter"), {"redriven": "no"})) == [waiting.pk]

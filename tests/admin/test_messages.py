@@ -72,7 +72,7 @@ def test_all_messages_of_a_filter_are_cancelled_up_to_a_number(
     assert LogEntry.objects.count() == 9
 
 
-def test_what_the_archive_refuses_is_told_and_changes_nothing(admin_client: Client) -> None:
+def test_what_the_archive_refuses_is_reported_and_changes_nothing(admin_client: Client) -> None:
     message = enqueue("mail.send")
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")

@@ -25,7 +25,7 @@ from tests.admin.conftest import MODELS, VIEW, act, address
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_nobody_looks_without_the_view_permission(
+def test_no_page_is_seen_without_the_view_permission(
     model: str, staff: Callable[..., Client], one_of_each: dict[str, int]
 ) -> None:
     client = staff()
@@ -99,7 +99,7 @@ def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[
 @pytest.mark.parametrize(
     "model", ["message", "archivedmessage", "deadletter", "worker", "queuemetric", "backlogforecast"]
 )
-def test_what_the_functions_own_nobody_edits(model: str, admin_client: Client, one_of_each: dict[str, int]) -> None:
+def test_what_the_functions_own_no_user_edits(model: str, admin_client: Client, one_of_each: dict[str, int]) -> None:
     before = everything()
     change = address(model, one_of_each[model])
     assert admin_client.post(change, {"handler": "other", "_save": "Save"}).status_code == 403

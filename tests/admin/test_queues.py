@@ -49,7 +49,7 @@ def test_resume_leaves_queues_alone_that_are_not_paused(admin_client: Client) ->
     assert logged() == []
 
 
-def test_events_are_switched_on_and_a_pause_of_somebody_else_stays(admin_client: Client) -> None:
+def test_events_are_switched_on_and_a_pause_of_another_user_stays(admin_client: Client) -> None:
     queue_pause(reason="incident")
     posted = {"archive": "full", "events": "on", "paused_at": "", "pause_reason": "", "name": "other"}
     assert admin_client.post(address("queue", "default"), posted).status_code == 302

@@ -150,7 +150,7 @@ def test_the_last_ticks_are_shown(page: Callable[..., str]) -> None:
     assert "failing" in page("schedule")
 
 
-def test_states_are_told_apart_and_filtered(page: Callable[..., str]) -> None:
+def test_states_are_shown_and_filtered(page: Callable[..., str]) -> None:
     make("runs")
     make("stands", enabled=False)
     make("fails", last_error="oh")

@@ -67,7 +67,7 @@ def test_a_dead_letter_ends_with_its_reason(page: Pages) -> None:
     assert in_order(told, "dead letter: no_such_address", "attempt 2 of 5", "host-2", "Attempt 1 failed", "enqueued")
 
 
-def test_an_attempt_that_failed_as_the_last_is_told_once(page: Pages) -> None:
+def test_an_attempt_that_failed_as_the_last_is_shown_once(page: Pages) -> None:
     enqueue("mail.send", max_attempts=1)
     told = story(page("deadletter", fail("host-1")))
     assert in_order(told, "dead letter: failed", "Attempt 1 failed", "host-1", "enqueued")

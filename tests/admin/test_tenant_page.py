@@ -148,7 +148,7 @@ def test_the_hour_and_the_day_of_the_channel(admin_client: Client, tenant: Chann
         ("replace", "The channel is full: a new message drops all that wait."),
     ],
 )
-def test_a_full_channel_says_what_becomes_of_new_messages(
+def test_a_full_channel_says_what_happens_to_new_messages(
     policy: str, sentence: str, admin_client: Client, tenant: Channel
 ) -> None:
     channel_set(channel="acme", max_size=2, full_policy=policy)

@@ -181,7 +181,7 @@ def test_numbers_and_names_of_any_kind_take_no_page_away(admin_client: Client, r
     ],
 )
 @pytest.mark.parametrize("far", ["infinity", "4000-01-01 00:00+00 BC"])
-def test_who_may_not_look_is_refused_and_sees_no_error(
+def test_a_user_who_may_not_look_is_refused_and_sees_no_error(
     staff: Callable[..., Client], rows: dict[str, Any], model: str, far: str
 ) -> None:
     for table, columns in TIMES.items():

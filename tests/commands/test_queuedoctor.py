@@ -57,7 +57,7 @@ def test_for_programs() -> None:
     assert (finding["code"], finding["severity"], finding["facts"]) == ("no_worker", "critical", {"queue": "default"})
 
 
-def test_it_mends_only_when_it_is_told() -> None:
+def test_it_mends_only_with_the_option() -> None:
     enqueue("h")
     sql("UPDATE pgqueue_channel_size SET live = 7")
     for _ in range(2):
@@ -71,7 +71,7 @@ def test_it_mends_only_when_it_is_told() -> None:
     }
 
 
-def test_how_long_a_channel_may_wait_can_be_told() -> None:
+def test_how_long_a_channel_may_wait_is_an_option() -> None:
     enqueue("h")
     Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
     pass_time(minutes=5)
@@ -97,7 +97,7 @@ def nowhere() -> Any:
     del connections.settings["nowhere"]
 
 
-def test_who_cannot_ask_says_so(nowhere: str, django_db_blocker: Any) -> None:
+def test_without_a_connection_it_says_so(nowhere: str, django_db_blocker: Any) -> None:
     with pytest.raises(CommandError, match="There is no database 'elsewhere'") as raised:
         run("--database", "elsewhere")
     assert raised.value.returncode == 3

@@ -98,7 +98,7 @@ def test_ids_that_would_be_given_twice_are_mended() -> None:
 
 
 @pytest.mark.django_db
-def test_what_somebody_left_half_done_is_told() -> None:
+def test_what_was_left_half_done_is_reported() -> None:
     sql("ALTER TABLE pgqueue_arrival SET UNLOGGED")
     with pytest.raises(CommandError, match=r"would wait for ever.*queuedurability --logged --yes"):
         run()
@@ -115,7 +115,7 @@ def used(connect: Connect) -> Iterator[Any]:
     session.rollback()
 
 
-def test_a_table_in_use_is_waited_for_a_while_and_who_uses_it_is_named(used: Any) -> None:
+def test_a_table_in_use_is_waited_for_a_while_and_its_user_is_named(used: Any) -> None:
     with pytest.raises(CommandError) as caught:
         run("--unlogged", "--yes", "--lock-timeout", "0.2")
     told = str(caught.value)
@@ -133,7 +133,7 @@ def test_a_table_of_the_project_that_refers_to_messages_stops_it() -> None:
 
 
 @pytest.mark.django_db
-def test_who_does_not_own_the_tables_is_told() -> None:
+def test_a_role_that_does_not_own_the_tables_gets_an_error() -> None:
     sql("CREATE ROLE pgqueue_test_bystander; SET LOCAL ROLE pgqueue_test_bystander")
     with pytest.raises(CommandError, match="permission denied for table pgqueue_message"):
         run("--unlogged", "--yes")

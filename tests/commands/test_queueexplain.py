@@ -35,7 +35,7 @@ def test_a_channel_is_explained_for_programs() -> None:
     assert reasons[1]["sentence"] == "Nothing of it is ready. Leased messages: 0."
 
 
-def test_a_message_that_nobody_knows_is_an_answer() -> None:
+def test_a_message_that_is_unknown_is_an_answer() -> None:
     assert run("--message", "123456789").startswith("unknown ")
 
 

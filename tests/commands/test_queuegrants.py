@@ -75,7 +75,7 @@ def test_what_is_too_much_is_said() -> None:
     assert told[:2] == [f"more than a reader needs: {word} on pgqueue_message" for word in ("INSERT", "UPDATE")]
 
 
-def test_an_owner_is_told_that_grants_do_not_hold_it() -> None:
+def test_an_owner_is_warned_that_grants_do_not_hold_it() -> None:
     [(user,)] = sql("SELECT current_user")
     assert "it needs no grants" in run("producer", "--role", str(user), "--check")
 
@@ -89,7 +89,7 @@ def test_mistakes_are_one_clear_line() -> None:
         run("producer", "--role", ROLE, "--check", "--revoke")
 
 
-def test_who_may_not_grant_is_told() -> None:
+def test_a_role_that_may_not_grant_gets_an_error() -> None:
     sql('CREATE ROLE pgqueue_test_bystander; SET LOCAL ROLE "pgqueue_test_bystander"')
     with pytest.raises(CommandError, match="refuses: permission denied"):
         run("producer", "--role", ROLE, "--apply")

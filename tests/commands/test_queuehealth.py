@@ -35,7 +35,7 @@ def test_all_is_well_without_limits() -> None:
     assert printed.startswith("OK: 4 ready in 2 queue(s), the oldest for 60")
 
 
-def test_messages_that_no_worker_knows_the_handler_of_are_told() -> None:
+def test_messages_that_no_worker_knows_the_handler_of_are_reported() -> None:
     defer_unknown(dequeue(limit=2), errors=[{"type": "django_pgqueue.exceptions.UnknownHandler"}] * 2)
     assert run()[1].endswith(", 2 for handlers that the workers do not know\n")
 

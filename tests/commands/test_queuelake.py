@@ -64,7 +64,7 @@ def settled(transactional_db: None) -> Iterator[None]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("settled")
-def test_an_export_brings_the_queue_to_the_lake_and_tells_nobody_the_password(
+def test_an_export_brings_the_queue_to_the_lake_and_shows_no_password(
     environment: dict[str, str], pg_url: str, tmp_path: Path
 ) -> None:
     secret = "canary-in-a-coal-mine"
@@ -132,7 +132,7 @@ def test_settings_are_handed_over() -> None:
 @pytest.mark.parametrize(
     ("program", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
 )
-def test_a_status_and_a_signal_are_told_as_a_shell_does(program: str, status: int) -> None:
+def test_a_status_and_a_signal_are_returned_as_a_shell_does(program: str, status: int) -> None:
     thread = threading.Thread(
         target=lambda: told.append(run_process([sys.executable, "-c", program], dict(os.environ)))
     )

@@ -77,7 +77,7 @@ def test_what_comes_and_goes(connect: Connect) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("untraced")
-def test_it_is_watched_until_somebody_presses_ctrl_c(environment: dict[str, str]) -> None:
+def test_it_is_watched_until_the_user_presses_ctrl_c(environment: dict[str, str]) -> None:
     channel_set(channel="default")
     command = [sys.executable, "manage.py", "queuestats", "--watch", "0.1", "--skip-checks"]
     with subprocess.Popen(

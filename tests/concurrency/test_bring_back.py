@@ -24,7 +24,7 @@ def test_one_of_two_sessions_gets_it(session: Session, business: Session) -> Non
     dequeue(session, lease=EXPIRED)
     [first] = dequeue(business)
     assert (first.id, first.attempts) == (message, 2)
-    assert dequeue(session) == [], "the other has it, and nobody waits"
+    assert dequeue(session) == [], "the other has it, and the call does not wait"
     business.rollback()
     [second] = dequeue(session)
     assert (second.id, second.attempts) == (message, 2), "what was rolled back never was"

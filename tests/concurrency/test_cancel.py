@@ -95,7 +95,7 @@ def test_a_cancellation_that_is_rolled_back_takes_nothing_away(session: Session,
 
 
 @pytest.mark.parametrize("verb", ["defer", "retry"])
-def test_who_gives_back_what_is_being_cancelled_waits_and_cancels(
+def test_a_worker_that_gives_back_what_is_being_cancelled_waits_and_cancels(
     session: Session, business: Session, connect: Callable[..., Session], verb: str
 ) -> None:
     """The request is not committed yet when the worker comes: it must not slip through."""

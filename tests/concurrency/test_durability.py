@@ -27,7 +27,7 @@ def _logged_again(connect: Connect) -> Iterator[None]:
     change(unlogged=False)
 
 
-def test_they_are_changed_under_load_and_nobody_is_turned_away(connect: Connect, session: Session) -> None:
+def test_they_are_changed_under_load_and_no_call_is_refused(connect: Connect, session: Session) -> None:
     """No deadlock, nothing lost, nothing twice: enqueuers come to the tables in one order, dequeuers in another."""
     for name, limits in CHANNELS.items():
         make_channel(session, name, **limits)

@@ -85,7 +85,7 @@ def test_many_messages_and_a_redrive_wait_no_longer(filler: Session, session: Se
     assert one(session, "SELECT outcome FROM pgqueue_redrive(ARRAY[%s], p_wait => '1 ms')", lease[0]) == "busy"
 
 
-def test_who_waits_behind_others_that_wait_does_not_wait_for_longer(
+def test_a_call_that_waits_behind_others_that_wait_does_not_wait_for_longer(
     filler: Session, session: Session, connect: Callable[..., Session]
 ) -> None:
     """A row is waited for by two locks, the place behind those that wait and then the row: lock_timeout bounds each."""
@@ -134,7 +134,7 @@ def test_the_setting_of_the_project_bounds_the_wait_of_python(filler: Session, s
         assert enqueue("h", channel="free").created
 
 
-def test_who_waits_gets_the_room_that_a_rollback_leaves(
+def test_a_call_that_waits_gets_the_room_that_a_rollback_leaves(
     filler: Session, session: Session, connect: Callable[..., Session]
 ) -> None:
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")

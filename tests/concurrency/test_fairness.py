@@ -46,7 +46,7 @@ def test_a_new_message_is_delivered_within_one_round(session: Session, limit: in
         assert calls <= max(weight + 1 if limit == 1 else 2, 2)
 
 
-def test_a_backlog_of_single_messages_delays_nobody(session: Session) -> None:
+def test_a_backlog_of_single_messages_delays_no_channel(session: Session) -> None:
     """No session dequeued for a while: every statement has left an arrival of its own."""
     make_channel(session, "a")
     make_channel(session, "b")
@@ -128,7 +128,7 @@ def test_a_batch_takes_the_share_of_one_channel_after_the_other(session: Session
     assert [lease.id for lease in dequeue(session, 10)] == [second, third, first, other]
 
 
-def test_a_backlog_in_another_queue_delays_nobody(session: Session) -> None:
+def test_a_backlog_in_another_queue_delays_no_message(session: Session) -> None:
     make_channel(session, "a", "other")
     make_channel(session, "b")
     session.execute("SELECT count(pgqueue_enqueue('work', '{}', 'a', 'other')) FROM generate_series(1, 1000)")

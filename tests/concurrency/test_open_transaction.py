@@ -74,7 +74,7 @@ VERBS: dict[str, Callable[[Session, list[Lease]], object]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_an_open_transaction_that_has_enqueued_delays_nobody(
+def test_an_open_transaction_that_has_enqueued_delays_no_other(
     session: Session, other: Session, business: Session, leased: list[Lease], verb: str
 ) -> None:
     VERBS[verb](other, leased)
@@ -101,7 +101,7 @@ def test_a_rolled_back_transaction_leaves_nothing(session: Session, business: Se
 
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - {"channel_release"}))
-def test_an_open_transaction_that_has_settled_delays_nobody_on_other_messages(
+def test_an_open_transaction_that_has_settled_delays_no_call_on_other_messages(
     session: Session, other: Session, business: Session, leased: list[Lease], verb: str
 ) -> None:
     # C13: a handler's transaction holds its message, and only that.

@@ -54,7 +54,7 @@ def test_no_dequeue_that_begins_after_the_pause_finds_anything(
     assert len(taken) == len(set(taken)) == 800
 
 
-def test_a_pause_that_is_not_committed_stops_nobody_and_waits_for_nobody(session: Session, business: Session) -> None:
+def test_a_pause_that_is_not_committed_stops_no_worker_and_does_not_wait(session: Session, business: Session) -> None:
     fill(session, "default", 2)
     pause(business)
     [lease] = dequeue(session)

@@ -63,7 +63,7 @@ def test_a_scheduler_that_died_in_between_has_fired_nothing(
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 1
 
 
-def test_who_comes_while_another_fires_waits_for_nobody(
+def test_a_call_that_comes_while_another_fires_does_not_wait(
     session: Session, business: psycopg.Connection, schedule: int
 ) -> None:
     version = one(session, VERSION, schedule)

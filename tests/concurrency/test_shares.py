@@ -97,7 +97,7 @@ def test_after_a_tick_a_lane_whose_time_has_come_waits_one_round(session: Sessio
         assert messages_before(session, "slow", 1)[1] <= 1
 
 
-def test_channels_that_are_paused_while_they_stand_in_line_hide_nobody(session: Session) -> None:
+def test_channels_that_are_paused_while_they_stand_in_line_hide_no_other(session: Session) -> None:
     names = [f"paused{place}" for place in range(100)]
     for name in names:
         make_channel(session, name)

@@ -64,7 +64,7 @@ def test_a_message_that_was_processed_under_a_lost_lease_is_counted(session: Ses
     assert archived(session) == []
 
 
-def test_leases_are_extended_and_who_lost_them_is_forgotten(session: Session) -> None:
+def test_leases_are_extended_and_lost_ones_are_forgotten(session: Session) -> None:
     fill(session, "default", 3)
     owner = open_stream(session)
     claim(session, owner, 0, 3, lease="1 second")

@@ -86,7 +86,7 @@ def test_what_is_rolled_back_after_the_prepare_was_never_there(session: Session,
     assert session.execute("SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => 'k')").fetchone() == ("created",)
 
 
-def test_events_are_not_told_of_a_transaction_that_does_not_notify(session: Session, connect: Connect) -> None:
+def test_a_transaction_that_does_not_notify_sends_no_events(session: Session, connect: Connect) -> None:
     session.execute("LISTEN pgqueue_events")
     other = connect()
     other.execute("SET LOCAL pgqueue.notify = off")

@@ -241,7 +241,7 @@ def test_news_that_could_wait_are_not_overtaken(session: Session, business: Sess
     assert [lease.id for _ in range(2) for lease in dequeue(session, 1)] == [left, later]
 
 
-def test_a_dequeue_beside_a_tick_is_not_told_that_there_is_nothing(
+def test_a_dequeue_beside_a_tick_does_not_answer_that_there_is_nothing(
     session: Session, connect: Callable[..., Session]
 ) -> None:
     """The tick makes a lane of the arrivals between two statements of the dequeue."""

@@ -108,7 +108,7 @@ def test_without_a_valid_context_a_trace_begins(headers: dict[str, Any]) -> None
     assert processed.parent is None
 
 
-def test_an_error_is_told_by_its_type_alone() -> None:
+def test_an_error_is_recorded_by_its_type_alone() -> None:
     def fail(delivery: Delivery) -> None:
         raise ValueError("canary-of-an-error")
 

@@ -110,7 +110,7 @@ def test_the_number_of_queries_does_not_grow(django_assert_num_queries: Any) -> 
         families()
 
 
-def test_who_shows_the_token_reads_and_nobody_else(client: Client, settings: Any) -> None:
+def test_only_a_request_with_the_token_reads(client: Client, settings: Any) -> None:
     assert client.get("/metrics").status_code == 403
     settings.DJANGO_PGQUEUE = {"METRICS_TOKEN": TOKEN}
     answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})

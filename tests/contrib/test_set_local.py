@@ -130,7 +130,7 @@ def test_a_transaction_has_its_old_values_back_when_the_handler_ends() -> None:
     assert left() == ""
 
 
-def test_an_error_in_a_transaction_is_told_as_it_is() -> None:
+def test_an_error_in_a_transaction_is_reported_as_it_is() -> None:
     with pytest.raises(DatabaseError, match="division by zero"), transaction.atomic(), restore(delivery()):
         rows("SELECT 1 / 0")
     assert left() == ""

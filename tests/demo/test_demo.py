@@ -119,7 +119,7 @@ def test_two_demos_do_not_run_on_one_database(manage: Manage, connect: Connect) 
     assert demo.stderr == "CommandError: Another demo is running on this database.\n"
 
 
-def test_a_database_without_tables_is_told_in_one_line(manage: Manage, connect: Connect, pg_url: str) -> None:
+def test_a_database_without_tables_is_reported_in_one_line(manage: Manage, connect: Connect, pg_url: str) -> None:
     session = connect(autocommit=True)
     session.execute("CREATE DATABASE flights_nowhere")
     try:

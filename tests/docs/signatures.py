@@ -22,7 +22,7 @@ def stubs(path: str = "python-api.md") -> dict[str, ast.FunctionDef]:
     return found
 
 
-def told_parameters(node: ast.FunctionDef) -> list[tuple[str, bool, str | None]]:
+def documented_parameters(node: ast.FunctionDef) -> list[tuple[str, bool, str | None]]:
     """Name, keyword only or not, and default of each parameter."""
     plain = [argument.arg for argument in node.args.args]
     defaults = [None] * (len(plain) - len(node.args.defaults)) + [ast.unparse(value) for value in node.args.defaults]

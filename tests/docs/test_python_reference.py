@@ -11,13 +11,13 @@ from django.dispatch import Signal
 
 import django_pgqueue
 from django_pgqueue import outcomes, signals, testing
-from tests.docs.signatures import real_parameters, stubs, told_parameters
+from tests.docs.signatures import documented_parameters, real_parameters, stubs
 from tests.support.markdown import page, section
 
 
 @pytest.mark.parametrize("public", sorted(set(django_pgqueue.__all__) - {"aenqueue", "Delivery", "Enqueued"}))
 def test_a_public_name_is_there_with_its_signature(public: str) -> None:
-    assert told_parameters(stubs()[public]) == real_parameters(getattr(django_pgqueue, public))
+    assert documented_parameters(stubs()[public]) == real_parameters(getattr(django_pgqueue, public))
 
 
 def test_every_public_name_has_a_heading() -> None:
@@ -33,7 +33,7 @@ def test_every_helper_for_tests_is_there_with_its_signature() -> None:
     assert headings == set(testing.__all__)
     for helper in told:
         given = [(*rest, "..." if default == "Ellipsis" else default) for *rest, default in parameters(helper)]
-        assert told_parameters(told[helper]) == given, helper
+        assert documented_parameters(told[helper]) == given, helper
     assert {helper for helper in headings if isfunction(getattr(testing, helper))} <= set(told)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from django_pgqueue import tasks
 from django_pgqueue.tasks.checks import RULES
-from tests.docs.signatures import real_parameters, told_parameters
+from tests.docs.signatures import documented_parameters, real_parameters
 from tests.support.markdown import DOCS, blocks, page, section
 
 PAGE = "docs/reference/tasks.md"
@@ -35,11 +35,11 @@ def stub(name: str) -> ast.FunctionDef:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_is_there_with_its_parameters(name: str) -> None:
     real = [parameter for parameter in real_parameters(FUNCTIONS[name]) if parameter[0] != "self"]
-    assert told_parameters(stub(name)) == real
+    assert documented_parameters(stub(name)) == real
 
 
 def test_a_call_is_there_with_its_fields() -> None:
-    told = [parameter for parameter, _, _ in told_parameters(stub("Call"))]
+    told = [parameter for parameter, _, _ in documented_parameters(stub("Call"))]
     assert told == list(inspect.signature(tasks.Call).parameters)
 
 

@@ -112,7 +112,7 @@ def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) ->
     assert found("counters") == {}
 
 
-def test_while_nobody_folds_the_news_nothing_is_said_of_places(found: Examine) -> None:
+def test_until_arrivals_are_folded_nothing_is_reported_of_places(found: Examine) -> None:
     enqueue_numbered(5, channel="default")
     pass_time(minutes=1)
     assert found("counters") == {}

@@ -48,7 +48,7 @@ def test_the_worst_comes_first() -> None:
     assert {Severity.CRITICAL, Severity.NOTE} <= set(severities)
 
 
-def test_an_examination_that_fails_is_a_finding_and_keeps_nobody_from_the_others(found: Examine) -> None:
+def test_an_examination_that_fails_is_a_finding_and_the_others_go_on(found: Examine) -> None:
     sql("ALTER TABLE pgqueue_floor RENAME TO pgqueue_elsewhere")
     report = examine(only=["clock", "archive", "notifications"])
     [finding] = report.findings
@@ -56,7 +56,7 @@ def test_an_examination_that_fails_is_a_finding_and_keeps_nobody_from_the_others
     assert 'relation "pgqueue_floor" does not exist' in finding.problem
 
 
-def test_a_table_that_somebody_has_locked_keeps_nobody_waiting_for_long(connect: Connect, found: Examine) -> None:
+def test_a_table_that_a_session_has_locked_is_not_waited_for_long(connect: Connect, found: Examine) -> None:
     session = connect()
     session.execute("LOCK TABLE pgqueue_floor IN ACCESS EXCLUSIVE MODE")
     assert "lock timeout" in found("clock")["not_examined"].problem

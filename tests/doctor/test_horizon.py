@@ -43,13 +43,13 @@ def test_a_transaction_that_has_written_and_has_no_snapshot(connect: Connect, fo
     assert found("horizon", **NOW) == {}
 
 
-def test_a_transaction_that_holds_nobody_up_is_not_told(connect: Connect, found: Examine) -> None:
+def test_a_transaction_that_holds_nothing_up_is_not_reported(connect: Connect, found: Examine) -> None:
     connect().execute("SELECT 1")
     assert found("horizon", **NOW) == {}
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_name_that_looks_like_something_else_is_told_in_one_line(connect: Connect, found: Examine) -> None:
+def test_a_name_that_looks_like_something_else_is_reported_in_one_line(connect: Connect, found: Examine) -> None:
     session = connect(application_name="x\ty password=canary-of-a-name")
     session.execute("SELECT pg_current_xact_id()")
     finding = found("horizon", **NOW)["old_transaction"]
@@ -57,7 +57,7 @@ def test_a_name_that_looks_like_something_else_is_told_in_one_line(connect: Conn
     assert finding.problem.isprintable()
 
 
-def test_who_may_not_see_other_sessions_is_told_so(connect: Connect, found: Examine) -> None:
+def test_a_role_that_may_not_see_other_sessions_reads_so(connect: Connect, found: Examine) -> None:
     connect().execute("SELECT pg_current_xact_id()")
     sql("CREATE ROLE pgqueue_test_shortsighted")
     try:
@@ -69,7 +69,7 @@ def test_who_may_not_see_other_sessions_is_told_so(connect: Connect, found: Exam
         sql("RESET ROLE; DROP ROLE pgqueue_test_shortsighted")
 
 
-def test_a_prepared_transaction_and_a_slot_that_nobody_uses(elsewhere: Elsewhere, found: Examine) -> None:
+def test_a_prepared_transaction_and_a_slot_that_are_not_used(elsewhere: Elsewhere, found: Examine) -> None:
     with (
         temporary_cluster(settings={"max_prepared_transactions": "2"}) as cluster,
         elsewhere(cluster.url("postgres")) as using,

@@ -27,7 +27,7 @@ def test_a_worker_that_is_paused(found: Examine) -> None:
     assert found("housekeeping")["worker_paused"].severity.word == "note"
 
 
-def test_leases_that_nobody_sweeps(found: Examine) -> None:
+def test_leases_that_are_not_swept(found: Examine) -> None:
     enqueue("h")
     dequeue()
     sql("UPDATE pgqueue_message SET lease_expires_at = clock_timestamp() - interval '30 seconds'")
@@ -38,9 +38,9 @@ def test_leases_that_nobody_sweeps(found: Examine) -> None:
     assert "lease_expired" not in found("housekeeping")
 
 
-def test_nobody_keeps_house(connect: Connect, found: Examine) -> None:
+def test_no_worker_runs_maintenance(connect: Connect, found: Examine) -> None:
     sql("UPDATE pgqueue_floor SET ticked_at = clock_timestamp() - interval '10 minutes'")
-    assert found("housekeeping") == {}, "an empty queue needs nobody"
+    assert found("housekeeping") == {}, "an empty queue needs no worker"
     enqueue("h")
     assert 600 <= found("housekeeping")["no_tick"].facts["seconds"] < 660
     sql("SELECT pgqueue_tick()")

@@ -9,7 +9,7 @@ from tests.support.sql import sql
 from tests.support.waiting import eventually
 
 
-def test_settings_that_somebody_has_reset(found: Examine) -> None:
+def test_settings_that_were_reset(found: Examine) -> None:
     assert found("vacuum") == {}
     sql("ALTER TABLE pgqueue_lane RESET (autovacuum_vacuum_threshold), SET (fillfactor = 90)")
     finding = found("vacuum")["vacuum_settings"]

@@ -12,7 +12,7 @@ def worker(*queues: str) -> None:
     Worker.objects.create(name="w", hostname="h", pid=1, queues=list(queues), concurrency=1, version="0")
 
 
-def test_a_queue_that_nobody_serves(found: Examine) -> None:
+def test_a_queue_that_no_worker_serves(found: Examine) -> None:
     channel_set(channel="default", queue="mails")
     enqueue("h", queue="mails")
     worker("default")
@@ -22,7 +22,7 @@ def test_a_queue_that_nobody_serves(found: Examine) -> None:
     assert found("waiting") == {}
 
 
-def test_who_takes_messages_without_being_a_worker_serves_the_queue(found: Examine) -> None:
+def test_a_client_that_takes_messages_without_being_a_worker_serves_the_queue(found: Examine) -> None:
     enqueue("h")
     enqueue("h")
     dequeue()
@@ -65,7 +65,7 @@ def test_more_channels_than_are_looked_at(found: Examine) -> None:
     assert finding.problem.startswith("at least 3 channel")
 
 
-def test_what_somebody_has_paused_is_a_note(found: Examine) -> None:
+def test_a_pause_is_a_note(found: Examine) -> None:
     worker("default")
     channel_set(channel="tenant")
     enqueue("h", channel="tenant")

@@ -149,7 +149,7 @@ def test_root_takes_over_a_users_server_without_locking_the_user_out(folder: Pat
     assert as_user("nobody", lambda: [users().stop(), users().start(), users().destroy()]) == [True, True, True]
 
 
-def test_a_user_is_told_whose_the_data_is(make: Make, folder: Path):
+def test_the_error_names_the_owner_of_the_data(make: Make, folder: Path):
     make(user="postgres").start()
     with pytest.raises(
         EmbeddedError, match=r"belongs to another user \(uid \d+\): run as that user, or choose another"

@@ -52,7 +52,7 @@ def test_starts_and_stops_and_destroys_take_turns(in_python: InPython, folder: P
     assert query(cluster, "SELECT 1") == 1
 
 
-def test_a_process_killed_while_it_holds_the_lock_blocks_nobody(in_python: InPython, make: Make, folder: Path):
+def test_a_process_killed_while_it_holds_the_lock_blocks_no_other(in_python: InPython, make: Make, folder: Path):
     script = "from django_pgqueue.embedded.home import cluster_lock\nfrom pathlib import Path\nimport time\n"
     script += "with cluster_lock(Path(argv[1])): print('held', flush=True); time.sleep(600)"
     holder = in_python(script, folder)
@@ -62,7 +62,7 @@ def test_a_process_killed_while_it_holds_the_lock_blocks_nobody(in_python: InPyt
     assert make().start() is True
 
 
-def test_who_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(
+def test_a_process_that_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     opened, entered = threading.Event(), threading.Event()

@@ -64,7 +64,7 @@ def test_an_error_is_one_line(embeddedpg: EmbeddedPg):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_project_without_an_embedded_server_is_told_so(tmp_path: Path):
+def test_a_project_without_an_embedded_server_gets_an_error(tmp_path: Path):
     (tmp_path / "plain_settings.py").write_text(
         "SECRET_KEY = 'x'\nINSTALLED_APPS = ['django.contrib.contenttypes', 'pgtrigger', 'django_pgqueue']\n"
         "DATABASES = {'default': {'ENGINE': 'django.db.backends.postgresql', 'NAME': 'app'}}\n"

@@ -47,7 +47,7 @@ def options_for(data: Path) -> tuple[str, str]:
     return "-o", f"-c listen_addresses= -c unix_socket_directories={data}"
 
 
-def test_data_that_somebody_else_made_is_refused(make: Make, folder: Path, pg_ctl: Callable[..., int]):
+def test_data_that_another_program_made_is_refused(make: Make, folder: Path, pg_ctl: Callable[..., int]):
     account = account_for(folder, folder / "data")
     (folder / "data").mkdir(mode=0o700)
     os.chown(folder / "data", account.uid, account.gid)
@@ -59,7 +59,7 @@ def test_data_that_somebody_else_made_is_refused(make: Make, folder: Path, pg_ct
     assert process_runs(pid)
 
 
-def test_a_server_that_somebody_else_started_on_our_data_is_refused(
+def test_a_server_that_another_program_started_on_our_data_is_refused(
     make: Make, folder: Path, pg_ctl: Callable[..., int]
 ):
     make().start()

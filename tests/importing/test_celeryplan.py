@@ -72,7 +72,7 @@ def test_what_a_person_must_look_at_is_said(options: dict[str, object], note: st
     assert note in " ".join(becomes("a", **options).notes)
 
 
-def test_the_queue_of_a_route_is_told() -> None:
+def test_the_queue_of_a_route_is_printed() -> None:
     app = Celery("other", broker="memory://", set_as_current=False, task_routes={"a": "mail"})
     app.task(name="a", shared=False, ignore_result=True)(plain)
     app.finalize()
@@ -111,7 +111,7 @@ def test_a_schedule_becomes_cron_or_an_interval(when: object, told: str | None) 
     assert celery.timetable(when) == told
 
 
-def test_a_schedule_that_does_not_exist_here_is_told_as_such() -> None:
+def test_a_schedule_that_does_not_exist_here_is_reported_as_such() -> None:
     port = celery.port_schedule("dusk", "shop.dusk", Sunset(), {})
 
     assert port.becomes is None

@@ -33,7 +33,7 @@ def jobs(transactional_db: None, send: None) -> Iterator[list[int]]:
         cursor.execute("DROP SCHEMA old_queue CASCADE")
 
 
-def test_a_job_that_somebody_takes_just_now_is_left_to_them(
+def test_a_job_that_another_worker_takes_just_now_is_left_to_it(
     jobs: list[int], connect: Connect, queueimport: Callable[..., str]
 ) -> None:
     other = connect()

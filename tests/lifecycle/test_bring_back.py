@@ -76,7 +76,7 @@ def test_what_kills_each_consumer_becomes_poison():
     assert [error["type"] for error in letter.errors] == ["LeaseExpired"] * 3
 
 
-def test_what_somebody_wants_cancelled_goes_to_the_archive():
+def test_a_message_with_a_requested_cancel_goes_to_the_archive():
     sent = enqueue("h")
     [delivery] = dequeue()
     cancel([sent.id])

@@ -84,7 +84,7 @@ def test_a_message_that_is_refused_all_the_same_is_a_dead_letter():
     assert places(delivery.id) == ["dead letters"]
 
 
-def test_without_words_of_its_handler_the_reason_of_who_cancelled_is_kept():
+def test_without_words_of_its_handler_the_reason_of_the_cancel_is_kept():
     delivery, other = leased(), leased()
     cancel(delivery.id, reason="withdrawn")
     complete([delivery, other], cancelled=True)
@@ -156,7 +156,7 @@ def test_what_is_settled_stays_as_it_is():
     assert DeadLetter.objects.get().reason == "no_such_order"
 
 
-def test_one_message_that_nobody_knows_is_an_error():
+def test_one_message_that_is_unknown_is_an_error():
     with refused(MessageNotFound, "no message 123456789") as raised:
         cancel(123456789)
     assert raised.value.hint

@@ -240,7 +240,7 @@ def test_without_a_partition_for_today_nothing_is_lost():
     assert places(delivery.id) == ["archive"]
 
 
-def test_a_message_whose_channel_somebody_deleted_is_archived_all_the_same():
+def test_a_message_whose_channel_was_deleted_is_archived_all_the_same():
     [delivery] = lease_messages()
     sql("DELETE FROM pgqueue_channel")
     assert complete(delivery) == {delivery.id}

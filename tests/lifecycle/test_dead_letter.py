@@ -77,7 +77,7 @@ def test_a_dead_letter_frees_its_place_its_room_and_its_key():
     assert len(dequeue()) == 1
 
 
-def test_a_message_whose_channel_somebody_deleted_is_kept_all_the_same():
+def test_a_message_whose_channel_was_deleted_is_kept_all_the_same():
     [delivery] = lease_messages()
     sql("DELETE FROM pgqueue_channel")
     dead_letter(delivery, reason="refused")

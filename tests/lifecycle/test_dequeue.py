@@ -214,7 +214,7 @@ def test_a_wait_ends_when_its_time_is_up():
     assert time.monotonic() - began >= 0.2
 
 
-def test_inside_a_transaction_nobody_waits():
+def test_inside_a_transaction_no_call_waits():
     assert connection.in_atomic_block
     assert dequeue(wait=LONG) == []
 

@@ -174,7 +174,7 @@ def test_with_the_index_only_matches_count():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_waits_for_nobody(connect):
+def test_it_never_waits(connect):
     for _ in range(2):
         enqueue("h", {"k": 1})
     other = connect()

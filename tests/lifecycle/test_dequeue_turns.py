@@ -56,7 +56,7 @@ def test_one_batch_is_shared_by_weight():
     assert Counter(served(8)) == {"heavy": 6, "light": 2}
 
 
-def test_a_batch_is_filled_from_who_has_messages():
+def test_a_batch_is_filled_from_the_channels_that_have_messages():
     channel_set(channel="a")
     channel_set(channel="b")
     enqueue_backlog("a", 2)

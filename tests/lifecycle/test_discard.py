@@ -25,7 +25,7 @@ def test_what_waits_becomes_a_dead_letter_and_can_be_redriven():
     assert [delivery.payload for delivery in dequeue()] == [{"n": 1}]
 
 
-def test_who_holds_it_has_lost_it():
+def test_the_holder_has_lost_it():
     enqueue("h")
     [held] = dequeue()
     assert discard(held.id) == {held.id: "discarded"}
@@ -57,7 +57,7 @@ def test_what_is_settled_stays_where_it_is():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_takes_a_message_is_not_waited_for(connect):
+def test_a_session_that_takes_a_message_is_not_waited_for(connect):
     enqueue("h")
     other = connect()
     [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()

@@ -59,7 +59,7 @@ def test_what_a_lake_lacks_stays_when_it_is_to_be_exported(settings):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_redrives_one_is_not_waited_for(connect):
+def test_a_session_that_redrives_one_is_not_waited_for(connect):
     first, second = died(2)
     other = connect()
     other.execute("SELECT * FROM pgqueue_redrive(ARRAY[%s::bigint])", (first,))
@@ -70,7 +70,7 @@ def test_who_redrives_one_is_not_waited_for(connect):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("call", ["pgqueue_discard_dead(ARRAY[%s::bigint])", "pgqueue_prune('1 day', '0')"])
-def test_who_discards_or_prunes_is_not_waited_for(connect, call):
+def test_a_session_that_discards_or_prunes_is_not_waited_for(connect, call):
     """Both add to the tally: in a circle, they would wait for each other."""
     first, second = died(2)
     other = connect()

@@ -29,7 +29,7 @@ def test_a_scheduled_one_too():
     assert live(sent.id, "payload", "status") == ("7", 3)
 
 
-def test_what_somebody_has_stays_as_it_is():
+def test_a_leased_message_stays_as_it_is():
     enqueue("h", 1)
     [held] = dequeue()
     assert edit(held.id, 2) == "leased"
@@ -40,7 +40,7 @@ def test_what_somebody_has_stays_as_it_is():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_takes_a_message_is_not_waited_for(connect):
+def test_a_session_that_takes_a_message_is_not_waited_for(connect):
     enqueue("h")
     other = connect()
     [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()

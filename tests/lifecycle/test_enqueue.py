@@ -177,7 +177,7 @@ def test_a_rolled_back_savepoint_leaves_only_what_was_outside():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nobody_sees_a_message_before_the_commit(connect):
+def test_no_session_sees_a_message_before_the_commit(connect):
     other = connect(autocommit=True)
     with transaction.atomic():
         enqueue("h")

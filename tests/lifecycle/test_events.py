@@ -116,7 +116,7 @@ def test_popped_purged_and_redriven(ear):
     assert ear.names() == ["created", "popped", "created", "purged", "created", "dead_lettered", "created"]
 
 
-def test_what_leaves_a_full_channel_is_told(ear):
+def test_what_leaves_a_full_channel_is_an_event(ear):
     channel_set(channel="default", max_size=1, full_policy="drop_oldest")
     first = enqueue("greet")
     enqueue("greet")
@@ -124,7 +124,7 @@ def test_what_leaves_a_full_channel_is_told(ear):
     assert (created.event, dropped.event, dropped.ids) == ("created", "dropped", (first.id,))
 
 
-def test_when_a_message_is_due_is_told(ear):
+def test_the_event_says_when_a_message_is_due(ear):
     enqueue("greet", delay=timedelta(hours=1))
     [event] = ear.heard()
     assert timedelta(minutes=50) < event.dequeue_at - event.at <= timedelta(hours=1)
@@ -174,7 +174,7 @@ def test_the_longest_names_and_ids_fit(ear, connect):
     assert 6000 < max(sizes) < 8000
 
 
-def test_nothing_is_told_before_the_commit_and_nothing_of_a_rollback(ear):
+def test_no_event_comes_before_the_commit_and_none_of_a_rollback(ear):
     with transaction.atomic():
         enqueue("greet")
         assert ear.heard() == []

@@ -62,14 +62,14 @@ def test_a_message_that_nothing_holds_up_is_next(worker: Worker) -> None:
     ]
 
 
-def test_what_the_line_does_not_know_yet_is_told(worker: Worker) -> None:
+def test_what_the_line_does_not_know_yet_is_reported(worker: Worker) -> None:
     message = enqueue("h").id
     assert of_message(message) == of_channel() == ["arriving", "in_channel"]
     pass_time(minutes=1)
     assert of_message(message) == ["arriving", "no_maintenance", "in_channel"]
 
 
-def test_without_a_worker_nobody_serves_the_queue() -> None:
+def test_without_a_worker_the_queue_is_not_served() -> None:
     message = enqueue("h").id
     assert of_message(message)[0] == of_channel()[0] == "no_worker"
     assert told(message, "no_worker").sentence == "No worker serves queue default."
@@ -104,7 +104,7 @@ def test_a_stream_serves_a_queue_without_a_worker() -> None:
     assert "no_worker" in of_message(message)
 
 
-def test_workers_that_are_all_paused_are_told_with_the_reason(worker: Worker) -> None:
+def test_workers_that_are_all_paused_are_reported_with_the_reason(worker: Worker) -> None:
     message = enqueue("h").id
     Worker.objects.update(paused_at=timezone.now(), pause_reason="looking at it")
     assert told(message, "workers_paused").sentence == (
@@ -114,7 +114,7 @@ def test_workers_that_are_all_paused_are_told_with_the_reason(worker: Worker) ->
     assert "workers_paused" not in of_message(message)
 
 
-def test_workers_that_are_all_busy_are_told(worker: Worker) -> None:
+def test_workers_that_are_all_busy_are_reported(worker: Worker) -> None:
     message = enqueue("h").id
     running = [{"id": 1, "seconds": 700.5, "seconds_left": None}, {"id": 2, "seconds": 3.0, "seconds_left": None}]
     Worker.objects.update(running=running)
@@ -125,7 +125,7 @@ def test_workers_that_are_all_busy_are_told(worker: Worker) -> None:
     assert "workers_busy" not in of_message(message)
 
 
-def test_a_paused_queue_and_a_paused_channel_are_told_with_their_reasons(worker: Worker) -> None:
+def test_a_paused_queue_and_a_paused_channel_are_reported_with_their_reasons(worker: Worker) -> None:
     message = enqueue("h").id
     queue_pause("default", reason="the database moves")
     channel_pause(channel="default", reason="their server is down")
@@ -144,7 +144,7 @@ def test_a_pause_without_a_reason_is_one_sentence(worker: Worker) -> None:
     assert told(message, "queue_paused").sentence.endswith(".")
 
 
-def test_a_channel_at_its_limit_names_who_holds_the_places(worker: Worker) -> None:
+def test_a_channel_at_its_limit_names_the_holders_of_its_places(worker: Worker) -> None:
     channel_set(channel="default", max_concurrency=3)
     messages = [enqueue("h").id for _ in range(5)]
     dequeue(limit=2, worker="host-1")
@@ -163,7 +163,7 @@ def test_a_channel_at_its_limit_names_who_holds_the_places(worker: Worker) -> No
     assert "concurrency" not in of_message(messages[4])
 
 
-def test_a_limit_that_was_lowered_is_told_with_what_is_leased(worker: Worker) -> None:
+def test_a_limit_that_was_lowered_is_reported_with_what_is_leased(worker: Worker) -> None:
     messages = [enqueue("h").id for _ in range(4)]
     dequeue(limit=3, worker="host-1")
     channel_set(channel="default", max_concurrency=2)
@@ -195,7 +195,7 @@ def test_limits_do_not_hold_up_a_channel_that_was_released(worker: Worker) -> No
     assert of_channel() == ["in_line", "released"]
 
 
-def test_what_is_scheduled_is_told_with_what_will_still_hold_it_up() -> None:
+def test_what_is_scheduled_is_reported_with_what_will_still_hold_it_up() -> None:
     channel_set(channel="default", max_concurrency=1)
     enqueue("h")
     dequeue()
@@ -204,7 +204,7 @@ def test_what_is_scheduled_is_told_with_what_will_still_hold_it_up() -> None:
     assert "in 00:59:59" in told(message, "scheduled").sentence
 
 
-def test_what_is_due_and_not_promoted_is_told(worker: Worker) -> None:
+def test_what_is_due_and_not_promoted_is_reported(worker: Worker) -> None:
     message = enqueue("h", delay=timedelta(minutes=1)).id
     pass_time(minutes=2)
     assert of_message(message) == ["due", "no_maintenance"]
@@ -212,7 +212,7 @@ def test_what_is_due_and_not_promoted_is_told(worker: Worker) -> None:
     assert of_message(message)[-1] in ("in_line", "in_channel")
 
 
-def test_a_channel_without_its_row_is_told(worker: Worker) -> None:
+def test_a_channel_without_its_row_is_reported(worker: Worker) -> None:
     channel_set(channel="doomed")
     message = enqueue("h", channel="doomed").id
     Channel.objects.filter(name="doomed").delete()

@@ -34,7 +34,7 @@ from tests.support.sql import sql
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("ticked")]
 
 
-def test_a_lease_says_who_has_it_until_when(worker: Worker) -> None:
+def test_a_lease_says_which_worker_has_it_until_when(worker: Worker) -> None:
     enqueue("h")
     [delivery] = dequeue(worker="host-1", lease=timedelta(minutes=1))
     Worker.objects.update(heartbeat_at=timezone.now() + timedelta(seconds=1))
@@ -79,7 +79,7 @@ def test_a_message_that_is_to_be_cancelled_says_so(worker: Worker) -> None:
     assert told(delivery.id, "cancelling").sentence.endswith("Reason: withdrawn")
 
 
-def test_the_last_attempt_is_told_before_and_while_it_runs(worker: Worker) -> None:
+def test_the_last_attempt_is_known_before_and_while_it_runs(worker: Worker) -> None:
     message = enqueue("h", max_attempts=2).id
     retry(dequeue(), errors=[{"type": "ValueError", "message": "bad order"}], delays=[timedelta(0)])
     assert of_message(message)[-2:] == ["last_attempt", "failed_before"]
@@ -139,7 +139,7 @@ def test_counts_stop_at_a_thousand(worker: Worker) -> None:
     assert reason.sentence.startswith("Ready messages: at least 1000.")
 
 
-def test_what_became_of_a_message() -> None:
+def test_the_outcome_of_a_message() -> None:
     done = enqueue("h").id
     complete(dequeue(worker="host-1"))
     popped = enqueue("h").id
@@ -169,7 +169,7 @@ def test_a_dead_letter_says_why_and_what_its_new_life_is() -> None:
     assert told(message, "redriven").facts["redriven_to"] == new
 
 
-def test_a_message_that_nobody_knows_is_told_as_unknown() -> None:
+def test_a_message_that_does_not_exist_is_reported_as_unknown() -> None:
     message = enqueue("h").id
     sql("DELETE FROM pgqueue_message WHERE id = %s", message)
     assert "rolled back" in told(message, "unknown").sentence

@@ -37,7 +37,7 @@ def test_a_later_export_replaces_it_and_may_come_from_another_place():
     assert (lake.path, lake.exported_xid, lake.rows) == ("/elsewhere", 101, {"archive": {"2026-11-21": 2}})
 
 
-def test_the_same_may_be_told_again():
+def test_the_same_may_be_said_again():
     exported(100)
     assert exported(100, TWO)
     assert Lake.objects.get().rows == {"archive": {"2026-11-21": 2}}

@@ -50,7 +50,7 @@ def test_a_message_without_attempts_becomes_poison():
         complete(held)
 
 
-def test_what_somebody_wants_cancelled_goes_to_the_archive():
+def test_a_message_with_a_requested_cancel_goes_to_the_archive():
     enqueue("h")
     [held] = dequeue()
     cancel(held.id)
@@ -81,7 +81,7 @@ def test_what_has_no_lease_is_left_alone():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_settles_it_at_this_moment_wins(connect):
+def test_a_worker_that_settles_it_at_this_moment_wins(connect):
     enqueue("h")
     [held] = dequeue()
     other = connect()

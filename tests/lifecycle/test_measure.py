@@ -171,7 +171,7 @@ def test_one_measures_at_a_time(connect: Callable[..., psycopg.Connection[Any]])
     assert measure(AT_ONCE).settled == 1
 
 
-def test_who_comes_too_early_does_nothing(settings: Any) -> None:
+def test_a_call_that_comes_too_early_does_nothing(settings: Any) -> None:
     settle_some(1)
     assert measure() == MeasureCounts(settled=0, dead=0, counted=False)
     settings.DJANGO_PGQUEUE = {"MEASURE_INTERVAL": AT_ONCE}
@@ -216,7 +216,7 @@ def test_a_count_that_took_long_is_not_repeated_soon(settings: Any) -> None:
     assert value("SELECT counted_in FROM pgqueue_measurement ORDER BY id DESC LIMIT 1") < timedelta(seconds=30)
 
 
-def test_what_nobody_shows_any_more_goes() -> None:
+def test_what_is_not_shown_any_more_goes() -> None:
     settle_some(1)
     measure(AT_ONCE)
     sql("UPDATE pgqueue_activity SET bucket_at = bucket_at - interval '3 hours'")

@@ -119,7 +119,7 @@ def test_a_channel_that_an_old_transaction_may_still_fill_is_not_removed(connect
 
 
 @pytest.mark.django_db(transaction=True)
-def test_only_one_prunes_at_a_time_and_nobody_waits(connect, settings):
+def test_only_one_prunes_at_a_time_and_no_other_waits(connect, settings):
     settings.DJANGO_PGQUEUE = {"PARTITIONS_AHEAD": 7}
     other = connect()
     other.execute("SELECT pgqueue_prune()")
@@ -140,7 +140,7 @@ def test_a_worker_that_has_been_silent_for_a_day_is_forgotten():
     assert [worker.name for worker in Worker.objects.all()] == ["alive"]
 
 
-def test_what_was_not_archived_counts_in_the_total_where_nobody_measures():
+def test_what_was_not_archived_counts_in_the_total_where_no_maintenance_measures():
     queue_set(archive="none")
     for _ in range(3):
         enqueue("h")

@@ -172,7 +172,7 @@ def test_what_a_long_transaction_may_still_commit_is_not_dropped(committed_old: 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nobody_can_commit_between_the_count_and_the_drop(committed_old: str, connect: Connect):
+def test_no_session_can_commit_between_the_count_and_the_drop(committed_old: str, connect: Connect):
     """A session that wrote to the partition is seen before anything is counted; here it would wait for the tally."""
     export({day(committed_old): 2})
     slow, tally = connect(), connect()

@@ -87,7 +87,7 @@ def test_without_a_partition_for_today_nothing_is_lost():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_message_that_somebody_is_taking_is_not_purged(connect):
+def test_a_message_that_a_dequeue_is_taking_is_not_purged(connect):
     enqueue("h")
     other = connect()
     taken = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()

@@ -87,7 +87,7 @@ def test_a_released_channel_of_a_paused_queue_waits_too():
     assert dequeue() == []
 
 
-def test_nobody_is_warned_that_a_paused_queue_is_not_picked_up(server_log):
+def test_no_warning_says_that_a_paused_queue_is_not_picked_up(server_log):
     enqueue("h")
     queue_pause()
     pass_time(minutes=5)
@@ -117,7 +117,7 @@ def test_a_queue_with_a_row_of_its_own_can_be_paused_before_its_first_channel():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_resume_wakes_who_sleeps(connect):
+def test_resume_wakes_sleeping_workers(connect):
     listener = connect(autocommit=True)
     listener.execute("LISTEN pgqueue")
     queue_pause()
@@ -130,7 +130,7 @@ def test_resume_wakes_who_sleeps(connect):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_resuming_what_was_not_paused_wakes_nobody(connect):
+def test_resuming_what_was_not_paused_wakes_no_worker(connect):
     listener = connect(autocommit=True)
     listener.execute("LISTEN pgqueue")
     sql("SELECT pgqueue_wait('worker 7', '{default}', '1 hour')")

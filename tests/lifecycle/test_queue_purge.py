@@ -59,7 +59,7 @@ def test_room_is_given_back():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_message_that_somebody_is_taking_is_not_purged(connect):
+def test_a_message_that_a_dequeue_is_taking_is_not_purged(connect):
     fill_three_channels()
     other = connect()
     taken = other.execute("SELECT id FROM pgqueue_dequeue('mails')").fetchall()

@@ -75,7 +75,7 @@ def test_what_cannot_be_moved_is_said():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_takes_a_message_is_not_waited_for(connect):
+def test_a_session_that_takes_a_message_is_not_waited_for(connect):
     enqueue("h")
     other = connect()
     [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()

@@ -56,7 +56,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("first", "second"), TOLD)
-def test_a_second_settlement_is_told_what_the_first_one_did(first, second):
+def test_a_second_settlement_learns_what_the_first_one_did(first, second):
     delivery = lease_message()
     SETTLE[first](delivery)
     home = places(delivery.id)
@@ -138,7 +138,7 @@ def test_a_lease_that_the_sweep_cancelled_is_lost_for_ever():
         assert settle(delivery) == {}
 
 
-def test_the_sweep_does_not_forget_who_settled_before():
+def test_the_sweep_does_not_forget_an_earlier_settlement():
     first = lease_message()
     again_defer(first)
     [second] = dequeue()

@@ -25,7 +25,7 @@ def heard() -> Iterator[list[dict[str, Any]]]:
     message_created.disconnect(hear)
 
 
-def test_each_new_message_is_told(heard):
+def test_each_new_message_sends_a_signal(heard):
     one = enqueue("greet", {"n": 1}, channel="default")
     many = enqueue_many([NewMessage(handler="greet", payload={"n": 2}), NewMessage(handler="leave")])
     assert [told["id"] for told in heard] == [one.id, *(answer.id for answer in many)]
@@ -34,7 +34,7 @@ def test_each_new_message_is_told(heard):
     assert {(told["sender"], told["using"]) for told in heard} == {(NewMessage, "default")}
 
 
-def test_what_was_not_created_is_not_told(heard):
+def test_what_was_not_created_sends_no_signal(heard):
     channel_set(channel="small", max_size=1, full_policy="drop")
     enqueue("greet", dedupe_key="k", channel="small")
     heard.clear()

@@ -72,7 +72,7 @@ def test_what_a_long_transaction_commits_late_is_found(connect):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_only_one_ticks_at_a_time_and_nobody_waits(connect):
+def test_only_one_ticks_at_a_time_and_no_other_waits(connect):
     enqueue("h", delay=timedelta(hours=1))
     pass_time(hours=1)
     other = connect()

@@ -63,7 +63,7 @@ def test_explain_says_that_the_payload_was_not_archived() -> None:
     assert reason.sentence.endswith("Its payload was not archived.")
 
 
-def test_explain_names_who_archives_nothing() -> None:
+def test_explain_names_the_queue_or_channel_that_archives_nothing() -> None:
     sent = send()
     complete(dequeue(), archive="none")
     [reason] = explain_message(sent)

@@ -53,7 +53,7 @@ def test_a_sleeping_worker_is_woken_with_the_name_of_the_queue(heard):
     assert heard() == ["emails"]
 
 
-def test_nobody_sleeps_and_nobody_is_woken(heard):
+def test_no_worker_sleeps_and_none_is_woken(heard):
     enqueue("h")
     assert heard() == []
 
@@ -114,14 +114,14 @@ def test_one_call_for_many_channels_wakes_each_queue_once(heard):
     assert sorted(heard()) == ["default", "emails"]
 
 
-def test_a_rollback_wakes_nobody(heard):
+def test_a_rollback_wakes_no_waiter(heard):
     wait("me", ["default"], MINUTE)
     with rolled_back():
         enqueue("h")
     assert heard() == []
 
 
-def test_a_message_for_later_wakes_nobody_until_it_is_due(heard):
+def test_a_message_for_later_wakes_no_worker_until_it_is_due(heard):
     enqueue("h", delay=timedelta(hours=1))
     wait("me", ["default"], MINUTE)
     assert heard() == []

@@ -120,7 +120,7 @@ def test_missed_ticks_follow_the_policy(missed: str, late: dict[str, int], fired
     assert run() == NOTHING
 
 
-def test_a_missed_tick_is_told(caplog: pytest.LogCaptureFixture):
+def test_a_missed_tick_is_logged(caplog: pytest.LogCaptureFixture):
     make()
     plan("nightly", minutes=30)
     with caplog.at_level(logging.WARNING, "django_pgqueue"):
@@ -182,7 +182,7 @@ def test_without_overlap_a_live_message_holds_the_next_back():
     assert set(ScheduleTick.objects.values_list("outcome", flat=True)) == {"created", "duplicate"}
 
 
-def test_a_channel_that_refuses_is_told_and_the_schedule_goes_on(caplog: pytest.LogCaptureFixture):
+def test_a_channel_that_refuses_is_reported_and_the_schedule_goes_on(caplog: pytest.LogCaptureFixture):
     channel_set(channel="closing")
     channel_release(channel="closing")
     make("closed", channel="closing")

@@ -79,13 +79,13 @@ def test_a_function_with_other_rights_than_it_shall_have(change: str) -> None:
 
 
 @pytest.mark.django_db
-def test_an_internal_function_that_everybody_may_run_with_the_rights_of_its_owner() -> None:
+def test_an_internal_function_that_every_role_may_run_with_the_rights_of_its_owner() -> None:
     sql("ALTER FUNCTION pgqueue_archive SECURITY DEFINER")
     assert list(of_database()) == ["pgqueue.E018"]
 
 
 @pytest.mark.django_db
-def test_a_schema_in_which_everybody_may_create() -> None:
+def test_a_schema_in_which_every_role_may_create() -> None:
     sql("GRANT CREATE ON SCHEMA public TO PUBLIC")
     assert list(of_database()) == ["pgqueue.W018"]
 
@@ -180,7 +180,7 @@ def test_a_default_partition_takes_every_day() -> None:
 
 
 @pytest.mark.django_db
-def test_live_messages_that_somebody_chose_to_lose_in_a_crash() -> None:
+def test_live_messages_that_an_operator_chose_to_lose_in_a_crash() -> None:
     call_command("queuedurability", "--unlogged", "--yes", stdout=StringIO(), skip_checks=True)
     assert list(of_database()) == ["pgqueue.W016"]
     call_command("queuedurability", "--logged", "--yes", stdout=StringIO(), skip_checks=True)
@@ -189,7 +189,7 @@ def test_live_messages_that_somebody_chose_to_lose_in_a_crash() -> None:
 
 @pytest.mark.parametrize("table", ["pgqueue_dead_letter", "pgqueue_floor", "pgqueue_arrival", "pgqueue_lane_seq"])
 @pytest.mark.django_db
-def test_what_nobody_may_choose_to_lose(table: str) -> None:
+def test_what_no_operator_may_choose_to_lose(table: str) -> None:
     sql(f"ALTER TABLE {table} SET UNLOGGED")
     found = of_database()
     assert list(found) == ["pgqueue.W019"]

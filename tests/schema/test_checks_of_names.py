@@ -112,7 +112,7 @@ def test_many_places_are_counted(app: App) -> None:
     assert found()["x"].endswith("views.py:5 and 2 more.")
 
 
-def test_a_broken_module_of_handlers_is_told_instead(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_module_of_handlers_is_reported_instead(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     app(views="from django_pgqueue import enqueue\nenqueue('x')")
     monkeypatch.setitem(handlers.broken, "shop.handlers", "SyntaxError")
     assert found() == {}

@@ -117,7 +117,7 @@ def test_no_function_sleeps(path: Path) -> None:
         assert "pg_sleep" not in code
 
 
-def test_who_waits_for_messages_takes_them_in_the_order_of_ids() -> None:
+def test_a_function_that_waits_for_messages_takes_them_in_the_order_of_ids() -> None:
     """A bitmap scan would lock them in the order of their places in the table: two callers would wait in a circle."""
     waiting = [path for path in FILES if "(lock order, step 2)" in header_in_one_line(path.read_text("utf-8"))]
     assert len(waiting) == 7
@@ -129,7 +129,7 @@ CHURNED = ["announce", "archive", "record_departures", "dequeue", "message_arriv
 
 
 @pytest.mark.parametrize("name", CHURNED)
-def test_who_looks_at_what_churns_does_not_read_all_that_matches(name: str) -> None:
+def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None:
     """A bitmap scan would, where a LIMIT asks for the first: statistics of few living rows lead to it."""
     [path] = [path for path in FILES if path.stem == f"pgqueue_{name}_v01"]
     assert "\nSET enable_bitmapscan = off\n" in path.read_text(encoding="utf-8")

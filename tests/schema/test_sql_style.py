@@ -98,7 +98,7 @@ def test_the_numbers_of_functions_are_explained_at_one_place() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_parameters_and_variables_are_told_by_their_names(path: Path) -> None:
+def test_parameters_and_variables_have_their_prefixes(path: Path) -> None:
     """p_ for parameters, v_ for variables; OUT parameters and result columns are named for the caller."""
     text = uncommented(path.read_text(encoding="utf-8"))
     declaration, _, body = text.partition("AS $$")

@@ -53,7 +53,7 @@ def client(one_of_each: dict[str, int]) -> Client:  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["operator", "reader"])
-def test_who_may_read_sees_every_page(client: Client, one_of_each: dict[str, int], become: Any, kind: str) -> None:  # noqa: F811
+def test_every_page_is_readable(client: Client, one_of_each: dict[str, int], become: Any, kind: str) -> None:  # noqa: F811
     become(kind)
     for model in MODELS:
         if (model, kind) != ("queue", "reader"):  # the list of queues adds rows for those that have none

@@ -188,7 +188,7 @@ def test_a_role_reaches_exactly_the_columns_that_it_was_granted(empty: Session, 
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "stranger"])
-def test_nobody_empties_locks_or_changes_a_table(empty: Session, login: Login, kind: str) -> None:
+def test_no_role_empties_locks_or_changes_a_table(empty: Session, login: Login, kind: str) -> None:
     session = login(kind)
     for table in parsed(TABLES):
         for statement in (
@@ -225,7 +225,7 @@ def test_a_role_runs_exactly_the_functions_that_it_was_granted(empty: Session, l
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_makes_objects_beside_those_of_the_queue(empty: Session, login: Login, kind: str) -> None:
+def test_no_role_makes_objects_beside_those_of_the_queue(empty: Session, login: Login, kind: str) -> None:
     """A role that could, could make objects that the queue's functions would find in place of PostgreSQL's own."""
     with pytest.raises(REFUSED):
         login(kind).execute("CREATE TABLE public.pgqueue_mine (id bigint)")

@@ -184,7 +184,7 @@ def test_what_python_cannot_read_does_not_keep_a_caller_waiting_for_what_it_can(
     assert [delivery.id for delivery in dequeue(limit=2)] == [last]
 
 
-def test_what_python_cannot_read_is_popped_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_python_cannot_read_is_not_popped(caplog: pytest.LogCaptureFixture) -> None:
     bad, good = sneak_in(payload="1" * 5_000), enqueue("h").id
     assert [delivery.id for delivery in pop(limit=2)] == [good]
     assert f"message #{bad} on default/default cannot be read: ValueError" in caplog.text

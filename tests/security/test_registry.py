@@ -47,7 +47,7 @@ IMPORTERS = {
 
 
 @pytest.mark.parametrize("name", [name for name in PATHS if name])
-def test_a_name_that_nobody_registered_is_a_dead_letter_and_nothing_is_imported(
+def test_a_name_that_is_not_registered_is_a_dead_letter_and_nothing_is_imported(
     drain: Callable[..., Any],  # noqa: F811
     name: str,
 ) -> None:

@@ -212,7 +212,9 @@ def test_the_pipeline_exports_without_a_warning(
         export(Source.parse(as_role(pg_url, roles["worker"])), tmp_path / "other")
 
 
-def test_who_may_read_the_archive_may_read_the_partitions_that_are_made_later(empty: Session, login: Login) -> None:
+def test_a_role_that_may_read_the_archive_may_read_the_partitions_that_are_made_later(
+    empty: Session, login: Login
+) -> None:
     day = datetime.now(UTC).date() + timedelta(days=9)
     name = f"pgqueue_archived_message_{day:%Y%m%d}"
     empty.execute("SELECT pgqueue_make_partitions(9)")

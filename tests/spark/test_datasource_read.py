@@ -149,19 +149,19 @@ def test_channels_are_read_with_their_limits(spark: SparkSession, dsn: str, data
         ({"channel": ""}, "1 to 200 characters"),
     ],
 )
-def test_wrong_options_are_told_in_one_line(dsn: str, options: dict[str, str], told: str) -> None:
+def test_wrong_options_are_reported_in_one_line(dsn: str, options: dict[str, str], told: str) -> None:
     with pytest.raises(Exception, match=told):
         ReadOptions.of({"source": dsn, **options})
 
 
-def test_wrong_schemas_are_told(spark: SparkSession, dsn: str) -> None:
+def test_wrong_schemas_are_reported(spark: SparkSession, dsn: str) -> None:
     with pytest.raises(Exception, match='no column "nothing" to read; there are id, queue'):
         read(spark, dsn, "message", "nothing string").count()
     with pytest.raises(Exception, match="The column id is int64 in Arrow, the schema says string"):
         read(spark, dsn, "message", "id string").count()
 
 
-def test_an_unreachable_database_is_told_without_the_password(spark: SparkSession) -> None:
+def test_an_unreachable_database_is_reported_without_the_password(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="cannot be reached") as caught:
         read(spark, "postgresql://me:canary77@127.0.0.1:9/none", "message").count()
     assert "canary77" not in str(caught.value)

@@ -80,7 +80,7 @@ def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, dat
         ({}, {"source": "host=127.0.0.1 port=9 password=canary77"}, "cannot be reached"),
     ],
 )
-def test_what_cannot_be_enqueued_is_told(
+def test_what_cannot_be_enqueued_is_reported(
     spark: SparkSession, dsn: str, columns: dict[str, str], options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(Exception, match=told) as caught:

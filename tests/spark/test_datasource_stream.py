@@ -199,7 +199,7 @@ def test_leases_are_extended_in_the_database(dsn: str, database: Database) -> No
         ({"stream": "s", "batch_messages": "0"}, "whole number from 1 on"),
     ],
 )
-def test_wrong_options_are_told(dsn: str, options: dict[str, str], told: str) -> None:
+def test_wrong_options_are_reported(dsn: str, options: dict[str, str], told: str) -> None:
     with pytest.raises(PipelineError, match=told):
         StreamOptions.of({"source": dsn, **options})
 

@@ -115,7 +115,7 @@ def test_what_a_long_transaction_commits_late_comes_later_and_once(
     assert ids(lake) == expected(database)
 
 
-def test_who_holds_the_horizon_back_is_named(source: Source, database: Database, connect: Connect) -> None:
+def test_the_session_that_holds_the_horizon_back_is_named(source: Source, database: Database, connect: Connect) -> None:
     late = connect(application_name="nightly report")
     late.execute("SELECT pg_current_xact_id()")
     horizon = read_horizon(database)

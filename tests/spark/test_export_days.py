@@ -45,7 +45,7 @@ def test_a_closed_day_that_grew_all_the_same_is_read_again(source: Source, datab
     assert ids(lake) == expected(database)
 
 
-def test_a_partition_that_is_dropped_while_it_is_read_is_told(
+def test_a_partition_that_is_dropped_while_it_is_read_is_reported(
     source: Source, database: Database, lake: Path, tmp_path: Path
 ) -> None:
     fill_archive(database, 10)
@@ -59,7 +59,7 @@ def test_a_partition_that_is_dropped_while_it_is_read_is_told(
     ]
 
 
-def test_a_partition_that_was_dropped_between_two_exports_is_told_once(
+def test_a_partition_that_was_dropped_between_two_exports_is_reported_once(
     source: Source, database: Database, lake: Path
 ) -> None:
     fill_archive(database, 10)

@@ -58,7 +58,7 @@ def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, 
     assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(name,)]
 
 
-def test_the_database_is_told_what_the_lake_holds(source: Source, database: Database, lake: Path) -> None:
+def test_the_database_learns_what_the_lake_holds(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     fill_dead_letters(database, 2)
     summary = export(source, lake)
@@ -71,7 +71,7 @@ def test_the_database_is_told_what_the_lake_holds(source: Source, database: Data
     assert row[3] == {"archive": {"2026-03-14": 10}, "dead_letter": {"2026-03-14": 2}}
 
 
-def test_a_report_that_the_database_does_not_take_is_told(source: Source, database: Database, lake: Path) -> None:
+def test_a_report_that_the_database_does_not_take_is_a_warning(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
     assert report(source, ParquetLake.open(lake), new=False) == ""
@@ -100,9 +100,7 @@ def test_a_role_that_may_only_read_exports_and_warns(dsn: str, source: Source, d
     assert "may not run pgqueue_lake_exported" in summary.warning
 
 
-def test_a_role_that_may_not_read_the_partitions_is_told_what_to_grant(
-    dsn: str, database: Database, lake: Path
-) -> None:
+def test_a_role_that_may_not_read_the_partitions_reads_what_to_grant(dsn: str, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     grants = f"GRANT SELECT ON {ARCHIVE}, {LETTERS}, pgqueue_channel TO {{}}"
 

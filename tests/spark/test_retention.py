@@ -53,7 +53,9 @@ def test_what_is_committed_late_is_dropped_after_the_next_export(
     assert len(there) == 105
 
 
-def test_a_day_from_which_somebody_deleted_rows_is_left_to_him(source: Source, database: Database, lake: Path) -> None:
+def test_a_day_from_which_an_operator_deleted_rows_is_left_alone(
+    source: Source, database: Database, lake: Path
+) -> None:
     fill_archive(database, 100)
     export(source, lake)
     database.execute("DELETE FROM pgqueue_archived_message WHERE id = (SELECT min(id) FROM pgqueue_archived_message)")

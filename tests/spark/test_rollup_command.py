@@ -100,7 +100,7 @@ def test_an_sla_that_is_not_understood_is_one_clear_line(
     assert sla in line
 
 
-def test_the_password_of_a_source_that_cannot_be_reached_is_not_told(
+def test_the_password_of_a_source_that_cannot_be_reached_is_not_shown(
     lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ParquetLake.open(lake, create=True)

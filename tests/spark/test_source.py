@@ -92,7 +92,7 @@ def test_a_server_that_cannot_be_reached_is_one_line_without_the_password(adbc: 
 
 
 @pytest.mark.parametrize("adbc", [True, False])
-def test_a_table_that_is_gone_is_told_from_other_errors(source: Source, adbc: bool) -> None:
+def test_a_table_that_is_gone_is_distinguished_from_other_errors(source: Source, adbc: bool) -> None:
     columns = pa.schema([("a", pa.int32())])
 
     with pytest.raises(TableGone):

@@ -91,7 +91,7 @@ def test_a_damaged_file_is_named(verify: Any, lake: Path, problem: str) -> None:
     assert "export --rescan" in said
 
 
-def test_rows_that_the_lake_lacks_are_told_by_day(verify: Any, database: psycopg.Connection[Any]) -> None:
+def test_rows_that_the_lake_lacks_are_reported_by_day(verify: Any, database: psycopg.Connection[Any]) -> None:
     fill_archive(database, 1, xid="'3'::xid8")
     fill_dead_letters(database, 1, xid="'3'::xid8")
 

@@ -226,7 +226,7 @@ def test_a_queue_is_served_by_its_workers(drain: Drain) -> None:
 
 
 @pytest.mark.parametrize("unknown", ["", "7", "-1", "12345678901234567890", "9" * 19, "abc", "1; SELECT", "١"])
-def test_a_result_that_nobody_knows_does_not_exist(unknown: str) -> None:
+def test_a_result_that_is_unknown_does_not_exist(unknown: str) -> None:
     for get in (task_backends["default"].get_result, defined.add.get_result):
         with pytest.raises(TaskResultDoesNotExist):
             get(unknown)

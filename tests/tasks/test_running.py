@@ -124,7 +124,7 @@ def test_the_signals_come_in_order_with_the_class_of_the_backend(drain: Drain, h
     assert heard[-1][1].is_finished
 
 
-def test_finished_is_told_once_and_not_for_an_attempt_that_is_repeated(drain: Drain, heard: Heard) -> None:
+def test_finished_is_signalled_once_and_not_for_an_attempt_that_is_repeated(drain: Drain, heard: Heard) -> None:
     defined.fail_until.enqueue(3)
     drain()
     assert [name for name, _, _ in heard] == ["enqueued", "started", "started", "started", "finished"]
@@ -132,7 +132,7 @@ def test_finished_is_told_once_and_not_for_an_attempt_that_is_repeated(drain: Dr
     assert (last.status, last.attempts, len(last.errors)) == (TaskResultStatus.SUCCESSFUL, 3, 2)
 
 
-def test_finished_is_told_after_it_was_written(drain: Drain, heard: Heard) -> None:
+def test_finished_is_signalled_after_it_was_written(drain: Drain, heard: Heard) -> None:
     from django_pgqueue.tasks.compat import task_finished
 
     written: list[str] = []
@@ -205,7 +205,7 @@ def test_a_backend_in_a_payload_is_one_of_ours_or_none(drain: Drain) -> None:
 
 def test_a_cancelled_task_has_failed_and_says_so() -> None:
     result = defined.add.enqueue(1)
-    cancel(int(result.id), reason="nobody wants it")
+    cancel(int(result.id), reason="it is not wanted any more")
     [error] = refreshed(result).errors
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 0)
     assert error.exception_class_path == "django_pgqueue.outcomes.Cancelled"
@@ -243,7 +243,7 @@ def test_a_result_that_was_not_archived_does_not_exist_when_the_task_has_ended(
         ):
             ended.refresh()
     told = {task_result.id: task_result for name, task_result, _ in heard if name == "finished"}
-    assert told[result.id].return_value == 2, "whoever hears of it at once has it"
+    assert told[result.id].return_value == 2, "a receiver of the signal has it at once"
 
 
 def test_the_result_of_a_redriven_task_is_not_that_of_its_old_life_when_the_new_one_was_not_archived(

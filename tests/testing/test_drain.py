@@ -164,7 +164,7 @@ def test_a_deferral_brings_its_state():
     assert ArchivedMessage.objects.get().result == 3
 
 
-def test_who_never_ends_is_stopped_with_an_error(monkeypatch):
+def test_a_drain_that_never_ends_is_stopped_with_an_error(monkeypatch):
     handler("t.again")(lambda delivery: Defer())
     enqueue("t.again")
 

@@ -126,7 +126,7 @@ def test_on_commit_runs_when_the_message_is_settled(calls, atomic):
     assert calls == (["good"] if atomic else ["good", "bad"])
 
 
-def test_the_ticks_of_somebody_else_hide_nothing_from_a_test_that_is_slow(pg_url, calls):
+def test_the_ticks_of_a_worker_hide_nothing_from_a_test_that_is_slow(pg_url, calls):
     handler("t.note")(lambda delivery: calls.append(delivery.payload))
     with psycopg.connect(pg_url, autocommit=True) as other:
         for number in range(4):

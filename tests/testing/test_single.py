@@ -33,7 +33,7 @@ def test_an_error_is_raised():
         run_handler("t.fail")
 
 
-def test_the_delivery_is_that_of_a_worker_and_its_fields_can_be_told(calls):
+def test_the_delivery_is_that_of_a_worker_and_its_fields_can_be_given(calls):
     handler("t.note", queue="mail", max_attempts=3)(calls.append)
 
     run_handler("t.note", {"amount": Decimal("1.50"), "pair": (1, 2)}, attempt=3, channel="acme", headers={"a": 1})
@@ -80,7 +80,7 @@ def test_what_no_message_can_be_is_an_error():
         run_handler("t.note", colour="red")
 
 
-def test_a_function_with_two_names_must_be_told_which():
+def test_a_function_with_two_names_needs_one_of_them():
     def note(delivery): ...
 
     handler("t.one")(note)

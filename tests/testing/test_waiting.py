@@ -35,7 +35,7 @@ def test_what_waits_is_listed_in_its_order_with_its_channel():
     assert enqueued("t.a", queue="mail") == []
 
 
-def test_a_payload_may_have_more_than_is_told_at_any_depth():
+def test_a_payload_may_have_more_than_is_expected_at_any_depth():
     enqueue("t.a", {"order": {"id": 7, "lines": [1, 2]}, "by": "web"})
 
     [found] = assert_enqueued("t.a", {"order": {"id": 7}})
@@ -80,7 +80,7 @@ def test_each_argument_counts():
         assert name in said("t.a", 1, **{**right, name: value}).rpartition("#")[2]
 
 
-def test_how_many_can_be_told():
+def test_how_many_is_an_option():
     enqueue("t.a", 1)
     enqueue("t.a", 1)
 

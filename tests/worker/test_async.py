@@ -137,7 +137,7 @@ def test_a_handler_sees_a_task_of_its_own_and_may_use_timeouts_and_groups(drain:
     assert {tuple(result) for result in ArchivedMessage.objects.values_list("result", flat=True)} == {(0, 1, 2)}
 
 
-def test_the_orm_works_and_blocks_nobody(drain: Drain, register: Register) -> None:
+def test_the_orm_works_and_blocks_no_other_handler(drain: Drain, register: Register) -> None:
     async def query(delivery: Delivery) -> None:
         assert await Channel.objects.acount() == 1
         await sync_to_async(sql)("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, 1)", delivery.id)

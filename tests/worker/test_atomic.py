@@ -159,7 +159,7 @@ def test_a_handler_that_resets_the_settings_of_its_session_has_not_ended_its_tra
 
 @pytest.mark.parametrize("settle", [complete, defer], ids=lambda verb: verb.__name__)
 @pytest.mark.parametrize("batch", [None, 10])
-def test_a_handler_that_settles_its_own_message_is_told_at_once(
+def test_a_handler_that_settles_its_own_message_gets_an_error_at_once(
     drain: Drain, register: Any, settle: Any, batch: int | None
 ) -> None:
     register("settles", lambda given: settle(given) and None, atomic=True, batch=batch)

@@ -17,7 +17,7 @@ Register = Callable[..., None]
 LEASE = timedelta(seconds=0.6)
 
 
-def test_a_running_handler_is_told_and_may_end(start: Start, register: Register) -> None:
+def test_a_running_handler_sees_the_request_and_may_end(start: Start, register: Register) -> None:
     def work(delivery: Delivery) -> None:
         mark("running")
         while True:

@@ -106,7 +106,7 @@ def test_every_connection_of_a_busy_worker_may_die(start: Start, caplog: pytest.
     assert not [record for record in caplog.records if getattr(record, "event", "") in ("slot_failed", "role_crashed")]
 
 
-def test_a_message_that_somebody_locked_does_not_starve_the_heartbeats_of_the_others(
+def test_a_message_that_a_session_locked_does_not_starve_the_heartbeats_of_the_others(
     start: Start, connect: Connect
 ) -> None:
     locked, other = scripts(2, ["effect"], ["await", "go"])
@@ -195,7 +195,7 @@ def test_a_database_that_restarts_under_load_loses_nothing(processes: int) -> No
             worker.close()
 
 
-def test_what_the_server_says_is_told_without_the_statement(queue: None) -> None:
+def test_what_the_server_says_is_logged_without_the_statement(queue: None) -> None:
     with pytest.raises(DatabaseError) as raised:
         sql("DO 'BEGIN PERFORM 1 / 0; END'")
     assert "CONTEXT" in str(raised.value)

@@ -63,7 +63,7 @@ class TestInterruption:
             run.call(translate, None)
         assert isinstance(raised.value.__cause__, ValueError)
 
-    def test_nobody_is_interrupted_after_the_end(self) -> None:
+    def test_no_handler_is_interrupted_after_its_end(self) -> None:
         run = make_run(0.0)
         run.call(lambda argument: None, None)
         run.interrupt()

@@ -114,7 +114,7 @@ def test_once_ends_although_another_transaction_holds_what_there_is(start: Start
     assert sorted(effects()) == [(message, 1) for message in messages]
 
 
-def test_nobody_is_notified_while_no_worker_sleeps(start: Start, connect: Connect) -> None:
+def test_no_notification_is_sent_while_no_worker_sleeps(start: Start, connect: Connect) -> None:
     session = connect(autocommit=True)
     session.execute("LISTEN pgqueue")
     start(listen="default", poll_interval=NEVER).stop()
@@ -203,7 +203,7 @@ def test_a_listener_that_lost_its_connection_comes_back(start: Start, caplog: py
     assert [record.event for record in caplog.records if "connection" in record.message] == ["connection_lost"]
 
 
-def test_what_was_enqueued_while_nobody_listened_is_found_after_the_reconnect(start: Start) -> None:
+def test_what_was_enqueued_without_a_listener_is_found_after_the_reconnect(start: Start) -> None:
     start(listen="default", poll_interval=NEVER)
     eventually(asleep)
     # In one transaction: when the message appears, the listener is gone, and no notification was sent.

@@ -167,7 +167,7 @@ def test_a_listener_notices_that_it_is_not_notified_any_more(
     eventually(lambda: effects() == [(message, 1)])
 
 
-def test_a_statement_that_nobody_answers_is_given_up(queue: None, proxy: Proxy) -> None:
+def test_a_statement_without_an_answer_is_given_up(queue: None, proxy: Proxy) -> None:
     with psycopg.connect(proxy.url, autocommit=True) as session:
         AnswerTimeout(0.3).apply(session)
         proxy.swallow()

@@ -159,7 +159,7 @@ def test_a_control_loop_that_does_not_come_round_is_not_live(port: int) -> None:
 
 
 @pytest.mark.parametrize("processes", [0, 1])
-def test_systemd_is_told_what_it_waits_for(
+def test_systemd_is_notified_of_what_it_waits_for(
     environment: dict[str, str], queue: None, systemd: socket.socket, processes: int
 ) -> None:
     told = {"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "3000000"}

@@ -46,7 +46,7 @@ def child() -> Iterator[Child]:
     child.supervisor.close()
 
 
-def test_leases_are_told_and_released_by_id_and_token(child: Child) -> None:
+def test_leases_are_sent_and_released_by_id_and_token(child: Child) -> None:
     child.keeper.hold([FIRST, SECOND], 10.0)
     assert child.keeper.release([FIRST, FIRST]) == [FIRST]
     assert len(child.keeper) == 1
@@ -81,7 +81,7 @@ def test_another_lease_of_the_same_message_is_another_lease(child: Child) -> Non
     assert child.cancelled == [again]
 
 
-def test_who_gets_a_message_again_had_lost_it(child: Child) -> None:
+def test_a_worker_that_gets_a_message_again_had_lost_it(child: Child) -> None:
     again = replace(FIRST, token=uuid4())
     child.keeper.hold([FIRST], 10.0)
     child.keeper.hold([again], 20.0)
@@ -90,7 +90,7 @@ def test_who_gets_a_message_again_had_lost_it(child: Child) -> None:
     assert child.keeper.release([again]) == [again]
 
 
-def test_only_of_leases_that_are_heartbeated_for_the_settling_is_told(child: Child) -> None:
+def test_the_settling_is_sent_only_for_leases_that_are_heartbeated(child: Child) -> None:
     now = time.monotonic()
     child.keeper.hold([FIRST], now)
     child.keeper.hold([SECOND], now - LEASE.total_seconds() / 3)

@@ -120,7 +120,7 @@ def test_the_policy_holds_for_writes(drain: Drain, register: Register, atomic: b
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_a_message_without_a_tenant_sees_nobodys_rows(drain: Drain, register: Register, atomic: bool) -> None:
+def test_a_message_without_a_tenant_sees_no_tenants_rows(drain: Drain, register: Register, atomic: bool) -> None:
     register("look", look, atomic=atomic)
     # One slot, so that it comes to the thread and the session that acme's had.
     enqueue("look", channel="acme")

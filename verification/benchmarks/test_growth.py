@@ -140,7 +140,7 @@ def test_a_dump_is_taken_again_and_again_beside_a_load(cluster: Cluster) -> None
     assert figures.remarks["left behind"] >= 0
 
 
-def test_a_program_that_fails_beside_the_load_is_told() -> None:
+def test_a_program_that_fails_beside_the_load_is_reported() -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such archive')"]
     with pytest.raises(RuntimeError, match="no such archive"), beside.again_and_again(command):
         wait_until_it_gave_up()

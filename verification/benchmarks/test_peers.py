@@ -78,7 +78,7 @@ def test_a_poison_message_fails_alone_in_a_batch_of_pg_boss(cluster: Cluster) ->
         assert connection.execute(again).fetchone() == (0,)
 
 
-def test_pg_boss_may_be_told_to_notify(cluster: Cluster) -> None:
+def test_pg_boss_has_a_setting_that_notifies(cluster: Cluster) -> None:
     field = alone(cluster, PG_BOSS)
     assert workloads.latency(field, PG_BOSS, PG_BOSS.settings["notify"]).value > 0
     with cluster.connect(f"run_{field.empty(PG_BOSS).name}") as connection:

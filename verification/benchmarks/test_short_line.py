@@ -32,7 +32,7 @@ def test_a_message_costs_the_server_something_and_waits(cluster: Cluster, design
     assert figures.remarks["completed/s"] > 0
 
 
-def test_messages_that_nobody_gets_wait_for_ever(cluster: Cluster, tmp_path: Path) -> None:
+def test_messages_that_are_not_taken_wait_for_ever(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "take.sql").write_text("SELECT 1, NULL::uuid WHERE %(batch)s::int = 0")
     asleep = replace(PGQUEUE, scripts=tmp_path, like=PGQUEUE)
     figures = short_line(cluster, asleep, channels=1, seconds=1, rate=lambda: 20)

@@ -76,7 +76,7 @@ class Promotion:
     def __str__(self) -> str:
         what = f"{self.lost_messages:,} messages and {len(self.lost):,} changes"
         if self.synchronous:
-            return f"promotion of a synchronous standby: no answer lost, and {what} that nobody was told of"
+            return f"promotion of a synchronous standby: no answer lost, and {what} that no client had an answer for"
         return f"promotion of an asynchronous standby: {what} lost; {self.stale:,} lost leases, each refused"
 
 

@@ -17,7 +17,7 @@ def test_i3_a_completion_by_another_than_the_newest_lease() -> None:
     assert "was completed in" in only(story, "I3")
 
 
-def test_i3_two_who_were_told_that_they_completed_it() -> None:
+def test_i3_two_holders_whose_completions_both_succeeded() -> None:
     story = Story()
     lived(story, 1, "right")
     story.info("acknowledged", message=1, token="wrong", outcome="completed")
@@ -44,7 +44,7 @@ def test_i4_a_stale_token_that_is_accepted() -> None:
     assert "lease old of message 1 had ended (swept, 103), and was accepted" in only(story, "I4")
 
 
-def test_i4_a_token_that_nobody_was_given() -> None:
+def test_i4_a_token_that_no_lease_had() -> None:
     story = Story()
     lived(story, 1)
     story.op("defer", ids=[1], tokens=["forged"], value={"done": [1]})
@@ -67,7 +67,7 @@ def test_i4_attempts_that_do_not_rise_by_one(attempts: int) -> None:
     assert f"attempt {attempts} after 0" in only(story, "I4")
 
 
-def test_i4_a_holder_who_is_told_that_what_he_did_was_not_done() -> None:
+def test_i4_a_holder_whose_settlement_was_answered_as_lost() -> None:
     story = Story()
     story.create(1)
     story.lease(1, "a")
@@ -156,7 +156,7 @@ def test_i12_what_never_began_keeps_its_attempt() -> None:
     assert violated(story) == {}
 
 
-def test_i16_a_holder_who_beats_in_time_and_loses_his_lease() -> None:
+def test_i16_a_holder_that_beats_in_time_and_loses_its_lease() -> None:
     story = Story()
     story.create(1)
     story.lease(1, "a")

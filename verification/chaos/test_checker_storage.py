@@ -30,14 +30,14 @@ def test_i1_half_of_an_unknown_call_is_too_little() -> None:
     assert "half done" in only(story, "I1")
 
 
-def test_i1_a_message_that_nobody_asked_for() -> None:
+def test_i1_a_message_that_was_never_enqueued() -> None:
     story = Story()
     lived(story, 1)
     story.create(2)
     story.ops.pop()
     story.lease(2, "b")
     story.complete(2)
-    assert "message 2 (key other:2) was enqueued by nobody" in only(story, "I1")
+    assert "message 2 (key other:2) was enqueued by no client" in only(story, "I1")
 
 
 def test_i1_a_message_in_no_place_is_named_with_its_transaction() -> None:

@@ -73,7 +73,7 @@ def test_i13_what_is_never_settled() -> None:
     assert only(story, "I13") == "not drained within 30 s: 1 messages are left, such as [1]"
 
 
-def test_i13_a_message_that_waits_while_nobody_is_served() -> None:
+def test_i13_a_message_that_waits_while_no_message_is_served() -> None:
     story = Story()
     story.info("calm")
     story.create(1)
@@ -81,7 +81,7 @@ def test_i13_a_message_that_waits_while_nobody_is_served() -> None:
     story.lease(1, "a")
     story.complete(1)
     story.info("drained")
-    assert "message 1 was ready, and nobody was served for 12.0 s" in only(story, "I13")
+    assert "message 1 was ready, and no message was served for 12.0 s" in only(story, "I13")
 
 
 @pytest.mark.parametrize("state", ["40P01", "40001", "XX000", "23505"])

@@ -33,7 +33,7 @@ TELLING = (
     "tests/worker/test_async.py::test_an_async_handler_answers_as_any_other",
     "tests/worker/test_async.py::test_context_variables_are_gone_with_the_message",
     "tests/worker/test_async.py::test_a_handler_sees_a_task_of_its_own_and_may_use_timeouts_and_groups",
-    "tests/worker/test_async.py::test_the_orm_works_and_blocks_nobody",
+    "tests/worker/test_async.py::test_the_orm_works_and_blocks_no_other_handler",
     "tests/worker/test_async.py::test_the_test_connection_is_left_alone",
     "tests/worker/test_atomic.py::test_effects_and_completion_are_one_transaction",
     "tests/worker/test_atomic.py::test_a_broken_transaction_is_a_failure_even_if_the_handler_says_done",

@@ -88,7 +88,7 @@ def test_every_action_of_a_model_happens(module: str) -> None:
     assert len(happened) >= 4
 
 
-def test_the_specifications_are_told_of_in_the_documentation() -> None:
+def test_the_documentation_names_the_specifications() -> None:
     for path in SPECS.glob("*.tla"):
         assert f"`verification/formal/specs/{path.name}`" in page(PAGE)
         assert (REPOSITORY / "verification" / "formal" / "specs" / path.name).exists()

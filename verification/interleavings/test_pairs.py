@@ -43,7 +43,7 @@ def test_transactions_in_opposite_order_end_as_the_documentation_says(stage: Sta
 
 
 @pytest.mark.parametrize("other", VERBS, ids=lambda verb: verb.name)
-def test_nobody_waits_for_an_open_producer(stage: Stage, other: Verb) -> None:
+def test_no_call_waits_for_an_open_producer(stage: Stage, other: Verb) -> None:
     for one in PRODUCERS:
         for relation in ("same channel", "other channel"):
             assert stage.answer(one, other, relation) == FREE

@@ -122,7 +122,7 @@ def test_it_refreshes_by_itself_and_keeps_the_place_of_the_reader(tab: Tab, site
     assert tab.complaints() == []
 
 
-def test_it_rests_while_nobody_sees_it_and_catches_up(tab: Tab, chromium: Chromium, site: str, log_in: LogIn) -> None:
+def test_it_rests_while_it_is_hidden_and_catches_up(tab: Tab, chromium: Chromium, site: str, log_in: LogIn) -> None:
     fill_dashboard()
     log_in()
     tab.open(site + PAGE)
@@ -141,7 +141,7 @@ def test_it_rests_while_nobody_sees_it_and_catches_up(tab: Tab, chromium: Chromi
     tab.until(f"!document.hidden && {asked} > {before}")
 
 
-def test_who_does_not_want_it_refreshed_says_so(tab: Tab, site: str, log_in: LogIn) -> None:
+def test_the_user_can_stop_the_refresh(tab: Tab, site: str, log_in: LogIn) -> None:
     fill_dashboard()
     log_in()
     tab.open(site + PAGE)
@@ -199,7 +199,7 @@ def test_hostile_names_run_nothing_on_any_page(tab: Tab, site: str, log_in: LogI
     assert tab.complaints() == []
 
 
-def test_who_may_only_see_it_finds_nothing_to_press(tab: Tab, site: str, log_in: LogIn) -> None:
+def test_a_user_who_may_only_see_it_finds_nothing_to_press(tab: Tab, site: str, log_in: LogIn) -> None:
     fill_dashboard()
     log_in("view_dashboard")
     tab.open(site + PAGE)

@@ -96,7 +96,7 @@ def test_the_buttons_fit_into_the_window(width: int, tab: Tab, site: str, log_in
     assert tab.run(covered) == 0
 
 
-def test_who_may_only_look_finds_no_button(tab: Tab, site: str, log_in: LogIn) -> None:
+def test_a_user_who_may_only_look_finds_no_button(tab: Tab, site: str, log_in: LogIn) -> None:
     sent = enqueue("mail.send")
     log_in(*VIEW)
     tab.open(site + page("message", sent.id))

@@ -160,7 +160,7 @@ def test_a_task_that_is_tried_again_moves_nothing_twice(
     assert lives(database) == ids(database)
 
 
-def test_what_another_session_holds_is_waited_for_and_then_told(
+def test_what_another_session_holds_is_waited_for_and_then_reported(
     spark: SparkSession, source: Source, database: Database, connect: Any
 ):
     fill_dead_letters(database, 3)
@@ -223,7 +223,9 @@ def test_the_letters_of_a_lake_are_those_of_its_database(
         (["--where", "true", "--set-payload", "current_date()"], "type date"),
     ],
 )
-def test_sql_that_spark_does_not_take_is_told_in_a_line(spark: SparkSession, dsn: str, arguments: list[str], told: str):
+def test_sql_that_spark_does_not_take_is_reported_in_a_line(
+    spark: SparkSession, dsn: str, arguments: list[str], told: str
+):
     with pytest.raises(PipelineError, match=told) as raised:
         command("--source", dsn, *arguments)
     assert "\n" not in str(raised.value)

@@ -98,7 +98,7 @@ def test_the_lake_is_described(small: Path) -> None:
     assert rows["archive"][1:3] == ["0", "0"]
 
 
-def test_a_rollup_that_is_due_is_told(small: Path) -> None:
+def test_a_rollup_that_is_due_is_reported(small: Path) -> None:
     assert "of all that is here" in reported(small).text
 
     with ParquetLake.open(small).writing() as writing:

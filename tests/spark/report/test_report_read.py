@@ -110,7 +110,7 @@ def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path)
 
 
 @pytest.mark.parametrize("gone", GONE, ids=["told", "not found"])
-def test_an_error_of_a_steady_lake_is_told_at_once(small: Path, gone: Exception) -> None:
+def test_an_error_of_a_steady_lake_is_reported_at_once(small: Path, gone: Exception) -> None:
     reads = []
 
     def read() -> None:

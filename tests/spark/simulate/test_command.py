@@ -51,7 +51,7 @@ def test_what_was_is_replayed_and_what_would_have_been(tenants: Path, capsys: py
     assert (was["limits"]["a"]["max_concurrency"], changed["limits"]["a"]["max_concurrency"]) == (None, 1)
 
 
-def test_the_concurrency_of_the_workers_can_be_told(tenants: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_concurrency_of_the_workers_is_an_option(tenants: Path, capsys: pytest.CaptureFixture[str]):
     found = outcome(capsys, "--lake", str(tenants), "--concurrency", "2")
     assert "changed" not in found
     assert found["replayed"]["capacity"] == {"workers": 1, "concurrency": 2}
@@ -71,7 +71,7 @@ def test_a_table_is_for_people(tenants: Path, capsys: pytest.CaptureFixture[str]
     assert repr(NASTY)[1:-1] in out
 
 
-def test_usage_errors_are_told(tenants: Path):
+def test_usage_errors_are_printed(tenants: Path):
     from argparse import ArgumentError
 
     for arguments in (["--set", "a=1"], ["--workers", "0"], ["--days", "x"]):

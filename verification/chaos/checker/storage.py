@@ -25,7 +25,7 @@ def i1_in_one_place(history: History, lives: Lives) -> Findings:
         yield enqueued(op, created)
     for key, row in created.items():
         if asked and key not in asked:
-            yield f"message {row.message} (key {key}) was enqueued by nobody"
+            yield f"message {row.message} (key {key}) was enqueued by no client"
     business = {row.key for row in history.rows if row.event == "business"}
     for op in history.of("enqueue_in_transaction"):
         for key in op.args["keys"]:
