@@ -83,7 +83,9 @@ def foreign(lives: Lives) -> Findings:
             if row.event == "changed" and row.settled_token and row.was_token and row.settled_token != row.was_token:
                 # Kept from an earlier lease of this message: that is how a sweep looks.
                 known = any(lease.token == row.settled_token for lease in life.leases)
-                yield None if known else f"message {life.message}: {row.xid} gave it back with a token that no lease had"
+                yield (
+                    None if known else f"message {life.message}: {row.xid} gave it back with a token that no lease had"
+                )
 
 
 def i17_effects_once(history: History, lives: Lives) -> Findings:
