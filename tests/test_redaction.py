@@ -164,8 +164,8 @@ class TestFailures:
         group.__context__ = error
         text = failure(group)
         assert CANARY not in text
-        for told in ("cause: ", "note: ", "outer: ", "several", "inner: ", "of the inner one"):
-            assert told in text
+        for part in ("cause: ", "note: ", "outer: ", "several", "inner: ", "of the inner one"):
+            assert part in text
 
     def test_a_secret_where_the_text_is_cut_is_not_left_in_halves(self) -> None:
         half = MESSAGE_CHARACTERS // 2
@@ -185,9 +185,9 @@ class TestFailures:
         assert "NULL-Wert" in failure(error)
 
     def test_notes_that_are_none_do_no_harm(self) -> None:
-        error = ValueError("told")
+        error = ValueError("one line")
         error.__notes__ = 7
-        assert "told" in failure(error)
+        assert "one line" in failure(error)
 
 
 class TestLogs:

@@ -96,9 +96,14 @@ def test_what_the_script_of_ci_calls(tmp_path: Path, arguments: tuple[str, ...],
     make = tmp_path / "make"
     make.write_text('#!/bin/sh\necho "make $*"\n')
     make.chmod(0o755)
-    told = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(
-        [REPOSITORY / ".ci" / "run", *arguments], env=told, capture_output=True, text=True, timeout=60, check=False
+        [REPOSITORY / ".ci" / "run", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     lines = [line.removeprefix("make ") for line in done.stdout.splitlines()]
     assert (done.returncode, len(lines)) == (status, len(called))

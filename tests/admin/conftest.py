@@ -82,7 +82,7 @@ def act(client: Client, model: str, action: str, *pks: int, **data: Any) -> Http
     return client.post(address(model), posted)
 
 
-def told(response: HttpResponse) -> str:
+def notices(response: HttpResponse) -> str:
     """Return the messages that the next page shows about this request."""
     return " | ".join(str(message) for message in response.wsgi_request._messages._queued_messages)
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django_pgqueue import NewMessage, complete, dequeue, enqueue, enqueue_many
 from django_pgqueue.admin import bulk_actions
 from django_pgqueue.models import Channel, DeadLetter, Message
-from tests.admin.conftest import act, address, logged, make_dead, told
+from tests.admin.conftest import act, address, logged, make_dead, notices
 from tests.admin.test_messages import MORE
 
 LATER = timedelta(hours=1)
@@ -32,7 +32,7 @@ def test_scheduled_messages_are_retried_now(admin_client: Client) -> None:
     assert "<h2>2 messages</h2>" in text
     assert Message.objects.get(pk=late.id).status == Message.Status.SCHEDULED
     response = act(admin_client, "message", "retry_now", late.id, soon.id, confirmed="yes")
-    assert told(response) == "1 message is ready now. | 1 message was ready already."
+    assert notices(response) == "1 message is ready now. | 1 message was ready already."
     assert {delivery.id for delivery in dequeue(limit=5)} == {late.id, soon.id}
     assert logged() == [(f"mail.send #{late.id}", "To be retried now.", "admin")]
 
@@ -47,7 +47,7 @@ def test_messages_are_put_off(admin_client: Client) -> None:
     response = act(admin_client, "message", "reschedule", *pks, confirmed="yes", at="soon")
     assert "Enter a valid date/time" in response.content.decode()
     response = act(admin_client, "message", "reschedule", *pks, confirmed="yes", at="2100-01-01T06:00")
-    assert told(response) == "1 message is rescheduled. | 1 message is unchanged: a worker has it."
+    assert notices(response) == "1 message is rescheduled. | 1 message is unchanged: a worker has it."
     at = timezone.make_aware(timezone.datetime(2100, 1, 1, 6))
     assert Message.objects.get(pk=waiting.id).dequeue_at == at
     assert logged()[0][1].startswith("Rescheduled to 1 Jan 2100, 06:00")
@@ -63,7 +63,7 @@ def test_leases_are_released(admin_client: Client) -> None:
     assert "<h2>3 messages</h2>" in response.content.decode()
     path = f"{address('message')}?worker=gone"
     response = admin_client.post(path, everything("release_leases", reason="the host died"))
-    assert told(response) == "2 leases are released. | 1 message had no attempt left: it is a dead letter."
+    assert notices(response) == "2 leases are released. | 1 message had no attempt left: it is a dead letter."
     assert DeadLetter.objects.get().reason == "poison"
     assert len(dequeue(limit=5)) == 3
     assert {text for _, text, _ in logged()} == {"Lease released: the host died"}
@@ -73,7 +73,7 @@ def test_leases_are_released(admin_client: Client) -> None:
 def test_messages_are_discarded_and_can_come_back(admin_client: Client) -> None:
     sent = enqueue("mail.send", {"n": 1})
     response = act(admin_client, "message", "discard", sent.id, confirmed="yes", reason="kills the workers")
-    assert told(response) == "1 message is discarded."
+    assert notices(response) == "1 message is discarded."
     assert "kills the workers" in admin_client.get(address("deadletter")).content.decode()
     act(admin_client, "deadletter", "redrive", sent.id, confirmed="yes")
     assert [delivery.payload for delivery in dequeue()] == [{"n": 1}]
@@ -87,19 +87,21 @@ def test_one_payload_is_edited(admin_client: Client) -> None:
         response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload=wrong)
         assert complaint in response.content.decode()
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload='{"to": "secret"}')
-    assert told(response) == "The payload is replaced."
+    assert notices(response) == "The payload is replaced."
     assert Message.objects.get(pk=sent.id).payload == {"to": "secret"}
     assert logged() == [(f"mail.send #{sent.id}", "The payload is replaced.", "admin")]
-    assert told(act(admin_client, "message", "edit", sent.id, other.id)) == "Select one row: a payload is edited alone."
+    assert (
+        notices(act(admin_client, "message", "edit", sent.id, other.id)) == "Select one row: a payload is edited alone."
+    )
     dequeue()
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload="1")
-    assert told(response) == "1 message is unchanged: a worker has it."
+    assert notices(response) == "1 message is unchanged: a worker has it."
 
 
 def test_a_payload_that_cannot_be_stored_is_reported(admin_client: Client) -> None:
     sent = enqueue("mail.send", 7)
     response = act(admin_client, "message", "edit", sent.id, confirmed="yes", payload=r'{"a": "\u0000"}')
-    assert "u0000" in told(response)
+    assert "u0000" in notices(response)
     assert Message.objects.get().payload == 7
     assert logged() == []
 
@@ -114,7 +116,7 @@ def test_no_more_are_acted_on_than_the_page_showed(admin_client: Client) -> None
     for _ in range(2):
         enqueue("mail.send")
     response = admin_client.post(path, everything("cancel", reason="", shown="3"))
-    assert told(response) == f"3 messages are cancelled. | {MORE}"
+    assert notices(response) == f"3 messages are cancelled. | {MORE}"
     assert Message.objects.count() == 2
 
 
@@ -123,7 +125,7 @@ def test_what_is_gone_since_the_page_is_reported(admin_client: Client) -> None:
         enqueue("mail.send")
     complete(dequeue())
     response = admin_client.post(address("message"), everything("cancel", reason="", shown="3"))
-    assert told(response) == "2 messages are cancelled. | 1 of the rows on the page no longer matches."
+    assert notices(response) == "2 messages are cancelled. | 1 of the rows on the page no longer matches."
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry_now", "reschedule", "discard"])
@@ -169,7 +171,7 @@ def test_a_redrive_keeps_a_rate(admin_client: Client) -> None:
     pks = [letter.pk for letter in letters]
     assert 'name="rate"' in act(admin_client, "deadletter", "redrive", *pks).content.decode()
     response = act(admin_client, "deadletter", "redrive", *pks, confirmed="yes", rate="0.1")
-    assert told(response).startswith("4 dead letters are redriven. | They are scheduled; the last is due at ")
+    assert notices(response).startswith("4 dead letters are redriven. | They are scheduled; the last is due at ")
     due = dict(Message.objects.values_list("redriven_from", "dequeue_at"))
     waits = [round((due[pk] - due[pks[0]]).total_seconds()) for pk in pks]
     assert waits == [0, 10, 20, 30]
@@ -202,11 +204,11 @@ def test_a_dead_letter_is_redriven_with_another_payload(admin_client: Client) ->
     response = act(admin_client, "deadletter", "edit", letter.pk, confirmed="yes", payload='{"to": "y"}')
     message = Message.objects.get()
     assert (message.payload, message.redriven_from) == ({"to": "y"}, letter.pk)
-    assert told(response) == f"Redriven with another payload, as message {message.pk}."
+    assert notices(response) == f"Redriven with another payload, as message {message.pk}."
     assert DeadLetter.objects.get().payload == {"to": "x"}
-    assert logged() == [(f"mail.send #{letter.pk}: refused", told(response), "admin")]
+    assert logged() == [(f"mail.send #{letter.pk}: refused", notices(response), "admin")]
     again = act(admin_client, "deadletter", "edit", letter.pk, confirmed="yes", payload="1")
-    assert told(again) == "Select one row: a payload is edited alone."
+    assert notices(again) == "Select one row: a payload is edited alone."
 
 
 def test_dead_letters_are_discarded(admin_client: Client) -> None:
@@ -218,7 +220,7 @@ def test_dead_letters_are_discarded(admin_client: Client) -> None:
     assert "no redrive brings them back" in text
     assert DeadLetter.objects.count() == 3
     response = act(admin_client, "deadletter", "discard", *pks, confirmed="yes", shown="2", reason="a test run")
-    assert told(response) == "2 dead letters are discarded."
+    assert notices(response) == "2 dead letters are discarded."
     assert DeadLetter.objects.get().pk == redriven.pk
     entries = LogEntry.objects.order_by("-pk")[:2]
     assert {entry.object_id for entry in entries} == {str(first.pk), str(second.pk)}
@@ -236,7 +238,7 @@ def test_all_dead_letters_that_match_are_discarded_in_batches(
     page = admin_client.post(path, everything("discard", confirmed="", index="0")).content.decode()
     assert "<h2>4 dead letters</h2>" in page
     response = admin_client.post(path, everything("discard", reason="", shown="4"))
-    assert told(response) == "4 dead letters are discarded."
+    assert notices(response) == "4 dead letters are discarded."
     assert DeadLetter.objects.get().pk == other.pk
     assert [name.split(",")[0] for name, text, _ in logged() if text == "Discarded."] == ["2 dead letters"] * 2
 
@@ -245,7 +247,7 @@ def test_what_a_lake_lacks_is_not_discarded(admin_client: Client, settings: Any)
     settings.DJANGO_PGQUEUE = {"KEEP_UNTIL_EXPORTED": True, "LAKE": "/srv/lake"}
     [letter] = make_dead()
     response = act(admin_client, "deadletter", "discard", letter.pk, confirmed="yes")
-    assert told(response) == "0 dead letters are discarded. | 1 dead letter stays until a lake has it."
+    assert notices(response) == "0 dead letters are discarded. | 1 dead letter stays until a lake has it."
     assert logged() == []
 
 

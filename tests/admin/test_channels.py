@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import channel_pause, channel_set, dequeue, enqueue
 from django_pgqueue.models import ArchivedMessage, Channel, Message
-from tests.admin.conftest import act, address, logged, told
+from tests.admin.conftest import act, address, logged, notices
 
 LIMITS = {
     "max_concurrency": "",
@@ -131,12 +131,12 @@ def test_pause_asks_for_a_reason_first(admin_client: Client, channel: Channel) -
 def test_pause_and_resume(admin_client: Client, channel: Channel) -> None:
     enqueue("mail.send", channel="tenant")
     response = act(admin_client, "channel", "pause", channel.pk, confirmed="yes", reason="100% down")
-    assert told(response) == "1 channel is paused."
+    assert notices(response) == "1 channel is paused."
     assert dequeue() == []
     assert Channel.objects.get(pk=channel.pk).pause_reason == "100% down"
     assert "100% down" in admin_client.get(address("channel")).content.decode()
     response = act(admin_client, "channel", "resume", channel.pk)
-    assert told(response) == "1 channel is resumed."
+    assert notices(response) == "1 channel is resumed."
     assert len(dequeue()) == 1
     assert logged() == [
         ("default/tenant", "Paused: 100% down", "admin"),
@@ -145,7 +145,7 @@ def test_pause_and_resume(admin_client: Client, channel: Channel) -> None:
 
 
 def test_resume_leaves_channels_alone_that_are_not_paused(admin_client: Client, channel: Channel) -> None:
-    assert told(act(admin_client, "channel", "resume", channel.pk)) == "0 channels are resumed."
+    assert notices(act(admin_client, "channel", "resume", channel.pk)) == "0 channels are resumed."
     assert logged() == []
 
 
@@ -157,7 +157,7 @@ def test_purge_moves_what_waits_to_the_archive(admin_client: Client, channel: Ch
     assert act(admin_client, "channel", "purge", channel.pk).status_code == 200
     assert Message.objects.count() == 5
     response = act(admin_client, "channel", "purge", channel.pk, confirmed="yes")
-    assert told(response) == "3 messages are purged."
+    assert notices(response) == "3 messages are purged."
     assert set(ArchivedMessage.objects.values_list("channel", "outcome")) == {("tenant", "purged")}
     assert list(Message.objects.filter(channel=channel).values_list("pk", flat=True)) == [leased.id]
     assert logged() == [("default/tenant", "Purged 3 messages.", "admin")]
@@ -167,10 +167,10 @@ def test_release_lets_a_channel_run_dry(admin_client: Client, channel: Channel) 
     assert act(admin_client, "channel", "release", channel.pk).status_code == 200
     assert Channel.objects.get(pk=channel.pk).released_at is None
     response = act(admin_client, "channel", "release", channel.pk, confirmed="yes")
-    assert told(response) == "1 channel is released."
+    assert notices(response) == "1 channel is released."
     assert Channel.objects.get(pk=channel.pk).released_at is not None
     assert logged() == [("default/tenant", "Released.", "admin")]
-    assert told(act(admin_client, "channel", "release", channel.pk, confirmed="yes")) == "0 channels are released."
+    assert notices(act(admin_client, "channel", "release", channel.pk, confirmed="yes")) == "0 channels are released."
 
 
 def test_all_channels_of_a_filter_are_paused_together(admin_client: Client, channel: Channel) -> None:
@@ -192,8 +192,8 @@ def test_what_the_archive_refuses_is_reported_and_changes_nothing(admin_client: 
         cursor.execute("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")
         cursor.execute(f"DROP TABLE pgqueue_archived_message_{cursor.fetchone()[0]}")
     response = act(admin_client, "channel", "purge", channel.pk, confirmed="yes")
-    assert "no partition for today" in told(response)
-    assert "sweepqueue" in told(response)
+    assert "no partition for today" in notices(response)
+    assert "sweepqueue" in notices(response)
     assert Message.objects.count() == 1
     assert logged() == []
 

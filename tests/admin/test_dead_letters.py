@@ -7,7 +7,7 @@ from django.test import Client
 
 from django_pgqueue import channel_release, channel_set, enqueue
 from django_pgqueue.models import DeadLetter, Message
-from tests.admin.conftest import act, address, logged, make_dead, told
+from tests.admin.conftest import act, address, logged, make_dead, notices
 
 
 def test_redrive_asks_first(admin_client: Client) -> None:
@@ -50,7 +50,7 @@ def test_a_table_of_the_kinds_has_an_end(admin_client: Client) -> None:
 def test_redriven_letters_live_again_and_are_marked(admin_client: Client) -> None:
     letters = make_dead(2, payload={"to": "x"})
     response = act(admin_client, "deadletter", "redrive", *(letter.pk for letter in letters), confirmed="yes")
-    assert told(response) == "2 dead letters are redriven."
+    assert notices(response) == "2 dead letters are redriven."
     lives = dict(Message.objects.values_list("redriven_from", "pk"))
     assert set(lives) == {letter.pk for letter in letters}
     assert logged() == [(f"mail.send #{letter.pk}: refused", "Redriven.", "admin") for letter in letters]
@@ -61,7 +61,7 @@ def test_a_letter_is_redriven_once(admin_client: Client) -> None:
     [letter] = make_dead()
     for _ in range(2):
         response = act(admin_client, "deadletter", "redrive", letter.pk, confirmed="yes")
-    assert told(response) == "0 dead letters are redriven."
+    assert notices(response) == "0 dead letters are redriven."
     assert Message.objects.count() == 1
     assert "<h2>0 dead letters</h2>" in act(admin_client, "deadletter", "redrive", letter.pk).content.decode()
 
@@ -75,7 +75,7 @@ def test_a_channel_that_refuses_keeps_no_others_letters_back(admin_client: Clien
     enqueue("mail.send", channel="full")
     channel_release(channel="gone")
     pks = [letter.pk for letter in (*kept, *free)]
-    answer = told(act(admin_client, "deadletter", "redrive", *pks, confirmed="yes"))
+    answer = notices(act(admin_client, "deadletter", "redrive", *pks, confirmed="yes"))
     assert "default/full: 2 dead letters stay where they are: channel" in answer
     assert "default/gone: 1 dead letters stay where they are: channel" in answer
     assert answer.endswith("2 dead letters are redriven.")
@@ -88,7 +88,7 @@ def test_all_letters_of_a_filter_are_redriven_together(admin_client: Client) -> 
     others = make_dead(2, reason="failed")
     path = f"{address('deadletter')}?reason=refused"
     posted = {"action": "redrive", "select_across": "1", "_selected_action": "0", "confirmed": "yes"}
-    assert told(admin_client.post(path, posted)) == "3 dead letters are redriven."
+    assert notices(admin_client.post(path, posted)) == "3 dead letters are redriven."
     assert set(DeadLetter.objects.filter(redriven_at=None)) == set(others)
 
 
@@ -97,7 +97,7 @@ def test_more_letters_than_a_batch(admin_client: Client) -> None:
     values = DeadLetter.objects.filter(pk=letter.pk).values().get()
     DeadLetter.objects.bulk_create(DeadLetter(**{**values, "id": 1_000_000 + n}) for n in range(2_499))
     posted = {"action": "redrive", "select_across": "1", "_selected_action": "0", "confirmed": "yes"}
-    assert told(admin_client.post(address("deadletter"), posted)) == "2500 dead letters are redriven."
+    assert notices(admin_client.post(address("deadletter"), posted)) == "2500 dead letters are redriven."
     assert Message.objects.count() == 2_500
     assert [text for text, *_ in logged()] == [
         f"1000 dead letters, {letter.pk} to 1000998",

@@ -10,7 +10,7 @@ from django.test import Client
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, retry
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from tests.admin.conftest import VIEW, act, address, told
+from tests.admin.conftest import VIEW, act, address, notices
 from tests.support.codecs import SECRET, Toy
 
 DECODED = "view_decrypted_payload"
@@ -62,6 +62,6 @@ def test_without_the_key_the_page_says_so(staff: Staff, toy: Toy) -> None:
 def test_a_payload_is_edited_only_by_those_who_may_see_it(staff: Staff) -> None:
     pk = Message.objects.get().pk
     response = act(staff(*VIEW, "edit_message"), "message", "edit", pk)
-    assert "you need the permission to see decrypted payloads" in told(response)
+    assert "you need the permission to see decrypted payloads" in notices(response)
     form = act(staff(*VIEW, "edit_message", DECODED), "message", "edit", pk).content.decode()
     assert SECRET in form

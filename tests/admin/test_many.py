@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 
 from django_pgqueue.models import DeadLetter, Message
-from tests.admin.conftest import address, logged, make_dead, told
+from tests.admin.conftest import address, logged, make_dead, notices
 
 COPIES = """
 INSERT INTO pgqueue_dead_letter
@@ -38,5 +38,5 @@ def test_100000_dead_letters_are_redriven_from_the_page(admin_client: Client) ->
     assert not DeadLetter.objects.filter(redriven_at=None).exists()
     assert Message.objects.count() == 100_000
     assert sum(int(text.split()[0]) for text, *_ in logged()) == 100_000
-    assert "dead letters are redriven" in told(response)
+    assert "dead letters are redriven" in notices(response)
     print("seconds of the requests:", [round(seconds, 1) for seconds in requests])

@@ -10,7 +10,7 @@ from django.test import Client
 from django_pgqueue import NewMessage, complete, dequeue, enqueue, enqueue_many
 from django_pgqueue.admin import bulk_actions
 from django_pgqueue.models import ArchivedMessage, Message
-from tests.admin.conftest import act, address, logged, told
+from tests.admin.conftest import act, address, logged, notices
 
 MORE = "More rows match, which were not on the page. They are unchanged; repeat the action for them."
 
@@ -28,7 +28,7 @@ def test_what_waits_is_cancelled(admin_client: Client) -> None:
     kept = enqueue("mail.send")
     ids = [answer.id for answer in chosen]
     response = act(admin_client, "message", "cancel", *ids, confirmed="yes", reason="sent twice")
-    assert told(response) == "2 messages are cancelled."
+    assert notices(response) == "2 messages are cancelled."
     assert set(ArchivedMessage.objects.values_list("id", "outcome", "result__reason")) == {
         (pk, "cancelled", "sent twice") for pk in ids
     }
@@ -40,7 +40,7 @@ def test_the_worker_of_what_is_leased_is_asked_to_stop(admin_client: Client) -> 
     enqueue("mail.send")
     [delivery] = dequeue()
     response = act(admin_client, "message", "cancel", delivery.id, confirmed="yes", reason="")
-    assert told(response) == "1 message is leased: its worker is asked to stop."
+    assert notices(response) == "1 message is leased: its worker is asked to stop."
     assert "to be cancelled" in admin_client.get(address("message")).content.decode()
     assert "to be cancelled" in admin_client.get(address("message", delivery.id)).content.decode()
     assert complete(delivery) == {delivery.id}
@@ -52,7 +52,7 @@ def test_what_is_gone_in_the_meantime_is_no_error(admin_client: Client) -> None:
     [delivery] = dequeue()
     complete(delivery)
     response = act(admin_client, "message", "cancel", delivery.id, confirmed="yes", reason="")
-    assert told(response) == "0 messages are cancelled."
+    assert notices(response) == "0 messages are cancelled."
     assert ArchivedMessage.objects.get().outcome == "completed"
     assert logged() == []
 
@@ -66,8 +66,8 @@ def test_all_messages_of_a_filter_are_cancelled_up_to_a_number(
     [first] = Message.objects.filter(handler="mail.send").order_by("id")[:1]
     posted = {"action": "cancel", "select_across": "1", "_selected_action": first.pk, "confirmed": "yes", "reason": ""}
     path = f"{address('message')}?handler=mail.send"
-    assert told(admin_client.post(path, posted)) == f"7 messages are cancelled. | {MORE}"
-    assert told(admin_client.post(path, posted)) == "2 messages are cancelled."
+    assert notices(admin_client.post(path, posted)) == f"7 messages are cancelled. | {MORE}"
+    assert notices(admin_client.post(path, posted)) == "2 messages are cancelled."
     assert [message.handler for message in Message.objects.all()] == ["mail.bounce"]
     assert LogEntry.objects.count() == 9
 
@@ -78,6 +78,6 @@ def test_what_the_archive_refuses_is_reported_and_changes_nothing(admin_client: 
         cursor.execute("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")
         cursor.execute(f"DROP TABLE pgqueue_archived_message_{cursor.fetchone()[0]}")
     response = act(admin_client, "message", "cancel", message.id, confirmed="yes", reason="")
-    assert "no partition for today" in told(response)
+    assert "no partition for today" in notices(response)
     assert Message.objects.get().cancelled_at is None
     assert logged() == []

@@ -11,7 +11,7 @@ from django.test import Client
 
 from django_pgqueue import cancel, channel_pause, channel_release, complete, dequeue, enqueue
 from django_pgqueue.models import Channel, DeadLetter, Message, Schedule
-from tests.admin.conftest import Page, address, logged, make_dead, told
+from tests.admin.conftest import Page, address, logged, make_dead, notices
 from tests.admin.object_page import PAUSED, buttons, press, reset
 
 HOUR = timedelta(hours=1)
@@ -62,11 +62,11 @@ def test_a_schedule_is_switched_and_run(admin_client: Client) -> None:
     page = address("schedule", schedule.pk)
     assert list(buttons(admin_client, "schedule", schedule.pk)) == ["run_now", "disable"]
     response = press(admin_client, "schedule", schedule.pk, "disable")
-    assert (told(response), response["Location"]) == ("1 schedule is disabled.", page)
+    assert (notices(response), response["Location"]) == ("1 schedule is disabled.", page)
     assert list(buttons(admin_client, "schedule", schedule.pk)) == ["run_now", "enable"]
     assert b"Run schedules now" in press(admin_client, "schedule", schedule.pk, "run_now").content
     response = press(admin_client, "schedule", schedule.pk, "run_now", confirmed="yes")
-    assert (told(response), response["Location"]) == ("1 message is enqueued.", page)
+    assert (notices(response), response["Location"]) == ("1 message is enqueued.", page)
     assert [user for _, _, user in logged()] == ["admin", "admin"]
 
 
@@ -90,7 +90,7 @@ def test_an_act_asks_and_leads_back_to_the_object(admin_client: Client) -> None:
     assert Page(text).inline_code() == []
     response = admin_client.post(page, dict(response.context["hidden"]))
     assert (response.status_code, response["Location"]) == (302, page)
-    assert told(response) == "1 message is ready now."
+    assert notices(response) == "1 message is ready now."
     assert Message.objects.get(pk=other.id).status == Message.Status.SCHEDULED
     assert logged() == [(f"mail.send #{sent.id}", "To be retried now.", "admin")]
 
@@ -99,7 +99,7 @@ def test_an_act_is_on_this_object_whatever_else_is_posted(admin_client: Client) 
     first, second = enqueue("mail.send"), enqueue("mail.send")
     others = {"select_across": "1", "_selected_action": [str(second.id)], "shown": "9", "after": "0", "reason": ""}
     response = press(admin_client, "message", first.id, "cancel", confirmed="yes", **others)
-    assert told(response).startswith("1 message is cancelled.")
+    assert notices(response).startswith("1 message is cancelled.")
     assert [message.pk for message in Message.objects.all()] == [second.id]
 
 
@@ -109,12 +109,12 @@ def test_when_the_object_is_gone_the_list_follows(admin_client: Client, filters:
     response = press(
         admin_client, "deadletter", letter.pk, "discard", filters, confirmed="yes", reason="a test", shown="1"
     )
-    assert told(response) == "1 dead letter is discarded."
+    assert notices(response) == "1 dead letter is discarded."
     assert response["Location"] == address("deadletter") + ("?status__exact=3" if filters else "")
     entry = LogEntry.objects.get()
     assert (entry.action_flag, entry.change_message, entry.object_id) == (DELETION, "Discarded: a test", str(letter.pk))
     response = press(admin_client, "deadletter", letter.pk, "discard")
-    assert (told(response), response["Location"]) == ("The object no longer exists.", address("deadletter"))
+    assert (notices(response), response["Location"]) == ("The object no longer exists.", address("deadletter"))
 
 
 @pytest.mark.parametrize("name", ["next", "back", "url", "return", "_changelist_filters"])
@@ -142,7 +142,7 @@ def test_a_payload_is_edited_from_its_page(admin_client: Client) -> None:
     sent = enqueue("mail.send", {"to": "x"})
     assert b"&quot;to&quot;: &quot;x&quot;" in press(admin_client, "message", sent.id, "edit").content
     response = press(admin_client, "message", sent.id, "edit", confirmed="yes", payload='{"to": "y"}')
-    assert (told(response), response["Location"]) == ("The payload is replaced.", address("message", sent.id))
+    assert (notices(response), response["Location"]) == ("The payload is replaced.", address("message", sent.id))
     assert Message.objects.get().payload == {"to": "y"}
 
 
@@ -153,12 +153,12 @@ def test_what_has_changed_since_the_page_is_left_alone(admin_client: Client, dat
     assert "release_leases" in buttons(admin_client, "message", sent.id)
     Message.objects.filter(pk=sent.id).update(status=Message.Status.READY, lease_token=None)
     response = press(admin_client, "message", sent.id, "release_leases", **data)
-    assert told(response) == "Nothing was done: the state has changed since the page was loaded."
+    assert notices(response) == "Nothing was done: the state has changed since the page was loaded."
     assert response["Location"] == address("message", sent.id)
     Message.objects.filter(pk=sent.id).update(status=Message.Status.LEASED, lease_token=taken.token)
     complete(taken)
     response = press(admin_client, "message", sent.id, "release_leases", **data)
-    assert (told(response), response["Location"]) == ("The object no longer exists.", address("message"))
+    assert (notices(response), response["Location"]) == ("The object no longer exists.", address("message"))
     assert logged() == []
 
 

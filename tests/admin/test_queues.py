@@ -7,7 +7,7 @@ from django.test import Client
 
 from django_pgqueue import channel_set, dequeue, enqueue, queue_drop, queue_pause
 from django_pgqueue.models import ArchivedMessage, Channel, Message, Queue
-from tests.admin.conftest import act, address, logged, told
+from tests.admin.conftest import act, address, logged, notices
 
 
 def names(response: object) -> list[str]:
@@ -35,17 +35,17 @@ def test_pause_and_resume(admin_client: Client) -> None:
     enqueue("mail.send")
     admin_client.get(address("queue"))
     response = act(admin_client, "queue", "pause", "default", confirmed="yes", reason="the database moves")
-    assert told(response) == "1 queue is paused."
+    assert notices(response) == "1 queue is paused."
     assert dequeue() == []
     assert "the database moves" in admin_client.get(address("queue")).content.decode()
-    assert told(act(admin_client, "queue", "resume", "default")) == "1 queue is resumed."
+    assert notices(act(admin_client, "queue", "resume", "default")) == "1 queue is resumed."
     assert len(dequeue()) == 1
     assert logged() == [("default", "Paused: the database moves", "admin"), ("default", "Resumed.", "admin")]
 
 
 def test_resume_leaves_queues_alone_that_are_not_paused(admin_client: Client) -> None:
     admin_client.get(address("queue"))
-    assert told(act(admin_client, "queue", "resume", "default")) == "0 queues are resumed."
+    assert notices(act(admin_client, "queue", "resume", "default")) == "0 queues are resumed."
     assert logged() == []
 
 
@@ -82,7 +82,7 @@ def test_purge_moves_what_waits_in_all_channels_to_the_archive(admin_client: Cli
     assert "2 wait" in text
     assert Message.objects.count() == 4
     response = act(admin_client, "queue", "purge", "mail", confirmed="yes")
-    assert told(response) == "2 messages are purged."
+    assert notices(response) == "2 messages are purged."
     assert set(ArchivedMessage.objects.values_list("queue", "outcome")) == {("mail", "purged")}
     assert set(Message.objects.filter(channel__queue="mail").values_list("pk", flat=True)) == {leased.id}
     assert logged() == [("mail", "Purged 2 messages.", "admin")]
@@ -93,10 +93,10 @@ def test_drop_asks_whether_to_purge(admin_client: Client) -> None:
     text = act(admin_client, "queue", "drop", "mail").content.decode()
     assert 'name="purge"' in text
     assert "3 wait" in text
-    assert "messages wait" in told(act(admin_client, "queue", "drop", "mail", confirmed="yes"))
+    assert "messages wait" in notices(act(admin_client, "queue", "drop", "mail", confirmed="yes"))
     assert Channel.objects.filter(queue="mail", released_at=None).count() == 2
     response = act(admin_client, "queue", "drop", "mail", confirmed="yes", purge="on")
-    assert told(response) == "1 queue is dropped."
+    assert notices(response) == "1 queue is dropped."
     assert not Channel.objects.filter(queue="mail", released_at=None).exists()
     assert ArchivedMessage.objects.filter(outcome="purged").count() == 3
     text = "3 messages purged, 2 channels released, 0 schedules deleted."
@@ -106,7 +106,7 @@ def test_drop_asks_whether_to_purge(admin_client: Client) -> None:
 @pytest.mark.usefixtures("mail")
 def test_a_queue_whose_messages_are_leased_is_not_dropped(admin_client: Client) -> None:
     dequeue(queue="mail")
-    assert "leases" in told(act(admin_client, "queue", "drop", "mail", confirmed="yes", purge="on"))
+    assert "leases" in notices(act(admin_client, "queue", "drop", "mail", confirmed="yes", purge="on"))
     assert Message.objects.count() == 3
     assert logged() == []
 

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_pgqueue import channel_release, channel_set, handler, handlers
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Message, Schedule, ScheduleTick
-from tests.admin.conftest import Page, act, address, logged, told
+from tests.admin.conftest import Page, act, address, logged, notices
 
 FORM = {
     "name": "nightly",
@@ -167,7 +167,7 @@ def test_run_now_asks_first_then_makes_a_message(admin_client: Client) -> None:
     assert not Message.objects.exists()
     response = act(admin_client, "schedule", "run_now", schedule.pk, confirmed="yes")
     message = Message.objects.get()
-    assert told(response) == "1 message is enqueued."
+    assert notices(response) == "1 message is enqueued."
     assert logged() == [("nightly", f"Run: message {message.pk}.", "admin")]
 
 
@@ -175,17 +175,17 @@ def test_run_now_says_what_it_did_not_do(admin_client: Client) -> None:
     once, lost = make(overlap=False), make("lost", channel="nowhere")
     act(admin_client, "schedule", "run_now", once.pk, confirmed="yes")
     response = act(admin_client, "schedule", "run_now", once.pk, lost.pk, confirmed="yes")
-    assert "0 messages are enqueued." in told(response)
-    assert "1 enqueued nothing: an earlier message is still live" in told(response)
-    assert "nowhere" in told(response)
+    assert "0 messages are enqueued." in notices(response)
+    assert "1 enqueued nothing: an earlier message is still live" in notices(response)
+    assert "nowhere" in notices(response)
     assert Message.objects.count() == 1
 
 
 def test_schedules_are_switched_off_and_on(admin_client: Client) -> None:
     first, second = make("first"), make("second", enabled=False)
     Schedule.objects.update(next_fire_at=datetime(2030, 1, 1, tzinfo=UTC))
-    assert told(act(admin_client, "schedule", "disable", first.pk, second.pk)) == "1 schedule is disabled."
-    assert told(act(admin_client, "schedule", "enable", first.pk, second.pk)) == "2 schedules are enabled."
+    assert notices(act(admin_client, "schedule", "disable", first.pk, second.pk)) == "1 schedule is disabled."
+    assert notices(act(admin_client, "schedule", "enable", first.pk, second.pk)) == "2 schedules are enabled."
     assert list(Schedule.objects.values_list("enabled", "next_fire_at")) == [(True, None), (True, None)]
     assert logged() == [
         ("first", "Disabled.", "admin"), ("first", "Enabled.", "admin"), ("second", "Enabled.", "admin"),

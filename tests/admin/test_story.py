@@ -51,9 +51,9 @@ def test_a_completed_message_tells_what_happened_from_the_end_to_the_beginning(p
     fail("host-2", "refused")
     done = dequeue(worker="host-3")
     complete(done)
-    told = story(page("archivedmessage", done[0].id))
+    steps = story(page("archivedmessage", done[0].id))
     assert in_order(
-        told, "completed", "attempt 3 of 5", "host-3", "waited", "ran", "Attempt 2 failed", "host-2",
+        steps, "completed", "attempt 3 of 5", "host-3", "waited", "ran", "Attempt 2 failed", "host-2",
         "OSError: refused", "Attempt 1 failed", "host-1", "OSError: no route", "line 7", "send", "enqueued",
     )  # fmt: skip
 
@@ -63,15 +63,15 @@ def test_a_dead_letter_ends_with_its_reason(page: Pages) -> None:
     fail("host-1")
     dead = dequeue(worker="host-2")
     dead_letter(dead, reason="no_such_address")
-    told = story(page("deadletter", dead[0].id))
-    assert in_order(told, "dead letter: no_such_address", "attempt 2 of 5", "host-2", "Attempt 1 failed", "enqueued")
+    steps = story(page("deadletter", dead[0].id))
+    assert in_order(steps, "dead letter: no_such_address", "attempt 2 of 5", "host-2", "Attempt 1 failed", "enqueued")
 
 
 def test_an_attempt_that_failed_as_the_last_is_shown_once(page: Pages) -> None:
     enqueue("mail.send", max_attempts=1)
-    told = story(page("deadletter", fail("host-1")))
-    assert in_order(told, "dead letter: failed", "Attempt 1 failed", "host-1", "enqueued")
-    assert told.count("host-1") == 1
+    steps = story(page("deadletter", fail("host-1")))
+    assert in_order(steps, "dead letter: failed", "Attempt 1 failed", "host-1", "enqueued")
+    assert steps.count("host-1") == 1
 
 
 def test_a_live_message_says_where_it_is(page: Pages) -> None:

@@ -21,7 +21,7 @@ from django_pgqueue import (
     pop,
 )
 from django_pgqueue.models import Channel, Schedule, Worker
-from tests.admin.conftest import Page, address, logged, make_dead, make_forecast, make_metric, told
+from tests.admin.conftest import Page, address, logged, make_dead, make_forecast, make_metric, notices
 from tests.admin.tenant_page import AT_ONCE, VIEW_ALL, look, named, page_of
 
 # Empty states
@@ -131,7 +131,7 @@ def test_a_channel_is_paused_and_resumed_from_its_page(admin_client: Client, ten
     assert f'action="{page}"' in asked.text
     response = admin_client.post(page, {"action": "pause", "confirmed": "yes", "reason": "x"})
     assert (response.status_code, response["Location"]) == (302, page)
-    assert told(response) == "1 channel is paused."
+    assert notices(response) == "1 channel is paused."
     response = admin_client.post(page, {"action": "resume"})
     assert (response.status_code, response["Location"]) == (302, page)
     assert logged() == [("default/acme", "Paused: x", "admin"), ("default/acme", "Resumed.", "admin")]

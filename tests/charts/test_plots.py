@@ -73,8 +73,8 @@ def test_one_among_thousands_can_be_seen() -> None:
 def test_the_tooltip_of_a_bucket_tells_its_values() -> None:
     chart = charts.stack("throughput", hours(2), [Series("done", [3, 0])], line=Series("enqueued", [5, None]))
 
-    told = [node.findtext("title") for node in parsed(chart).iter("rect")]
-    assert told == ["21 Nov 2026 00:00 UTC\ndone: 3\nenqueued: 5", "21 Nov 2026 01:00 UTC\ndone: 0\nenqueued: –"]
+    texts = [node.findtext("title") for node in parsed(chart).iter("rect")]
+    assert texts == ["21 Nov 2026 00:00 UTC\ndone: 3\nenqueued: 5", "21 Nov 2026 01:00 UTC\ndone: 0\nenqueued: –"]
 
 
 def test_bars_are_as_long_as_their_values() -> None:
@@ -136,7 +136,7 @@ def test_a_hostile_name_is_text_and_nothing_needs_script_or_style(chart: Callabl
     assert not {"script", "style"} & {element.tag for element in elements}
     assert not [name for element in elements for name in element.attrib if name == "style" or name.startswith("on")]
     assert not re.search("[\u202e\x07]", drawn)
-    assert any(HOSTILE[:20] in told for told in parsed(drawn).itertext())
+    assert any(HOSTILE[:20] in texts for texts in parsed(drawn).itertext())
 
 
 @pytest.mark.parametrize("chart", HOSTILE_CHARTS[:4])
@@ -144,9 +144,9 @@ def test_a_chart_has_a_name_and_a_description(chart: Callable[[], str]) -> None:
     drawn = parsed(chart())
     svg = drawn if drawn.tag == "svg" else next(drawn.iter("svg"))
 
-    told = {node.get("id"): node.text for node in svg if node.get("id")}
-    assert set(svg.get("aria-labelledby").split()) == set(told)
-    assert all(told.values())
+    texts = {node.get("id"): node.text for node in svg if node.get("id")}
+    assert set(svg.get("aria-labelledby").split()) == set(texts)
+    assert all(texts.values())
 
 
 def test_every_class_that_is_used_is_styled() -> None:

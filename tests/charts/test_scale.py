@@ -12,7 +12,7 @@ AMOUNTS = st.floats(min_value=0, max_value=1e12, allow_subnormal=False)
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "told"),
+    ("value", "kind", "shown"),
     [
         (None, "count", "–"),
         (math.nan, "seconds", "–"),
@@ -39,8 +39,8 @@ AMOUNTS = st.floats(min_value=0, max_value=1e12, allow_subnormal=False)
         (0, "share", "0 %"),
     ],
 )
-def test_a_value_is_shown_short(value: float | None, kind: str, told: str) -> None:
-    assert value_text(value, kind) == told
+def test_a_value_is_shown_short(value: float | None, kind: str, shown: str) -> None:
+    assert value_text(value, kind) == shown
 
 
 @pytest.mark.parametrize(

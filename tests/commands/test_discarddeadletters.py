@@ -66,12 +66,12 @@ def test_what_was_redriven_stays() -> None:
     output = StringIO()
     with pytest.raises(CommandError, match="Not all of them"):
         call_command("discarddeadletters", str(first.pk), str(second.pk), "--format", "json", stdout=output)
-    told = {"version": 1, "dry_run": False, "discarded": 0, "left": {"not_found": 1, "redriven": 1}}
-    assert json.loads(output.getvalue()) == told
+    answer = {"version": 1, "dry_run": False, "discarded": 0, "left": {"not_found": 1, "redriven": 1}}
+    assert json.loads(output.getvalue()) == answer
 
 
 def test_the_answer_may_be_json() -> None:
-    told = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
-    assert (told["dry_run"], told["matching"], len(told["of"])) == (True, 2, 2)
+    answer = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
+    assert (answer["dry_run"], answer["matching"], len(answer["of"])) == (True, 2, 2)
     done = {"version": 1, "dry_run": False, "discarded": 2, "left": {}}
     assert json.loads(run("--reason", "failed", "--format", "json")) == done

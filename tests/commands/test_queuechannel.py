@@ -60,8 +60,8 @@ def test_what_waits_is_purged(monkeypatch: pytest.MonkeyPatch) -> None:
     dequeue()
     assert run("purge", "acme", "--dry-run") == "4 would be purged"
     assert Message.objects.count() == 5
-    told = {"version": 1, "action": "purge", "queue": "default", "channel": "acme", "dry_run": False, "messages": 4}
-    assert json.loads(run("purge", "acme", "--format", "json")) == told
+    answer = {"version": 1, "action": "purge", "queue": "default", "channel": "acme", "dry_run": False, "messages": 4}
+    assert json.loads(run("purge", "acme", "--format", "json")) == answer
     assert ArchivedMessage.objects.filter(outcome="purged").count() == 4
     assert run("purge", "acme") == "0 purged"
 
@@ -74,8 +74,8 @@ def test_a_channel_is_released() -> None:
 
 
 def test_a_dry_run_says_what_would_change() -> None:
-    told = json.loads(run("set", "acme", "--max-size", 10, "--dry-run", "--format", "json"))
-    assert (told["before"], told["after"], told["dry_run"]) == ({"max_size": 50}, {"max_size": 10}, True)
+    answer = json.loads(run("set", "acme", "--max-size", 10, "--dry-run", "--format", "json"))
+    assert (answer["before"], answer["after"], answer["dry_run"]) == ({"max_size": 50}, {"max_size": 10}, True)
     assert Channel.objects.get(name="acme").max_size == 50
 
 

@@ -34,8 +34,8 @@ def test_what_waits_in_all_channels_is_purged() -> None:
     dequeue(queue="mails")
     assert run("queuepurge", "mails", "--dry-run") == "3 would be purged"
     assert Message.objects.count() == 4
-    told = {"version": 1, "action": "purge", "queue": "mails", "dry_run": False, "messages": 3}
-    assert json.loads(run("queuepurge", "mails", "--format", "json")) == told
+    answer = {"version": 1, "action": "purge", "queue": "mails", "dry_run": False, "messages": 3}
+    assert json.loads(run("queuepurge", "mails", "--format", "json")) == answer
     assert ArchivedMessage.objects.filter(outcome="purged").count() == 3
     assert run("queuepurge", "mails") == "0 purged"
 

@@ -34,9 +34,9 @@ def unlogged() -> set[str]:
 
 @pytest.mark.django_db
 def test_without_an_option_it_says_what_is() -> None:
-    told = run()
-    assert "pgqueue_message: logged" in told.splitlines()
-    assert "loses nothing that was committed" in told
+    output = run()
+    assert "pgqueue_message: logged" in output.splitlines()
+    assert "loses nothing that was committed" in output
 
 
 @pytest.mark.parametrize("option", ["--unlogged", "--logged"])
@@ -45,27 +45,27 @@ def test_without_yes_it_only_says_what_it_would_do(option: str) -> None:
     if option == "--logged":
         run("--unlogged", "--yes")
     before = unlogged()
-    told = run(option)
+    output = run(option)
     assert unlogged() == before
-    assert all(f"  {table}: " in told for table in LIVE)
-    assert f"Nothing was changed. To do it: manage.py queuedurability {option} --yes" in told
-    assert ("LOSES ALL LIVE MESSAGES" in told) == (option == "--unlogged")
+    assert all(f"  {table}: " in output for table in LIVE)
+    assert f"Nothing was changed. To do it: manage.py queuedurability {option} --yes" in output
+    assert ("LOSES ALL LIVE MESSAGES" in output) == (option == "--unlogged")
 
 
 @pytest.mark.django_db
 def test_the_live_tables_and_nothing_else_become_unlogged_and_logged_again() -> None:
-    told = run("--unlogged", "--yes")
+    output = run("--unlogged", "--yes")
     assert unlogged() == LIVE
-    assert told.startswith("pgqueue_message: UNLOGGED, locked for 0.")
-    assert told.count("locked for 0.") == 6
-    assert "LOSES ALL LIVE MESSAGES" in told
+    assert output.startswith("pgqueue_message: UNLOGGED, locked for 0.")
+    assert output.count("locked for 0.") == 6
+    assert "LOSES ALL LIVE MESSAGES" in output
     assert "LOSES ALL LIVE MESSAGES" in run()
     assert run("--unlogged", "--yes") == "Nothing to do: the live tables are UNLOGGED.\n"
-    told = run("--logged", "--yes")
+    output = run("--logged", "--yes")
     assert unlogged() == set()
     # The messages last: while they may be lost, so may what leads to them.
-    assert told.splitlines()[-1].startswith("pgqueue_message: logged, locked for 0.")
-    assert told.count("locked for 0.") == 6
+    assert output.splitlines()[-1].startswith("pgqueue_message: logged, locked for 0.")
+    assert output.count("locked for 0.") == 6
     assert run("--logged", "--yes") == "Nothing to do: the live tables are logged.\n"
 
 
@@ -118,9 +118,9 @@ def used(connect: Connect) -> Iterator[Any]:
 def test_a_table_in_use_is_waited_for_a_while_and_its_user_is_named(used: Any) -> None:
     with pytest.raises(CommandError) as caught:
         run("--unlogged", "--yes", "--lock-timeout", "0.2")
-    told = str(caught.value)
-    assert told.startswith("pgqueue_message is not changed: canceling statement due to lock timeout.")
-    assert f"by process {used.info.backend_pid} (a report, user " in told
+    output = str(caught.value)
+    assert output.startswith("pgqueue_message is not changed: canceling statement due to lock timeout.")
+    assert f"by process {used.info.backend_pid} (a report, user " in output
     assert unlogged() == set()
 
 

@@ -45,8 +45,8 @@ def test_a_dry_run_says_what_an_erase_then_does() -> None:
 
 def test_json_has_all_of_the_report() -> None:
     dequeue(queue="mails")
-    told = json.loads(run("mails", "acme", "--dry-run", "--format", "json"))
-    assert told == {
+    answer = json.loads(run("mails", "acme", "--dry-run", "--format", "json"))
+    assert answer == {
         "version": 1, "action": "erase", "queue": "mails", "channel": "acme", "dry_run": True, "done": False,
         "erased": {"archived_message": 1}, "left": {"channel": 1, "message": 1}, "leased": 1,
     }  # fmt: skip

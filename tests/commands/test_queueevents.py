@@ -25,8 +25,8 @@ def test_events_are_switched_on_and_off() -> None:
     assert run("on", "mails") == "queue mails: events were off, are on."
     assert Queue.objects.get(name="mails").events
     assert run("on", "mails") == "queue mails: events were on, are on."
-    told = {"version": 1, "action": "off", "queue": "mails", "before": "on", "after": "off", "dry_run": False}
-    assert json.loads(run("off", "mails", "--format", "json")) == told
+    answer = {"version": 1, "action": "off", "queue": "mails", "before": "on", "after": "off", "dry_run": False}
+    assert json.loads(run("off", "mails", "--format", "json")) == answer
     assert not Queue.objects.get(name="mails").events
 
 

@@ -71,8 +71,8 @@ def test_what_is_missing_is_said_for_each_verb() -> None:
 def test_what_is_too_much_is_said() -> None:
     run("reader", "--role", ROLE, "--apply")
     sql(f"GRANT ALL ON pgqueue_message TO {QUOTED}")
-    told = run("reader", "--role", ROLE, "--check").splitlines()
-    assert told[:2] == [f"more than a reader needs: {word} on pgqueue_message" for word in ("INSERT", "UPDATE")]
+    lines = run("reader", "--role", ROLE, "--check").splitlines()
+    assert lines[:2] == [f"more than a reader needs: {word} on pgqueue_message" for word in ("INSERT", "UPDATE")]
 
 
 def test_an_owner_is_warned_that_grants_do_not_hold_it() -> None:

@@ -134,12 +134,12 @@ def test_settings_are_handed_over() -> None:
 )
 def test_a_status_and_a_signal_are_returned_as_a_shell_does(program: str, status: int) -> None:
     thread = threading.Thread(
-        target=lambda: told.append(run_process([sys.executable, "-c", program], dict(os.environ)))
+        target=lambda: statuses.append(run_process([sys.executable, "-c", program], dict(os.environ)))
     )
-    told: list[int] = []
+    statuses: list[int] = []
     thread.start()
     thread.join(280)
-    assert told == [status]
+    assert statuses == [status]
 
 
 @pytest.mark.usefixtures("untraced")

@@ -75,10 +75,10 @@ def test_a_payload_is_replaced() -> None:
 
 def test_the_answer_may_be_json() -> None:
     sent = enqueue("h", delay=LATER)
-    told = {"version": 1, "action": "retry", "dry_run": True, "matching": 1}
-    assert json.loads(run("retry", "--all", "--format", "json", "--dry-run")) == told
-    told = {"version": 1, "action": "retry", "dry_run": False, "outcomes": {"rescheduled": 1}}
-    assert json.loads(run("retry", sent.id, "--format", "json")) == told
+    answer = {"version": 1, "action": "retry", "dry_run": True, "matching": 1}
+    assert json.loads(run("retry", "--all", "--format", "json", "--dry-run")) == answer
+    answer = {"version": 1, "action": "retry", "dry_run": False, "outcomes": {"rescheduled": 1}}
+    assert json.loads(run("retry", sent.id, "--format", "json")) == answer
 
 
 def test_what_is_left_alone_is_said_and_is_an_error() -> None:

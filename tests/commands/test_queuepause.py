@@ -52,8 +52,8 @@ def test_a_worker_is_paused_and_resumed() -> None:
 
 
 def test_a_dry_run_changes_nothing() -> None:
-    told = {"version": 1, "action": "pause", "queue": "default", "channel": "default", "dry_run": True}
-    assert json.loads(run("--channel", "default", "--dry-run", "--format", "json")) == told
+    answer = {"version": 1, "action": "pause", "queue": "default", "channel": "default", "dry_run": True}
+    assert json.loads(run("--channel", "default", "--dry-run", "--format", "json")) == answer
     assert run("--queue", "default", "--resume", "--dry-run") == "queue default would be resumed."
     assert Channel.objects.get().paused_at is None
 

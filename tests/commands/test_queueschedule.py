@@ -31,8 +31,8 @@ def run(*arguments: object) -> str:
 def test_a_schedule_runs_now() -> None:
     assert run("run", "nightly", "--dry-run") == "nightly: run, would be done"
     assert not Message.objects.exists()
-    told = json.loads(run("run", "nightly", "--format", "json"))
-    assert (told["outcome"], told["message"]) == ("created", Message.objects.get().pk)
+    answer = json.loads(run("run", "nightly", "--format", "json"))
+    assert (answer["outcome"], answer["message"]) == ("created", Message.objects.get().pk)
     with pytest.raises(CommandError, match="created no message"):
         run("run", "nightly")
 
@@ -55,9 +55,9 @@ def test_a_schedule_is_made() -> None:
     arguments = ("set", "hourly", "--handler", "report", "--every", 3600, "--payload", '{"all": true}')
     assert run(*arguments, "--dry-run") == "hourly: every - → 1:00:00, handler - → report, another payload"
     assert not Schedule.objects.filter(name="hourly").exists()
-    told = json.loads(run(*arguments, "--no-overlap", "--format", "json"))
-    assert (told["created"], told["before"], told["replaced"]) == (True, None, ["payload"])
-    assert told["after"] == {"handler": "report", "every": "1:00:00", "overlap": False}
+    answer = json.loads(run(*arguments, "--no-overlap", "--format", "json"))
+    assert (answer["created"], answer["before"], answer["replaced"]) == (True, None, ["payload"])
+    assert answer["after"] == {"handler": "report", "every": "1:00:00", "overlap": False}
     schedule = Schedule.objects.get(name="hourly")
     assert (schedule.every, schedule.payload, schedule.overlap) == (timedelta(hours=1), {"all": True}, False)
     assert (schedule.enabled, schedule.declared_in) == (True, "")

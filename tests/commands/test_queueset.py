@@ -29,8 +29,8 @@ def test_it_says_what_was_and_what_is() -> None:
 
 
 def test_a_dry_run_changes_nothing() -> None:
-    told = json.loads(run("default", "--archive", "none", "--dry-run", "--format", "json"))
-    assert told == {
+    answer = json.loads(run("default", "--archive", "none", "--dry-run", "--format", "json"))
+    assert answer == {
         "version": 1, "action": "set", "queue": "default", "before": {"archive": "full"},
         "after": {"archive": "none"}, "dry_run": True,
     }  # fmt: skip

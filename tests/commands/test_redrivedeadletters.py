@@ -96,8 +96,8 @@ def test_one_gets_another_payload() -> None:
 
 
 def test_the_answer_may_be_json() -> None:
-    told = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
-    assert (told["version"], told["matching"], told["of"][0]) == (
+    answer = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
+    assert (answer["version"], answer["matching"], answer["of"][0]) == (
         1,
         2,
         {"reason": "failed", "handler": "h0", "count": 1},

@@ -33,9 +33,9 @@ def test_each_of_sixteen_racing_enqueuers_drops_another_message(
 
     assert {outcome for outcome, _ in answers} == {"created"}
     assert one(session, LIVE) == 5
-    told = sorted(number for _, dropped in answers for number in dropped or ())
-    assert len(told) == 15
-    assert told == column(session, DROPPED)
+    answered = sorted(number for _, dropped in answers for number in dropped or ())
+    assert len(answered) == 15
+    assert answered == column(session, DROPPED)
 
 
 @DROPPERS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.crew import Crew
+from tests.concurrency.limited_workers import LimitedWorkers
 from tests.support.chance import Chance, seeds
 from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
@@ -19,13 +19,13 @@ def test_max_concurrency_is_never_exceeded(session: Session, connect: Callable[.
         make_channel(session, name, max_concurrency=limit)
         for _ in range(40):
             enqueue(session, name, max_attempts=1000)
-    crew = Crew(seed, connect)
+    workers = LimitedWorkers(seed, connect)
 
-    crew.run()
+    workers.run()
 
     # Reached, too: a limit that lets no message through would hold as well.
-    assert crew.peak["one"] == 1
-    assert crew.peak["three"] == 3
+    assert workers.peak["one"] == 1
+    assert workers.peak["three"] == 3
 
 
 def test_a_large_call_gives_a_limited_channel_one_turn(session: Session) -> None:
@@ -46,12 +46,12 @@ def test_limits_that_change_all_the_time(session: Session, connect: Callable[...
         make_channel(session, name, max_concurrency=1)
         for _ in range(80):
             enqueue(session, name, max_attempts=1000)
-    crew = Crew(seed, connect)
+    workers = LimitedWorkers(seed, connect)
     operator = connect(autocommit=True)
 
     def edit() -> None:
         chance = Chance(seed, "operator")
-        while not crew.done.is_set():
+        while not workers.done.is_set():
             name = chance.random.choice(names)
             match chance.random.randrange(4):
                 case 0:
@@ -66,7 +66,7 @@ def test_limits_that_change_all_the_time(session: Session, connect: Callable[...
                     operator.execute("SELECT pgqueue_channel_resume('default', %s)", [paused])
                 return
 
-    crew.run(edit)
+    workers.run(edit)
 
 
 def test_a_limit_counts_the_leases_that_were_being_taken_when_it_came(

@@ -8,7 +8,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from tests.concurrency.crew import Crew
+from tests.concurrency.limited_workers import LimitedWorkers
 from tests.support.chance import seeds
 from tests.support.sessions import Session, column, together, wait_for_lock
 from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, tick
@@ -52,7 +52,7 @@ def test_a_rate_is_never_exceeded(
         enqueue(session, "slow", max_attempts=1000)
         enqueue(session, "busy", max_attempts=1000)
 
-    Crew(seed, connect).run()
+    LimitedWorkers(seed, connect).run()
 
     session.execute("DELETE FROM audit WHERE channel_id = (SELECT id FROM pgqueue_channel WHERE name = 'busy')")
     moments = column(session, "SELECT leased_at FROM audit ORDER BY leased_at")

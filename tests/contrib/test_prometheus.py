@@ -91,14 +91,14 @@ def test_the_collector_says_the_same() -> None:
         for family in registry.collect()
         for sample in family.samples
     }
-    told = {
+    documented = {
         (sample.name, tuple(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(render(families()))
         for sample in family.samples
     }
-    assert set(collected) == set(told)
-    counts = {key for key in told if not key[0].endswith("_seconds")}
-    assert {key: collected[key] for key in counts} == {key: told[key] for key in counts}
+    assert set(collected) == set(documented)
+    counts = {key for key in documented if not key[0].endswith("_seconds")}
+    assert {key: collected[key] for key in counts} == {key: documented[key] for key in counts}
 
 
 def test_the_number_of_queries_does_not_grow(django_assert_num_queries: Any) -> None:
@@ -149,6 +149,6 @@ def test_neither_the_text_nor_the_view_needs_the_client_library() -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    told = page("docs/reference/metrics.md")
+    documented = page("docs/reference/metrics.md")
     for family in families():
-        assert f"`{family.name}`" in told
+        assert f"`{family.name}`" in documented

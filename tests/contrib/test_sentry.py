@@ -28,7 +28,7 @@ class Listening(Transport):
 
 
 @pytest.fixture
-def told() -> Iterator[list[dict[str, Any]]]:
+def sent() -> Iterator[list[dict[str, Any]]]:
     transport = Listening()
     with sentry_sdk.isolation_scope() as scope:
         client = sentry_sdk.Client(
@@ -56,15 +56,15 @@ def enqueued(**fields: Any) -> Delivery:
     return replace(DELIVERY, handler="h", headers=sentry.capture(), **fields)
 
 
-def of(told: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [event for event in told if (event.get("type") == "transaction") == (kind == "transaction")]
+def of(sent: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in sent if (event.get("type") == "transaction") == (kind == "transaction")]
 
 
-def test_a_handler_belongs_to_the_trace_of_the_enqueuer(told: list[dict[str, Any]]) -> None:
+def test_a_handler_belongs_to_the_trace_of_the_enqueuer(sent: list[dict[str, Any]]) -> None:
     with sentry_sdk.start_transaction(name="request"):
         delivery = enqueued(id=4711, attempt=2)
     call(lambda delivery: None, delivery)
-    request, processed = of(told, "transaction")
+    request, processed = of(sent, "transaction")
     [published] = request["spans"]
     trace = processed["contexts"]["trace"]
     assert (published["op"], trace["op"], processed["transaction"]) == ("queue.publish", "queue.process", "h")
@@ -76,36 +76,36 @@ def test_a_handler_belongs_to_the_trace_of_the_enqueuer(told: list[dict[str, Any
     assert processed["tags"]["pgqueue.handler"] == "h"
 
 
-def test_an_error_of_a_handler_is_captured_with_its_place(told: list[dict[str, Any]]) -> None:
+def test_an_error_of_a_handler_is_captured_with_its_place(sent: list[dict[str, Any]]) -> None:
     def fail(delivery: Delivery) -> None:
         raise ValueError("no such order")
 
     call(fail, enqueued(channel="acme"))
-    [event], [processed] = of(told, "error"), of(told, "transaction")
+    [event], [processed] = of(sent, "error"), of(sent, "transaction")
     assert event["exception"]["values"][-1]["type"] == "ValueError"
     assert event["tags"]["pgqueue.channel"] == "acme"
     assert processed["contexts"]["trace"]["status"] == "internal_error"
 
 
-def test_an_outcome_is_no_error(told: list[dict[str, Any]]) -> None:
+def test_an_outcome_is_no_error(sent: list[dict[str, Any]]) -> None:
     def later(delivery: Delivery) -> None:
         raise Defer()
 
     call(later, enqueued())
-    assert of(told, "error") == []
-    assert of(told, "transaction")[0]["contexts"]["trace"]["status"] == "ok"
+    assert of(sent, "error") == []
+    assert of(sent, "transaction")[0]["contexts"]["trace"]["status"] == "ok"
 
 
-def test_a_batch_is_one_transaction(told: list[dict[str, Any]]) -> None:
+def test_a_batch_is_one_transaction(sent: list[dict[str, Any]]) -> None:
     call(lambda deliveries: None, enqueued(id=1), enqueued(id=2), batch=10)
-    [processed] = of(told, "transaction")
+    [processed] = of(sent, "transaction")
     assert processed["contexts"]["trace"]["data"]["messaging.batch.message_count"] == 2
 
 
 @pytest.mark.parametrize("headers", [{}, {"sentry-trace": 7}, {"sentry-trace": "no", "sentry-baggage": ["x"]}])
-def test_headers_that_mean_nothing_do_no_harm(told: list[dict[str, Any]], headers: dict[str, Any]) -> None:
+def test_headers_that_mean_nothing_do_no_harm(sent: list[dict[str, Any]], headers: dict[str, Any]) -> None:
     call(lambda delivery: None, replace(DELIVERY, handler="h", headers=headers))
-    assert len(of(told, "transaction")) == 1
+    assert len(of(sent, "transaction")) == 1
 
 
 def test_without_sentry_set_up_nothing_happens() -> None:

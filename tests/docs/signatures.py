@@ -10,7 +10,7 @@ from tests.support.markdown import DOCS, blocks
 
 
 def stubs(path: str = "python-api.md") -> dict[str, ast.FunctionDef]:
-    """The signatures of the Python API as its page tells them."""
+    """Return the signatures of the Python API, as its page has them."""
     found = {}
     for block in blocks(DOCS / "reference" / path):
         if block.language == "pyi":
@@ -26,10 +26,10 @@ def documented_parameters(node: ast.FunctionDef) -> list[tuple[str, bool, str | 
     """Name, keyword only or not, and default of each parameter."""
     plain = [argument.arg for argument in node.args.args]
     defaults = [None] * (len(plain) - len(node.args.defaults)) + [ast.unparse(value) for value in node.args.defaults]
-    told = [(parameter, False, default) for parameter, default in zip(plain, defaults, strict=True)]
+    documented = [(parameter, False, default) for parameter, default in zip(plain, defaults, strict=True)]
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        told.append((argument.arg, True, None if default is None else ast.unparse(default)))
-    return [parameter for parameter in told if parameter[0] != "self"]
+        documented.append((argument.arg, True, None if default is None else ast.unparse(default)))
+    return [parameter for parameter in documented if parameter[0] != "self"]
 
 
 def real_parameters(function: Any) -> list[tuple[str, bool, str | None]]:

@@ -48,9 +48,9 @@ def test_the_tutorial_can_be_followed_from_an_empty_folder(newcomer: Newcomer) -
 
     # Its section on the admin is for a browser: what it calls by name must be there.
     shown = newcomer.run([sys.executable, "manage.py", "shell", "-v0", "-c", LOOK], page)
-    told = re.findall(r"\*\*(.+?)\*\*", section((REPOSITORY / page).read_text(), "In the admin"), re.DOTALL)
-    assert len(told) >= 6
-    for words in told:
+    documented = re.findall(r"\*\*(.+?)\*\*", section((REPOSITORY / page).read_text(), "In the admin"), re.DOTALL)
+    assert len(documented) >= 6
+    for words in documented:
         assert " ".join(words.split()) in shown
 
 

@@ -27,14 +27,14 @@ def test_every_public_name_has_a_heading() -> None:
 
 
 def test_every_helper_for_tests_is_there_with_its_signature() -> None:
-    told = stubs("testing.md")
+    documented = stubs("testing.md")
     headings = set(re.findall(r"^### (\w+)$", page("docs/reference/testing.md"), re.MULTILINE))
 
     assert headings == set(testing.__all__)
-    for helper in told:
+    for helper in documented:
         given = [(*rest, "..." if default == "Ellipsis" else default) for *rest, default in parameters(helper)]
-        assert documented_parameters(told[helper]) == given, helper
-    assert {helper for helper in headings if isfunction(getattr(testing, helper))} <= set(told)
+        assert documented_parameters(documented[helper]) == given, helper
+    assert {helper for helper in headings if isfunction(getattr(testing, helper))} <= set(documented)
 
 
 def parameters(helper: str) -> list[tuple[str, bool, str | None]]:
@@ -43,10 +43,10 @@ def parameters(helper: str) -> list[tuple[str, bool, str | None]]:
 
 @pytest.mark.parametrize("value", ["Delivery", "Enqueued"])
 def test_a_value_is_there_with_its_fields(value: str) -> None:
-    told = section(page("docs/reference/python-api.md"), value)
+    documented = section(page("docs/reference/python-api.md"), value)
 
     for field in inspect.signature(getattr(django_pgqueue, value)).parameters:
-        assert f"`{field}`" in told
+        assert f"`{field}`" in documented
 
 
 def test_every_outcome_is_public() -> None:

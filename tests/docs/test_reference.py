@@ -40,9 +40,9 @@ def test_a_function_is_there_with_its_signature(function: str) -> None:
     newest = files.read_file("functions", function, files.latest_functions()[function])
     signature = re.search(r"^CREATE (?:FUNCTION|PROCEDURE) (.*?)^LANGUAGE", newest, re.MULTILINE | re.DOTALL)[1]
     path = DOCS / "reference" / "sql-functions.md"
-    told = [in_one_line(block.text) for block in blocks(path) if "signature" in block.words]
+    on_page = [in_one_line(block.text) for block in blocks(path) if "signature" in block.words]
 
-    assert in_one_line(signature) in told
+    assert in_one_line(signature) in on_page
     assert function in anchors(path)
 
 
@@ -57,9 +57,9 @@ def settings_table() -> dict[str, str]:
 
 
 def test_every_setting_is_there_with_its_default() -> None:
-    told = {key: eval(default, {"timedelta": timedelta}) for key, default in settings_table().items()}
+    on_page = {key: eval(default, {"timedelta": timedelta}) for key, default in settings_table().items()}
 
-    assert told == DEFAULTS
+    assert on_page == DEFAULTS
 
 
 def options(command: str) -> list[Action]:
@@ -72,18 +72,20 @@ def options(command: str) -> list[Action]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_is_there_with_all_its_options(command: str) -> None:
-    told = section(page("docs/reference/commands.md"), command)
+    on_page = section(page("docs/reference/commands.md"), command)
 
     for action in options(command):
         for word in action.option_strings or action.choices or [action.dest]:
-            assert f"`{word}" in told, f"{command} {word}"
+            assert f"`{word}" in on_page, f"{command} {word}"
 
 
 def test_no_option_is_there_that_does_not_exist() -> None:
     for command in COMMANDS:
-        told = set(re.findall(r"^\| `(--[\w-]+)", section(page("docs/reference/commands.md"), command), re.MULTILINE))
+        on_page = set(
+            re.findall(r"^\| `(--[\w-]+)", section(page("docs/reference/commands.md"), command), re.MULTILINE)
+        )
 
-        assert told <= {word for action in options(command) for word in action.option_strings}, command
+        assert on_page <= {word for action in options(command) for word in action.option_strings}, command
 
 
 def pipeline_options(command: str) -> list[Action]:
@@ -96,20 +98,20 @@ def pipeline_options(command: str) -> list[Action]:
 @pytest.mark.parametrize("command", sorted(PIPELINE))
 def test_a_command_of_the_pipeline_is_there_with_all_its_options_and_no_others(command: str) -> None:
     there = {word for action in pipeline_options(command) for word in action.option_strings}
-    told = section(page("docs/reference/pipeline.md"), command)
-    also = re.search(r"^Also (.+?)\.(?: |$)", told, re.MULTILINE)[1]
+    on_page = section(page("docs/reference/pipeline.md"), command)
+    also = re.search(r"^Also (.+?)\.(?: |$)", on_page, re.MULTILINE)[1]
 
-    rows = re.findall(r"^\| `(--[\w-]+)", told, re.MULTILINE)
+    rows = re.findall(r"^\| `(--[\w-]+)", on_page, re.MULTILINE)
     assert sorted(there) == sorted(rows + re.findall(r"`(--[\w-]+)`", also))
 
 
 def test_the_lines_for_pg_cron_are_those_that_the_command_prints() -> None:
-    told = section(page("docs/how-to/production.md"), "Sweeping without a worker")
+    on_page = section(page("docs/how-to/production.md"), "Sweeping without a worker")
     out = StringIO()
     call_command("sweepqueue", "--print-cron", stdout=out)
     statements = out.getvalue().partition("SELECT")[2].replace(f"'{connection.settings_dict['NAME']}'", "'shop'")
 
-    assert statements.strip() in told
+    assert statements.strip() in on_page
 
 
 def test_every_event_of_the_log_is_there() -> None:
@@ -117,10 +119,10 @@ def test_every_event_of_the_log_is_there() -> None:
     logged = set(re.findall(r'"event": "([a-z_]+)"', sources))
     logged |= set(re.findall(r'"event": "[a-z_]+" if .+? else "([a-z_]+)"', sources))
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", page("docs/reference/logging.md"), re.MULTILINE)
-    told = {word for row in rows for word in re.findall(r"`([a-z_]+)`", row)}
+    on_page = {word for row in rows for word in re.findall(r"`([a-z_]+)`", row)}
 
     assert logged
-    assert logged <= told
+    assert logged <= on_page
 
 
 def test_every_check_is_there() -> None:
@@ -136,14 +138,14 @@ def test_every_check_is_there() -> None:
 def test_every_finding_is_there() -> None:
     sources = "".join(path.read_text() for path in (PACKAGE / "doctor").glob("*.py"))
     codes = set(re.findall(r'Finding\(\s*"(\w+)"', sources)) | {"table_bloat", "index_bloat"}
-    told = section(page("docs/reference/doctor.md"), "Findings")
+    on_page = section(page("docs/reference/doctor.md"), "Findings")
 
-    assert codes == set(re.findall(r"`([a-z_]+)`(?=[^|]*\| \w+ \| (?:note|warning|critical))", told))
+    assert codes == set(re.findall(r"`([a-z_]+)`(?=[^|]*\| \w+ \| (?:note|warning|critical))", on_page))
 
 
 def test_every_examination_can_be_asked_for_alone() -> None:
-    told = section(page("docs/reference/commands.md"), "queuedoctor")
-    [only] = re.findall(r"^\| `--only NAME` \| (.*)", told, re.MULTILINE)
+    on_page = section(page("docs/reference/commands.md"), "queuedoctor")
+    [only] = re.findall(r"^\| `--only NAME` \| (.*)", on_page, re.MULTILINE)
 
     assert re.findall(r"`(\w+)`", only) == list(EXAMINATIONS)
 
@@ -190,14 +192,14 @@ def test_the_listing_of_the_worker_is_the_real_one() -> None:
     [listing] = [
         block for block in blocks(DOCS / "explanation" / "architecture.md") if "\nfetch/\n" in f"\n{block.text}"
     ]
-    told, folder = [], ""
+    on_page, folder = [], ""
     for line in listing.text.splitlines():
         indent, name, slash, words = re.match(r"( *)(\w*)(/?) *(.*)", line).groups()
         if slash:
             folder = f"{name}/"
         elif name:
             assert words, f"{name} says nothing"
-            told.append(f"{folder if indent else ''}{name}.py")
+            on_page.append(f"{folder if indent else ''}{name}.py")
     worker = PACKAGE / "worker"
     real = [path.relative_to(worker).as_posix() for path in worker.rglob("*.py") if path.name != "__init__.py"]
-    assert sorted(told) == sorted(real)
+    assert sorted(on_page) == sorted(real)

@@ -39,8 +39,8 @@ def test_a_function_is_there_with_its_parameters(name: str) -> None:
 
 
 def test_a_call_is_there_with_its_fields() -> None:
-    told = [parameter for parameter, _, _ in documented_parameters(stub("Call"))]
-    assert told == list(inspect.signature(tasks.Call).parameters)
+    documented = [parameter for parameter, _, _ in documented_parameters(stub("Call"))]
+    assert documented == list(inspect.signature(tasks.Call).parameters)
 
 
 def test_every_public_name_is_there() -> None:

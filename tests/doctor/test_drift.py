@@ -24,10 +24,10 @@ THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
 def test_what_the_system_checks_find(found: Examine, trouble: str, code: str, severity: int) -> None:
     sql("SAVEPOINT healthy")
     sql(trouble)
-    told = found("drift")
-    assert set(told) - THROWAWAY == {f"pgqueue.{code}"}
-    assert told[f"pgqueue.{code}"].severity == severity
-    assert told[f"pgqueue.{code}"].action
+    reported = found("drift")
+    assert set(reported) - THROWAWAY == {f"pgqueue.{code}"}
+    assert reported[f"pgqueue.{code}"].severity == severity
+    assert reported[f"pgqueue.{code}"].action
     sql("ROLLBACK TO SAVEPOINT healthy")
     assert set(found("drift")) <= THROWAWAY
 

@@ -78,13 +78,13 @@ def test_a_prepared_transaction_and_a_slot_that_are_not_used(elsewhere: Elsewher
         session.execute("BEGIN; CREATE TABLE t (id integer); PREPARE TRANSACTION 'of a manager'")
         session.execute("SELECT pg_create_physical_replication_slot('left', true)")
         session.execute("CREATE TABLE wal AS SELECT generate_series(1, 1000)")
-        told = found("horizon", using=using, **NOW, slot_bytes=1000)
-        assert sorted(told) == ["prepared_transaction", "slot_left"]
-        assert told["prepared_transaction"].facts["gid"] == "of a manager"
-        assert told["slot_left"].facts["bytes"] > 1000
+        findings = found("horizon", using=using, **NOW, slot_bytes=1000)
+        assert sorted(findings) == ["prepared_transaction", "slot_left"]
+        assert findings["prepared_transaction"].facts["gid"] == "of a manager"
+        assert findings["slot_left"].facts["bytes"] > 1000
         assert found("horizon", using=using) == {}
         session.execute("ROLLBACK PREPARED 'of a manager'")
-        session.execute(told["slot_left"].action.partition("slot is not needed: ")[2].rstrip("."))
+        session.execute(findings["slot_left"].action.partition("slot is not needed: ")[2].rstrip("."))
         assert found("horizon", using=using, **NOW, slot_bytes=1000) == {}
 
 

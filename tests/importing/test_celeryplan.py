@@ -96,7 +96,7 @@ def test_what_is_proposed_for_a_plain_task_registers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "told"),
+    ("when", "printed"),
     [
         (schedules.crontab(minute=30, hour="7,19", day_of_week="mon-fri"), '"30 7,19 * * mon-fri"'),
         (schedules.crontab(minute="*/15", month_of_year=1, day_of_month="1"), '"*/15 * 1 1 *"'),
@@ -107,8 +107,8 @@ def test_what_is_proposed_for_a_plain_task_registers() -> None:
     ],
     ids=lambda given: type(given).__name__ if isinstance(given, Sunset) else str(given),
 )
-def test_a_schedule_becomes_cron_or_an_interval(when: object, told: str | None) -> None:
-    assert celery.timetable(when) == told
+def test_a_schedule_becomes_cron_or_an_interval(when: object, printed: str | None) -> None:
+    assert celery.timetable(when) == printed
 
 
 def test_a_schedule_that_does_not_exist_here_is_reported_as_such() -> None:

@@ -225,9 +225,9 @@ def test_a_decorated_function_stands_for_its_name():
 def test_a_refusal_says_the_one_thing_that_is_wrong(arguments: str, says: str, hint: str):
     with refused(DatabaseError) as raised:
         connection.cursor().execute(f"SELECT * FROM pgqueue_dequeue_matching({arguments})")
-    told = raised.value.__cause__.diag
-    assert told.message_primary.startswith(says)
-    assert hint in told.message_hint
+    diagnosis = raised.value.__cause__.diag
+    assert diagnosis.message_primary.startswith(says)
+    assert hint in diagnosis.message_hint
 
 
 def test_neither_handler_nor_payload_names_the_function_of_python():

@@ -1,4 +1,4 @@
-"""Every reason why a message may wait is made for real, told, and gone when its cause is."""
+"""Every reason why a message may wait is made for real, reported, and gone with its cause."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def of_channel(name: str = "default") -> list[str]:
     return [reason.code for reason in explain_channel(channel=name)]
 
 
-def told(message: int, code: str) -> Reason:
+def reason_of(message: int, code: str) -> Reason:
     [reason] = [reason for reason in explain_message(message) if reason.code == code]
     return reason
 
@@ -72,14 +72,14 @@ def test_what_the_line_does_not_know_yet_is_reported(worker: Worker) -> None:
 def test_without_a_worker_the_queue_is_not_served() -> None:
     message = enqueue("h").id
     assert of_message(message)[0] == of_channel()[0] == "no_worker"
-    assert told(message, "no_worker").sentence == "No worker serves queue default."
+    assert reason_of(message, "no_worker").sentence == "No worker serves queue default."
     make_worker("host-1", queues=["mails"])
     assert of_message(message)[0] == "no_worker"
     silent = make_worker("host-2", heartbeat_at=timezone.now() - timedelta(minutes=2))
-    assert "The last heartbeat of one was at" in told(message, "no_worker").sentence
+    assert "The last heartbeat of one was at" in reason_of(message, "no_worker").sentence
     stopping = make_worker("host-3", state="stopping")
-    assert told(message, "no_worker").facts["stopping"] == 1
-    assert told(message, "no_worker").sentence.endswith("Stopping: 1.")
+    assert reason_of(message, "no_worker").facts["stopping"] == 1
+    assert reason_of(message, "no_worker").sentence.endswith("Stopping: 1.")
     Worker.objects.filter(pk=stopping.pk).update(state="running")
     assert "no_worker" not in of_message(message)
     silent.delete()
@@ -107,7 +107,7 @@ def test_a_stream_serves_a_queue_without_a_worker() -> None:
 def test_workers_that_are_all_paused_are_reported_with_the_reason(worker: Worker) -> None:
     message = enqueue("h").id
     Worker.objects.update(paused_at=timezone.now(), pause_reason="looking at it")
-    assert told(message, "workers_paused").sentence == (
+    assert reason_of(message, "workers_paused").sentence == (
         "All workers of queue default (1) are paused. Reason: looking at it"
     )
     make_worker("host-2")
@@ -118,7 +118,7 @@ def test_workers_that_are_all_busy_are_reported(worker: Worker) -> None:
     message = enqueue("h").id
     running = [{"id": 1, "seconds": 700.5, "seconds_left": None}, {"id": 2, "seconds": 3.0, "seconds_left": None}]
     Worker.objects.update(running=running)
-    assert told(message, "workers_busy").sentence == (
+    assert reason_of(message, "workers_busy").sentence == (
         "All workers of queue default (1) are busy: they run 2 messages, the longest for 700.5 s."
     )
     Worker.objects.update(running=running[:1])
@@ -130,8 +130,8 @@ def test_a_paused_queue_and_a_paused_channel_are_reported_with_their_reasons(wor
     queue_pause("default", reason="the database moves")
     channel_pause(channel="default", reason="their server is down")
     assert of_message(message)[:2] == of_channel()[:2] == ["queue_paused", "channel_paused"]
-    assert told(message, "queue_paused").sentence.endswith("Reason: the database moves")
-    assert told(message, "channel_paused").facts["reason"] == "their server is down"
+    assert reason_of(message, "queue_paused").sentence.endswith("Reason: the database moves")
+    assert reason_of(message, "channel_paused").facts["reason"] == "their server is down"
     queue_resume("default")
     channel_resume(channel="default")
     absorbed()
@@ -141,7 +141,7 @@ def test_a_paused_queue_and_a_paused_channel_are_reported_with_their_reasons(wor
 def test_a_pause_without_a_reason_is_one_sentence(worker: Worker) -> None:
     message = enqueue("h").id
     queue_pause("default")
-    assert told(message, "queue_paused").sentence.endswith(".")
+    assert reason_of(message, "queue_paused").sentence.endswith(".")
 
 
 def test_a_channel_at_its_limit_names_the_holders_of_its_places(worker: Worker) -> None:
@@ -150,14 +150,14 @@ def test_a_channel_at_its_limit_names_the_holders_of_its_places(worker: Worker) 
     dequeue(limit=2, worker="host-1")
     [last] = dequeue(limit=1, worker="host-2")
     expire(last)
-    reason = told(messages[4], "concurrency")
+    reason = reason_of(messages[4], "concurrency")
     assert reason.sentence == (
         "Channel default is at its limit: 3 of 3 messages are leased, held by host-1 (2), host-2 (1)."
         " Expired, and waiting for the sweep: 1."
     )
     assert (reason.facts["running"], reason.facts["max_concurrency"], reason.facts["expired"]) == (3, 3, 1)
     assert [(held["worker"], held["messages"]) for held in reason.facts["held_by"]] == [("host-1", 2), ("host-2", 1)]
-    assert told(messages[4], "in_channel").facts["messages_before"] == 1
+    assert reason_of(messages[4], "in_channel").facts["messages_before"] == 1
     assert "concurrency" in of_channel()
     channel_set(channel="default", max_concurrency=4)
     assert "concurrency" not in of_message(messages[4])
@@ -167,7 +167,7 @@ def test_a_limit_that_was_lowered_is_reported_with_what_is_leased(worker: Worker
     messages = [enqueue("h").id for _ in range(4)]
     dequeue(limit=3, worker="host-1")
     channel_set(channel="default", max_concurrency=2)
-    assert "3 of 2 messages are leased" in told(messages[3], "concurrency").sentence
+    assert "3 of 2 messages are leased" in reason_of(messages[3], "concurrency").sentence
 
 
 def test_a_rate_says_when_the_next_delivery_may_be(worker: Worker) -> None:
@@ -177,8 +177,10 @@ def test_a_rate_says_when_the_next_delivery_may_be(worker: Worker) -> None:
     assert "rate" not in of_message(messages[2])
     dequeue()
     assert of_message(messages[2]) == ["rate", "in_channel"]
-    assert "once in 00:10:00: the next time at" in told(messages[2], "rate").sentence
-    [[due]] = sql("SELECT parked_until = %s::timestamptz FROM pgqueue_lane", told(messages[2], "rate").facts["next_at"])
+    assert "once in 00:10:00: the next time at" in reason_of(messages[2], "rate").sentence
+    [[due]] = sql(
+        "SELECT parked_until = %s::timestamptz FROM pgqueue_lane", reason_of(messages[2], "rate").facts["next_at"]
+    )
     assert due
     pass_time(minutes=11)
     assert "rate" not in of_message(messages[2])
@@ -201,7 +203,7 @@ def test_what_is_scheduled_is_reported_with_what_will_still_hold_it_up() -> None
     dequeue()
     message = enqueue("h", delay=timedelta(hours=1)).id
     assert of_message(message) == ["scheduled", "no_worker"]
-    assert "in 00:59:59" in told(message, "scheduled").sentence
+    assert "in 00:59:59" in reason_of(message, "scheduled").sentence
 
 
 def test_what_is_due_and_not_promoted_is_reported(worker: Worker) -> None:

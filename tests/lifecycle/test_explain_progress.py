@@ -26,7 +26,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message, Worker
-from tests.lifecycle.test_explain import absorbed, of_message, told
+from tests.lifecycle.test_explain import absorbed, of_message, reason_of
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql
@@ -68,7 +68,7 @@ def test_an_expired_lease_waits_for_the_sweep(worker: Worker) -> None:
     assert of_message(delivery.id) == ["lease_expired", "no_maintenance", "worker_silent"]
     sweep()
     assert of_message(delivery.id)[0] == "scheduled"
-    assert "LeaseExpired: the lease of worker host-1 expired" in told(delivery.id, "failed_before").sentence
+    assert "LeaseExpired: the lease of worker host-1 expired" in reason_of(delivery.id, "failed_before").sentence
 
 
 def test_a_message_that_is_to_be_cancelled_says_so(worker: Worker) -> None:
@@ -76,19 +76,19 @@ def test_a_message_that_is_to_be_cancelled_says_so(worker: Worker) -> None:
     [delivery] = dequeue(worker="host-1")
     cancel(delivery.id, reason="withdrawn")
     assert of_message(delivery.id) == ["leased", "cancelling"]
-    assert told(delivery.id, "cancelling").sentence.endswith("Reason: withdrawn")
+    assert reason_of(delivery.id, "cancelling").sentence.endswith("Reason: withdrawn")
 
 
 def test_the_last_attempt_is_known_before_and_while_it_runs(worker: Worker) -> None:
     message = enqueue("h", max_attempts=2).id
     retry(dequeue(), errors=[{"type": "ValueError", "message": "bad order"}], delays=[timedelta(0)])
     assert of_message(message)[-2:] == ["last_attempt", "failed_before"]
-    assert told(message, "last_attempt").sentence.startswith("Its next attempt is the last (2 of 2)")
-    assert told(message, "failed_before").sentence.endswith(": ValueError: bad order")
-    assert told(message, "failed_before").facts["attempt"] == 1
+    assert reason_of(message, "last_attempt").sentence.startswith("Its next attempt is the last (2 of 2)")
+    assert reason_of(message, "failed_before").sentence.endswith(": ValueError: bad order")
+    assert reason_of(message, "failed_before").facts["attempt"] == 1
     sweep()
     assert len(dequeue()) == 1
-    assert told(message, "last_attempt").sentence.startswith("This attempt is its last (2 of 2)")
+    assert reason_of(message, "last_attempt").sentence.startswith("This attempt is its last (2 of 2)")
 
 
 @pytest.mark.parametrize("errors", [{"just": "an object"}, ["attempt"], "attempt", 7, [[]], [{}], []])
@@ -104,18 +104,18 @@ def test_a_place_counts_what_goes_before_in_the_channel_and_in_the_line(worker: 
         enqueue_many(NewMessage(handler="h", channel=name) for _ in range(5))
         absorbed()
     message = Message.objects.filter(channel__name="c").latest("id").pk
-    assert told(message, "in_line").facts == {
+    assert reason_of(message, "in_line").facts == {
         # Four of its own, and in each of four rounds one of the two others; they stand before it now, too.
         "messages_before": 4, "ready": None, "channels_before": 2, "place": 15,
     }  # fmt: skip
-    assert told(message, "in_line").sentence == (
+    assert reason_of(message, "in_line").sentence == (
         "It waits in line, about at place 15: 4 messages of its channel go before it."
         " Channels that stand before this one: 2."
     )
     urgent = enqueue("h", channel="c", priority=5).id
     absorbed()
-    assert told(urgent, "in_line").facts["messages_before"] == 0
-    assert told(message, "in_line").facts["messages_before"] == 5
+    assert reason_of(urgent, "in_line").facts["messages_before"] == 0
+    assert reason_of(message, "in_line").facts["messages_before"] == 5
 
 
 def test_the_place_is_the_one_in_which_it_is_delivered(worker: Worker) -> None:
@@ -124,7 +124,7 @@ def test_the_place_is_the_one_in_which_it_is_delivered(worker: Worker) -> None:
         enqueue_many(NewMessage(handler="h", channel=name) for _ in range(5))
         absorbed()
     message = Message.objects.filter(channel__name="b").order_by("id")[2].pk
-    place = told(message, "in_line").facts["place"]
+    place = reason_of(message, "in_line").facts["place"]
     delivered = [dequeue()[0].id for _ in range(15)]
     assert abs(delivered.index(message) + 1 - place) <= 1
 
@@ -133,8 +133,8 @@ def test_counts_stop_at_a_thousand(worker: Worker) -> None:
     enqueue_many(NewMessage(handler="h") for _ in range(1_200))
     absorbed()
     message = Message.objects.latest("id").pk
-    assert told(message, "in_line").facts["messages_before"] == 1_000
-    assert "at least 1000 messages of its channel" in told(message, "in_line").sentence
+    assert reason_of(message, "in_line").facts["messages_before"] == 1_000
+    assert "at least 1000 messages of its channel" in reason_of(message, "in_line").sentence
     [reason] = explain_channel(channel="default")
     assert reason.sentence.startswith("Ready messages: at least 1000.")
 
@@ -153,26 +153,28 @@ def test_the_outcome_of_a_message() -> None:
     channel_set(channel="default", max_size=1, full_policy="replace")
     dropped = enqueue("h").id
     enqueue("h")
-    assert told(dropped, "dropped").sentence.endswith(", before any delivery.")
-    assert told(done, "completed").sentence.endswith(" by worker host-1, at attempt 1 of 5.")
-    assert told(purged, "purged").sentence.endswith(", before any delivery.")
-    assert told(cancelled, "cancelled").sentence.endswith(" Reason: withdrawn")
+    assert reason_of(dropped, "dropped").sentence.endswith(", before any delivery.")
+    assert reason_of(done, "completed").sentence.endswith(" by worker host-1, at attempt 1 of 5.")
+    assert reason_of(purged, "purged").sentence.endswith(", before any delivery.")
+    assert reason_of(cancelled, "cancelled").sentence.endswith(" Reason: withdrawn")
 
 
 def test_a_dead_letter_says_why_and_what_its_new_life_is() -> None:
     message = enqueue("h").id
     dead_letter(dequeue(), reason="no_such_order", details={"message": "order 7"})
     assert of_message(message) == ["dead"]
-    assert told(message, "dead").sentence.endswith("at attempt 1 of 5: no_such_order. order 7")
+    assert reason_of(message, "dead").sentence.endswith("at attempt 1 of 5: no_such_order. order 7")
     new = redrive([message])[message]
     assert of_message(message) == ["dead", "redriven"]
-    assert told(message, "redriven").facts["redriven_to"] == new
+    assert reason_of(message, "redriven").facts["redriven_to"] == new
 
 
 def test_a_message_that_does_not_exist_is_reported_as_unknown() -> None:
     message = enqueue("h").id
     sql("DELETE FROM pgqueue_message WHERE id = %s", message)
-    assert "rolled back" in told(message, "unknown").sentence
-    assert told(message + 1_000_000, "unknown").sentence.endswith(f"the newest id that was given out is {message}.")
+    assert "rolled back" in reason_of(message, "unknown").sentence
+    assert reason_of(message + 1_000_000, "unknown").sentence.endswith(
+        f"the newest id that was given out is {message}."
+    )
     with refused(InvalidMessage):
         explain_message(2**70)

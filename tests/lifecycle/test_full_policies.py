@@ -179,8 +179,8 @@ def test_more_messages_than_the_channel_holds_come_one_after_the_other(policy: s
     answers = enqueue_many(NewMessage(handler="h", payload=number) for number in range(1, 8))
     assert all(answer.created for answer in answers)
     assert (waiting(), dropped()) == (left, [number for number in range(1, 8) if number not in left])
-    told = [number for answer in answers for number in answer.dropped_ids]
-    assert sorted(told) == list(ArchivedMessage.objects.order_by("id").values_list("id", flat=True))
+    answered = [number for answer in answers for number in answer.dropped_ids]
+    assert sorted(answered) == list(ArchivedMessage.objects.order_by("id").values_list("id", flat=True))
     assert counted() == len(left)
 
 

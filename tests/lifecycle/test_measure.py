@@ -237,8 +237,8 @@ def test_percentiles_are_exact_within_a_position_of_the_histogram() -> None:
         seconds = sorted(dice.lognormvariate(0, spread) for _ in range(5000))
         for share in (0.05, 0.5, 0.95, 0.99):
             exact = seconds[int(share * len(seconds))]
-            told = value("SELECT pgqueue_histogram_percentile(pgqueue_histogram(%s), %s)", seconds, share)
-            assert exact / 1.42 < told < exact * 1.42
+            computed = value("SELECT pgqueue_histogram_percentile(pgqueue_histogram(%s), %s)", seconds, share)
+            assert exact / 1.42 < computed < exact * 1.42
 
 
 def test_histograms_add_up() -> None:

@@ -28,14 +28,14 @@ from tests.support.sql import sql
 pytestmark = pytest.mark.django_db
 
 
-def buried(count: int = 1, **fields) -> list[int]:
+def make_dead(count: int = 1, **fields) -> list[int]:
     ids = [enqueue("greet", {"n": n}, **fields).id for n in range(count)]
     dead_letter(dequeue(limit=count), reason="refused")
     return ids
 
 
 def test_a_new_life_names_the_old_one_and_the_old_one_the_new():
-    [old] = buried()
+    [old] = make_dead()
     [(was, new)] = redrive([old]).items()
     assert was == old != new
     assert (places(old), places(new)) == (["dead letters"], ["live"])
@@ -68,7 +68,7 @@ def test_the_message_is_the_same_with_all_its_attempts():
 
 
 def test_a_dead_letter_is_redriven_once_only():
-    [old] = buried()
+    [old] = make_dead()
     [new] = redrive([old]).values()
     assert redrive([old]) == {}
     dead_letter(dequeue(), reason="refused again")
@@ -78,7 +78,7 @@ def test_a_dead_letter_is_redriven_once_only():
 
 
 def test_the_same_id_twice_is_one_life():
-    [old] = buried()
+    [old] = make_dead()
     assert list(redrive([old, old])) == [old]
     assert Message.objects.count() == 1
 
@@ -91,14 +91,14 @@ def test_what_is_no_dead_letter_is_left_out():
 
 def test_another_channel_of_the_same_queue_can_be_named():
     channel_set(channel="second chance")
-    [old] = buried()
+    [old] = make_dead()
     redrive([old], channel="second chance")
     assert [delivery.channel for delivery in dequeue()] == ["second chance"]
 
 
 @pytest.mark.parametrize("payload", [{"n": "repaired"}, None, [], 0])
 def test_another_payload_can_be_given(payload: object):
-    [old] = buried()
+    [old] = make_dead()
     redrive([old], payload=payload)
     [delivery] = dequeue()
     assert delivery.payload == payload
@@ -106,14 +106,14 @@ def test_another_payload_can_be_given(payload: object):
 
 
 def test_each_letter_can_be_given_a_payload_of_its_own():
-    first, second, third = buried(3)
+    first, second, third = make_dead(3)
     lives = redrive([third, first, second, third], payloads=[{"n": "third"}, None, KEEP, {"n": "too late"}])
     payloads = {delivery.id: delivery.payload for delivery in dequeue(limit=3)}
     assert [payloads[lives[old]] for old in (first, second, third)] == [None, {"n": 1}, {"n": "third"}]
 
 
 def test_payloads_that_do_not_pair_up_are_refused():
-    ids = buried(2)
+    ids = make_dead(2)
     with refused(InvalidMessage, match=r"p_payloads has 1 element\(s\), p_ids has 2"):
         redrive(ids, payloads=[{}])
     assert not Message.objects.exists()
@@ -122,7 +122,7 @@ def test_payloads_that_do_not_pair_up_are_refused():
 def test_they_arrive_in_one_statement_channel_by_channel_and_the_oldest_first():
     """One statement is one arrival and one event a channel, however many letters."""
     channel_set(channel="another")
-    first, second = buried(2), buried(2, channel="another")
+    first, second = make_dead(2), make_dead(2, channel="another")
     sql("TRUNCATE pgqueue_arrival")
     lives = redrive([*reversed(first), *reversed(second)])
     arrivals = sql("SELECT c.name FROM pgqueue_arrival a JOIN pgqueue_channel c ON c.id = a.channel_id")
@@ -143,7 +143,7 @@ def test_they_arrive_in_one_statement_channel_by_channel_and_the_oldest_first():
     ids=["gone", "released", "full"],
 )
 def test_a_channel_that_does_not_take_them_leaves_the_dead_letters_as_they_are(spoil, error: type[Exception]):
-    ids = buried(2)
+    ids = make_dead(2)
     spoil()
     with refused(error):
         redrive(ids)
@@ -152,7 +152,7 @@ def test_a_channel_that_does_not_take_them_leaves_the_dead_letters_as_they_are(s
 
 
 def test_an_unknown_channel_or_a_bad_payload_is_refused():
-    [old] = buried()
+    [old] = make_dead()
     with refused(ChannelNotFound):
         redrive([old], channel="x" * 300)
     with refused(InvalidMessage):
@@ -161,14 +161,14 @@ def test_an_unknown_channel_or_a_bad_payload_is_refused():
 
 
 def test_a_paused_channel_takes_them_and_waits():
-    [old] = buried()
+    [old] = make_dead()
     channel_pause(channel="default")
     assert len(redrive([old])) == 1
     assert dequeue() == []
 
 
 def test_it_is_a_function_of_the_database_too():
-    ids = buried(3)
+    ids = make_dead(3)
     found = sql(
         "SELECT old_id FROM pgqueue_redrive(ARRAY(SELECT id FROM pgqueue_dead_letter WHERE reason = 'refused'))"
     )
@@ -176,7 +176,7 @@ def test_it_is_a_function_of_the_database_too():
 
 
 def test_each_dead_letter_may_have_a_time_of_its_own():
-    letters = buried(3)
+    letters = make_dead(3)
     at = timezone.now() + timedelta(hours=1)
     lives = redrive(letters, times=[None, at, timezone.now() - timedelta(hours=1)])
     assert live(lives[letters[1]], "status", "dequeue_at") == (Message.Status.SCHEDULED, at)
@@ -187,7 +187,7 @@ def test_each_dead_letter_may_have_a_time_of_its_own():
 
 def test_times_that_do_not_pair_up_are_refused():
     with refused(InvalidMessage, r"p_times has 2 element\(s\), p_ids has 1"):
-        redrive(buried(), times=[None, None])
+        redrive(make_dead(), times=[None, None])
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_times_that_do_not_pair_up_are_refused():
 )
 def test_what_no_message_may_be_is_an_answer_and_nothing_is_written(more: str, spoil: str, problem: str):
     """Found before the INSERT, whose trigger would raise: the transaction of the caller goes on."""
-    ids = buried(2)
+    ids = make_dead(2)
     if spoil:
         sql(f"UPDATE pgqueue_dead_letter SET {spoil} WHERE id = %s", ids[0])
     [(outcome, message)] = sql(f"SELECT outcome, refusal ->> 'message' FROM pgqueue_redrive(ARRAY[%s], {more})", ids[0])

@@ -84,10 +84,10 @@ def test_an_end_that_has_passed_is_a_mistake():
 def test_the_explanation_says_until_when():
     channel_pause(channel="default", until=in_an_hour())
     queue_pause(until=in_an_hour())
-    told = {reason.code: reason for reason in explain_channel(channel="default")}
+    reasons = {reason.code: reason for reason in explain_channel(channel="default")}
     for code in ("channel_paused", "queue_paused"):
-        assert " until " in told[code].sentence
-        assert told[code].facts["until"]
+        assert " until " in reasons[code].sentence
+        assert reasons[code].facts["until"]
 
 
 @pytest.mark.django_db(transaction=True)

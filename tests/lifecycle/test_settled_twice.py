@@ -35,7 +35,7 @@ def again_dead_letter(*deliveries: Delivery):
 
 SETTLE = {"complete": again_complete, "defer": again_defer, "retry": again_retry, "dead_letter": again_dead_letter}
 # The answer to the second settlement, after the first.
-TOLD = {
+EXPECTED = {
     ("complete", "complete"): "completed",
     ("complete", "defer"): "completed",
     ("complete", "retry"): "completed",
@@ -55,13 +55,13 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize(("first", "second"), TOLD)
+@pytest.mark.parametrize(("first", "second"), EXPECTED)
 def test_a_second_settlement_learns_what_the_first_one_did(first, second):
     delivery = lease_message()
     SETTLE[first](delivery)
     home = places(delivery.id)
-    told = TOLD[first, second]
-    assert SETTLE[second](delivery) == ({} if told is None else {delivery.id: told})
+    expected = EXPECTED[first, second]
+    assert SETTLE[second](delivery) == ({} if expected is None else {delivery.id: expected})
     assert places(delivery.id) == home
 
 

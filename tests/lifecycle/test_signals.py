@@ -28,10 +28,10 @@ def heard() -> Iterator[list[dict[str, Any]]]:
 def test_each_new_message_sends_a_signal(heard):
     one = enqueue("greet", {"n": 1}, channel="default")
     many = enqueue_many([NewMessage(handler="greet", payload={"n": 2}), NewMessage(handler="leave")])
-    assert [told["id"] for told in heard] == [one.id, *(answer.id for answer in many)]
-    assert [told["message"].handler for told in heard] == ["greet", "greet", "leave"]
+    assert [sent["id"] for sent in heard] == [one.id, *(answer.id for answer in many)]
+    assert [sent["message"].handler for sent in heard] == ["greet", "greet", "leave"]
     assert heard[0]["message"].payload == {"n": 1}
-    assert {(told["sender"], told["using"]) for told in heard} == {(NewMessage, "default")}
+    assert {(sent["sender"], sent["using"]) for sent in heard} == {(NewMessage, "default")}
 
 
 def test_what_was_not_created_sends_no_signal(heard):

@@ -97,7 +97,7 @@ def test_events_tell_of_what_is_not_archived() -> None:
     complete(dequeue())
     popped = send()
     pop()
-    told = [note.payload for note in raw.notifies(timeout=5, stop_after=4)]
+    payloads = [note.payload for note in raw.notifies(timeout=5, stop_after=4)]
     raw.execute("UNLISTEN pgqueue_events")
-    assert any('"event": "completed"' in text and str(sent) in text for text in told)
-    assert any('"event": "popped"' in text and str(popped) in text for text in told)
+    assert any('"event": "completed"' in text and str(sent) in text for text in payloads)
+    assert any('"event": "popped"' in text and str(popped) in text for text in payloads)

@@ -120,7 +120,7 @@ def test_commits_that_are_not_waited_for() -> None:
 
 
 def test_checks_of_an_unmigrated_and_of_a_missing_server() -> None:
-    """`check` works before `migrate` and tells what the server's settings risk; an unreachable one is not its task."""
+    """`check` works before `migrate` and reports risks of the server's settings; an unreachable one is not its task."""
     with temporary_cluster(settings={"autovacuum": "off"}) as cluster:
         url = cluster.url("postgres")
         asked = manage("check", "--database", "default", DATABASE_URL=url)

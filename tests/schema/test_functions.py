@@ -77,7 +77,7 @@ def test_the_database_runs_what_the_files_say() -> None:
 
 @pytest.mark.django_db
 def test_the_database_has_the_signatures_of_the_files() -> None:
-    """The body alone does not tell: parameters, their defaults, and what is pinned for the planner."""
+    """The body alone is not enough: parameters, their defaults, and settings for the planner."""
     with connection.cursor() as cursor:
         for name, version in LATEST.items():
             cursor.execute("SELECT proargnames, proargmodes::text[], proconfig FROM pg_proc WHERE proname = %s", [name])

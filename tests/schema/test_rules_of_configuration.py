@@ -1,4 +1,4 @@
-"""Tables of configuration refuse what no verb sets; a violated rule is told by its name."""
+"""Tables of configuration refuse what no verb sets; the error names the rule."""
 
 from __future__ import annotations
 

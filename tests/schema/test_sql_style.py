@@ -91,8 +91,8 @@ def test_the_numbers_of_functions_are_explained_at_one_place() -> None:
     entries = re.findall(r"^--   (7205, \d|\d+ [a-z]+) (.*\n(?:--    .*\n)*)", text, re.MULTILINE)
     names = {path.stem.removeprefix("pgqueue_").rpartition("_v")[0] for path in FILES}
     explained = {
-        number: {name for _, after in re.findall(r"(:)([^:;]+)", told) for name in re.findall(r"\w+", after)} & names
-        for number, told in entries
+        number: {name for _, after in re.findall(r"(:)([^:;]+)", text) for name in re.findall(r"\w+", after)} & names
+        for number, text in entries
     }
     assert explained == used
 

@@ -19,7 +19,7 @@ CALL = "SELECT {} FROM public.pgqueue_{}"
 
 
 class Story:
-    """Told by one session. ``called``: the functions so far."""
+    """The calls of one session. ``called``: the functions so far."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -33,7 +33,7 @@ class Story:
         [(message, token)] = self.call("id, token", "dequeue('default', 1, '1 minute', 'me')")
         return [message], [token]
 
-    def tell(self) -> Iterator[Any]:
+    def answers(self) -> Iterator[Any]:
         yield from self.configure()
         yield from self.settle()
         yield from self.operate()

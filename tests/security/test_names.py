@@ -79,8 +79,8 @@ def test_an_event_of_a_hostile_name_is_one_json_object(name: str, pg_url: str) -
         listener.execute("INSERT INTO pgqueue_queue (name, events) VALUES (%s, true)", [name])
         listener.execute("LISTEN pgqueue_events")
         enqueue(name, channel=name, queue=name)
-        [told] = listener.notifies(timeout=200, stop_after=1)
-    assert [json.loads(told.payload)[key] for key in ("queue", "channel", "handler")] == [name] * 3
+        [first] = listener.notifies(timeout=200, stop_after=1)
+    assert [json.loads(first.payload)[key] for key in ("queue", "channel", "handler")] == [name] * 3
 
 
 @pytest.mark.django_db
@@ -159,7 +159,7 @@ def test_a_command_takes_hostile_names_and_shows_them_in_one_line(name: str) -> 
     channel_release(channel=name, queue=name)
     with pytest.raises(CommandError) as refused:
         call_command("redrivedeadletters", *options, stdout=output, skip_checks=True)
-    told, *rest = str(refused.value).split("\n")
-    assert "released" in told
+    first, *rest = str(refused.value).split("\n")
+    assert "released" in first
     assert rest == ["0 redriven before that."]
-    assert printable(told) == told
+    assert printable(first) == first

@@ -54,34 +54,34 @@ def attacker(empty: Session, login: Login) -> Iterator[Callable[[], Session]]:
     empty.execute("SET client_min_messages = warning; DROP SCHEMA evil CASCADE")
 
 
-def told(session: Session, owner: Session) -> tuple[list[Any], set[str]]:
+def answers_of(session: Session, owner: Session) -> tuple[list[Any], set[str]]:
     empty_tables(owner)
     owner.execute("INSERT INTO pgqueue_channel (queue, name) VALUES ('default', 'default')")
     story = Story(session)
-    return list(story.tell()), story.called
+    return list(story.answers()), story.called
 
 
 def test_no_function_finds_what_its_caller_puts_in_the_way(
     empty: Session, login: Login, attacker: Callable[[], Session]
 ) -> None:
-    undisturbed, called = told(login("everything"), empty)
+    undisturbed, called = answers_of(login("everything"), empty)
     assert called == DEFINERS - TRIGGERS
-    assert told(attacker(), empty)[0] == undisturbed
+    assert answers_of(attacker(), empty)[0] == undisturbed
 
 
 def test_each_function_would_be_caught_if_its_path_were_not_fixed(
     empty: Session, login: Login, attacker: Callable[[], Session]
 ) -> None:
     """The attack is one: without its search_path every single function falls for it."""
-    undisturbed, _ = told(login("everything"), empty)
-    assert told(attacker(), empty)[0] == undisturbed
+    undisturbed, _ = answers_of(login("everything"), empty)
+    assert answers_of(attacker(), empty)[0] == undisturbed
     missed = []
     for name in sorted(DEFINERS - OUT_OF_REACH):
         signature = empty.execute("SELECT %s::regproc::regprocedure::text", [name]).fetchone()[0]
         empty.execute(f"ALTER FUNCTION {signature} RESET search_path")
         try:
             with attacker() as session:
-                if told(session, empty)[0] == undisturbed:
+                if answers_of(session, empty)[0] == undisturbed:
                     missed.append(name)
         except psycopg.Error:
             continue  # 'caught', or a table that is not there

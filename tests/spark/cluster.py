@@ -16,7 +16,7 @@ import pyspark
 
 from django_pgqueue.spark.java import find_java
 
-PATIENCE = 120
+PATIENCE_SECONDS = 120
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -95,13 +95,13 @@ def _daemon(folder: Path, log: Path, name: str, *arguments: str) -> Iterator[sub
             # A worker that is asked ends its executors too.
             process.terminate()
             try:
-                process.wait(PATIENCE)
+                process.wait(PATIENCE_SECONDS)
             finally:
                 process.kill()
 
 
 def _wait_for(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> str:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         if found := re.search(pattern, log.read_text(errors="replace")):
             return found[1]

@@ -41,13 +41,13 @@ END;
 $$
 """
 # Seconds: the start of Spark is slow on a machine that has more to do.
-PATIENCE = 300
+PATIENCE_SECONDS = 300
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(PATIENCE))
+            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
 
 
 @pytest.fixture(scope="session")

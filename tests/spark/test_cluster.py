@@ -18,7 +18,7 @@ import pytest
 from tests.spark.cluster import Cluster, standalone_cluster
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 
-PATIENCE = 280
+PATIENCE_SECONDS = 280
 DAYS, ROWS = 8, 500
 
 # Small, and a quick start instead of quick code.
@@ -50,7 +50,7 @@ if __name__ == "__main__":
         rows.select("id", "payload").write.parquet(target)
 """
 
-pytestmark = pytest.mark.timeout(2 * PATIENCE)
+pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +81,13 @@ def run_with_a_kill(cluster: Cluster, dsn: str, job: Path, target: Path, begun: 
         text=True,
     )
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not next(target.glob(begun), None):
             assert driver.poll() is None, driver.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.01)
         os.kill(cluster.executors()[0], signal.SIGKILL)
-        output, errors = driver.communicate(timeout=PATIENCE)
+        output, errors = driver.communicate(timeout=PATIENCE_SECONDS)
     finally:
         driver.kill()
     assert driver.returncode == 0, errors

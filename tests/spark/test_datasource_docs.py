@@ -29,7 +29,7 @@ def words(text: str) -> set[str]:
 
 
 def options(read: Callable[[dict[str, str]], object], **given: str) -> set[str]:
-    """All options that `read` knows, as it tells who names another one."""
+    """Return all options of `read`, from its error about an unknown one."""
     with pytest.raises(PipelineError) as caught:
         read({"source": "", "another": "", **given})
     return set(re.split(r", | ", str(caught.value).partition("there are ")[2].rstrip("."))) - {"source"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.test_datasource_stream import Database, send
 
-PATIENCE = 600
+PATIENCE_SECONDS = 600
 
 
 def stream(spark: SparkSession, dsn: str, **options: str) -> DataFrame:
@@ -31,7 +31,7 @@ def stream(spark: SparkSession, dsn: str, **options: str) -> DataFrame:
 
 def ended(query: StreamingQuery) -> None:
     try:
-        assert query.awaitTermination(PATIENCE)
+        assert query.awaitTermination(PATIENCE_SECONDS)
     finally:
         query.stop()
 
@@ -47,7 +47,7 @@ def written(folder: Path) -> list[int]:
     return [i for file in files for i in pq.read_table(file, columns=["id"])["id"].to_pylist()]
 
 
-@pytest.mark.timeout(3 * PATIENCE)
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
 def test_a_queue_is_consumed_and_settled_and_an_older_checkpoint_is_refused(
     spark: SparkSession, dsn: str, database: Database, tmp_path: Path
 ) -> None:
@@ -72,7 +72,7 @@ def test_a_queue_is_consumed_and_settled_and_an_older_checkpoint_is_refused(
         run("other")
 
 
-@pytest.mark.timeout(3 * PATIENCE)
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
 def test_a_stream_is_enqueued_once_also_when_a_batch_is_written_again(
     spark: SparkSession, dsn: str, database: Database, tmp_path: Path
 ) -> None:
@@ -145,7 +145,7 @@ def planned(folder: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(5 * PATIENCE)
+@pytest.mark.timeout(5 * PATIENCE_SECONDS)
 def test_a_driver_killed_three_times_beside_a_worker_loses_and_doubles_nothing(
     dsn: str, database: Database, connect: Connect, tmp_path: Path
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_driver_killed_three_times_beside_a_worker_loses_and_doubles_nothing(
             seen = planned(tmp_path)
             driver = Driver(tmp_path, dsn)
             try:
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + PATIENCE_SECONDS
                 while planned(tmp_path) < seen + 3:
                     assert time.monotonic() < deadline, driver.said()
                     if driver.process.poll() is not None:
@@ -192,7 +192,7 @@ def test_a_driver_killed_three_times_beside_a_worker_loses_and_doubles_nothing(
             thread.join()
     last = Driver(tmp_path, dsn, "now")
     try:
-        assert last.process.wait(PATIENCE) == 0, last.said()
+        assert last.process.wait(PATIENCE_SECONDS) == 0, last.said()
     finally:
         last.kill()
     streamed = written(tmp_path / "out")

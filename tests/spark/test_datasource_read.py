@@ -139,7 +139,7 @@ def test_channels_are_read_with_their_limits(spark: SparkSession, dsn: str, data
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"table": "messages"}, "none of message, archive, dead_letter, channel"),
         ({"quue": "a"}, "Unknown option quue; there are source, table, queue, channel"),
@@ -149,8 +149,8 @@ def test_channels_are_read_with_their_limits(spark: SparkSession, dsn: str, data
         ({"channel": ""}, "1 to 200 characters"),
     ],
 )
-def test_wrong_options_are_reported_in_one_line(dsn: str, options: dict[str, str], told: str) -> None:
-    with pytest.raises(Exception, match=told):
+def test_wrong_options_are_reported_in_one_line(dsn: str, options: dict[str, str], problem: str) -> None:
+    with pytest.raises(Exception, match=problem):
         ReadOptions.of({"source": dsn, **options})
 
 

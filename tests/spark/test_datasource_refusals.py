@@ -70,7 +70,7 @@ def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, dat
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "told"),
+    ("columns", "options", "problem"),
     [
         ({"name": "'x'"}, {}, 'A message has no column "name"; it has handler, payload'),
         ({"priority": "'high'"}, {}, "The column priority is string; it may be"),
@@ -81,15 +81,15 @@ def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, dat
     ],
 )
 def test_what_cannot_be_enqueued_is_reported(
-    spark: SparkSession, dsn: str, columns: dict[str, str], options: dict[str, str], told: str
+    spark: SparkSession, dsn: str, columns: dict[str, str], options: dict[str, str], problem: str
 ) -> None:
-    with pytest.raises(Exception, match=told) as caught:
+    with pytest.raises(Exception, match=problem) as caught:
         write(numbers(spark, 1, **columns), options.pop("source", dsn), **options)
     assert "canary77" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "problem"),
     [
         ({"handler": None}, "handler: it is missing"),
         ({"handler": "x" * 201}, "the name of the handler takes 1 to 200 characters"),
@@ -107,7 +107,7 @@ def test_what_cannot_be_enqueued_is_reported(
         ({"channel": "a\0b"}, 'invalid byte sequence for encoding "UTF8": 0x00'),
     ],
 )
-def test_a_row_that_is_refused_is_named(source: Source, database: Database, row: dict[str, Any], told: str) -> None:
+def test_a_row_that_is_refused_is_named(source: Source, database: Database, row: dict[str, Any], problem: str) -> None:
     """By its number; its content, a secret maybe, is not repeated."""
     fields = {
         "handler": StringType(), "payload": StringType(), "channel": StringType(), "priority": IntegerType(),
@@ -122,7 +122,7 @@ def test_a_row_that_is_refused_is_named(source: Source, database: Database, row:
         BulkEnqueue(source, "refused").stage([batch], RowEncoder(schema, {}))
 
     assert str(caught.value).startswith("Row 3 of partition 0 cannot be enqueued")
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
     assert "canary77" not in str(caught.value)
     assert stages(database) == 0
 

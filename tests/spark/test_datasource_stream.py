@@ -175,9 +175,9 @@ def test_leases_are_tried_again_while_the_server_is_away_and_given_up_when_the_s
     heart.thread.join(280)
     assert not heart.thread.is_alive()
     assert answers == []
-    told = capsys.readouterr().err
-    assert told.count("retrying: away") == 2
-    assert "no longer extended: taken over" in told
+    error_text = capsys.readouterr().err
+    assert error_text.count("retrying: away") == 2
+    assert "no longer extended: taken over" in error_text
 
 
 def test_leases_are_extended_in_the_database(dsn: str, database: Database) -> None:
@@ -190,7 +190,7 @@ def test_leases_are_extended_in_the_database(dsn: str, database: Database) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "error_text"),
     [
         ({}, "The option stream is missing"),
         ({"stream": "s", "lease": "5"}, "at least 10 seconds"),
@@ -199,8 +199,8 @@ def test_leases_are_extended_in_the_database(dsn: str, database: Database) -> No
         ({"stream": "s", "batch_messages": "0"}, "whole number from 1 on"),
     ],
 )
-def test_wrong_options_are_reported(dsn: str, options: dict[str, str], told: str) -> None:
-    with pytest.raises(PipelineError, match=told):
+def test_wrong_options_are_reported(dsn: str, options: dict[str, str], error_text: str) -> None:
+    with pytest.raises(PipelineError, match=error_text):
         StreamOptions.of({"source": dsn, **options})
 
 

@@ -132,7 +132,7 @@ def test_an_empty_frame_enqueues_nothing(spark: SparkSession, dsn: str, database
 def test_tasks_that_die_after_their_work_and_run_again_enqueue_once(
     spark: SparkSession, dsn: str, database: Database, tmp_path: Path
 ) -> None:
-    """Each task is killed once when its rows are copied and committed, before it can tell of it."""
+    """Each task is killed once when its rows are copied and committed, before it can report them."""
     marks = str(tmp_path)
 
     class Dying(Writer):

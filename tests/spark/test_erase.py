@@ -78,11 +78,11 @@ def test_no_file_has_the_tenant_and_the_rest_is_as_it_was(filled: Path, capsys: 
     before = rows(filled)
     assert len({path.split("/")[0] for path in grep(filled)}) == 5
     assert erase(filled, "--dry-run") == 0
-    told = "20 archive, 1 channel, 4 dead_letter, 1 forecast, 1 metrics"
-    assert f"would be erased in the lake: {told}" in capsys.readouterr().out
+    summary = "20 archive, 1 channel, 4 dead_letter, 1 forecast, 1 metrics"
+    assert f"would be erased in the lake: {summary}" in capsys.readouterr().out
     assert rows(filled) == before
     assert erase(filled) == 0
-    assert f"is erased in the lake: {told}" in capsys.readouterr().out
+    assert f"is erased in the lake: {summary}" in capsys.readouterr().out
     assert grep(filled) == []
     for table, found in rows(filled).items():
         assert found == [row for row in before[table] if TENANT not in row.values()], table

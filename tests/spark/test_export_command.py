@@ -54,15 +54,15 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("told", WRONG)
+@pytest.mark.parametrize("problem", WRONG)
 def test_bad_input_is_one_line_and_status_1(
-    told: str, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
+    problem: str, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = {"--lake": str(lake), "--source": dsn} | dict([WRONG[told]])
+    arguments = {"--lake": str(lake), "--source": dsn} | dict([WRONG[problem]])
 
     assert main(["export", *(word for pair in arguments.items() for word in pair)]) == 1
     said = capsys.readouterr()
-    assert told in said.err
+    assert problem in said.err
     assert said.err.count("\n") == 1
     assert CANARY not in said.out + said.err
 

@@ -30,10 +30,10 @@ from tests.support.paths import REPOSITORY
 from tests.support.sessions import Session as Database
 
 DAYS, ROWS = 6, 200
-PATIENCE = 250  # seconds
+PATIENCE_SECONDS = 250  # seconds
 TRIES = 8
 TEXT = "jsonb_build_object('text', repeat(md5(i::text), 30))"
-pytestmark = pytest.mark.timeout(2 * PATIENCE)
+pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 # An export with ranges so small that there are many; without a master it runs without Spark.
 DRIVER = """
 import sys
@@ -75,7 +75,7 @@ def new_files(lake: Path, pattern: str) -> set[Path]:
 
 def kill_when(happens: Callable[[], Any], driver: subprocess.Popen[bytes]) -> bool:
     """Kill it as soon as that is so. False: it was done before."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not happens():
         assert time.monotonic() < deadline
         if driver.poll() is not None:
@@ -201,7 +201,7 @@ def test_a_server_that_is_killed_and_started_again(server: Cluster, lake: Path) 
         fill_days(database)
     driver = start(dsn, lake)
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not new_files(lake, MOMENTS["reading"]):
             assert driver.poll() is None
             assert time.monotonic() < deadline
@@ -209,7 +209,7 @@ def test_a_server_that_is_killed_and_started_again(server: Cluster, lake: Path) 
         os.kill(server.status().pid, signal.SIGKILL)
         started_again(server)
 
-        assert driver.wait(PATIENCE) == 0
+        assert driver.wait(PATIENCE_SECONDS) == 0
     finally:
         driver.kill()
 
@@ -220,7 +220,7 @@ def test_a_server_that_is_killed_and_started_again(server: Cluster, lake: Path) 
 
 def started_again(server: Cluster) -> None:
     """Backends of the server before may still be ending, and it may still look alive."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             server.start()

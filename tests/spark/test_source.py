@@ -1,4 +1,4 @@
-"""The source: how it is named, what it tells of itself, and what it reads."""
+"""The source: its address, its identity, and the rows that it reads."""
 
 from __future__ import annotations
 

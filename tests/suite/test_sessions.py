@@ -20,7 +20,7 @@ def test_the_session_of_django_is_none_of_the_others() -> None:
 
 
 def test_a_session_that_stays_is_named_and_ended(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.support.session_guard.PATIENCE", 0)
+    monkeypatch.setattr("tests.support.session_guard.PATIENCE_SECONDS", 0)
     left = connect(autocommit=True, application_name="left behind")
     left.execute("SELECT 'its last statement'")
     with pytest.raises(pytest.fail.Exception, match=r"This test leaves .*\n  left behind, pid .*last statement"):

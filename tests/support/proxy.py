@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 # Close with a reset, as a machine does that has forgotten the connection.
 ABORT = struct.pack("ii", 1, 0)
-# The server has done what it was told: ReadyForQuery, and a byte for the state of the transaction.
+# The server has executed a statement: ReadyForQuery, and a byte for the state of the transaction.
 READY = b"Z\0\0\0\5"
 When = Literal["before", "after"]
 
@@ -211,7 +211,7 @@ class Link:
                 break
             if not self._pass(data, self._client):
                 break
-        # The other end of a black hole is not told anything.
+        # The other end of a black hole gets nothing.
         if not self._proxy.lost_in(self):
             self.cut()
         self._server.close()

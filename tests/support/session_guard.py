@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import connections
 
 # Seconds: the server notices late that a killed client is gone, if it is at work and the machine has much else to do.
-PATIENCE = 60
+PATIENCE_SECONDS = 60
 # Autovacuum gives way when the database is dropped.
 OTHERS = """
 SELECT pid, application_name, state, wait_event, backend_start, left(query, 300) AS query FROM pg_stat_activity
@@ -56,13 +56,13 @@ def wait_for_others() -> list[dict[str, Any]]:
     Returns the sessions that are left.
     """
     with server() as session:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (left := others(session)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left
 
 
-def wait_for_statements(seconds: float = PATIENCE) -> None:
+def wait_for_statements(seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until no other session on the test database runs a statement or a transaction.
 
     A page that a server still builds, or a statement of a worker that has just ended, takes its locks in another order

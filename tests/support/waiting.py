@@ -8,11 +8,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 # Seconds. The machine may have much else to do: only what does not happen at all takes so long.
-PATIENCE = 200
+PATIENCE_SECONDS = 200
 
 
 def eventually(
-    condition: Callable[[], T], *, seconds: float = PATIENCE, every: float = 0.01, problem: str = "it did not happen"
+    condition: Callable[[], T],
+    *,
+    seconds: float = PATIENCE_SECONDS,
+    every: float = 0.01,
+    problem: str = "it did not happen",
 ) -> T:
     """Call ``condition`` until its result is true, and return that result. Fails after so many ``seconds``.
 

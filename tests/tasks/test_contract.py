@@ -187,7 +187,7 @@ def test_a_traceback_has_the_lines_of_the_source(drain: Drain) -> None:
     assert text.startswith("Traceback (most recent call last):\n")
     assert "    raise ValueError(message)\n" in text
     assert text.endswith("ValueError: it is broken\n")
-    assert "django_pgqueue" not in text, "the frames of the queue tell nothing"
+    assert "django_pgqueue" not in text, "the frames of the queue are left out"
 
 
 def test_a_larger_priority_comes_first(drain: Drain) -> None:

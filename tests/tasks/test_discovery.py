@@ -97,10 +97,10 @@ def test_a_broken_alias_breaks_only_itself(params: Any, problem: str, caplog: py
         result = defined.add.enqueue(1)
         assert task_backends["default"].get_result(result.id) == result
         assert list(discovery.backend_channels())
-    told = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
-    assert len(told) == 1, "it is said once"
-    assert problem in told[0]
-    assert "Correct or remove it" in told[0]
+    logged = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
+    assert len(logged) == 1, "it is said once"
+    assert problem in logged[0]
+    assert "Correct or remove it" in logged[0]
 
 
 @pytest.mark.django_db

@@ -242,8 +242,8 @@ def test_a_result_that_was_not_archived_does_not_exist_when_the_task_has_ended(
             match="no more than that" if archive == "outcome" else f"{ended.id}: .*archive = none",
         ):
             ended.refresh()
-    told = {task_result.id: task_result for name, task_result, _ in heard if name == "finished"}
-    assert told[result.id].return_value == 2, "a receiver of the signal has it at once"
+    results = {task_result.id: task_result for name, task_result, _ in heard if name == "finished"}
+    assert results[result.id].return_value == 2, "a receiver of the signal has it at once"
 
 
 def test_the_result_of_a_redriven_task_is_not_that_of_its_old_life_when_the_new_one_was_not_archived(

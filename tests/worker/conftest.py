@@ -28,7 +28,7 @@ from tests.support.faketime import faketime  # noqa: F401  (a fixture)
 from tests.support.paths import REPOSITORY
 from tests.support.sql import sql
 from tests.support.tables import empty_tables
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.worker.scripted import handlers as scripted
 
 # One statement, hence one snapshot.
@@ -85,7 +85,7 @@ def start(queue: None) -> Iterator[Callable[..., QueueWorker]]:
 
 
 def ended(thread: threading.Thread) -> None:
-    thread.join(PATIENCE)
+    thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive(), "the worker does not end"
 
 
@@ -149,7 +149,7 @@ class Process:
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self, timeout: float = PATIENCE_SECONDS) -> int:
         return self.popen.wait(timeout)
 
     @property

@@ -18,7 +18,7 @@ from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry, handler
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.models import DeadLetter as DeadMessage
 from tests.support.sql import sql
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import script, scripts, where
 
 Drain = Callable[..., dict[str, int]]
@@ -249,7 +249,7 @@ def test_the_connection_of_the_orm_is_closed_however_late_its_thread_is(start: S
 
     def keep_the_thread() -> None:
         backends.append(sql("SELECT pg_backend_pid()")[0][0])
-        go.wait(PATIENCE)
+        go.wait(PATIENCE_SECONDS)
 
     async def handle(delivery: Delivery) -> None:
         await sync_to_async(keep_the_thread)()

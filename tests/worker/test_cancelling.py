@@ -1,4 +1,4 @@
-"""Cancelling what a worker holds: running handlers are told, waiting messages are not started."""
+"""Cancelling a worker's messages: running handlers see the request, waiting messages are not started."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from django_pgqueue.worker.supervisor.lease_reclaimer import LeaseReclaimer, aft
 from django_pgqueue.worker.supervisor.restarts import Restarts
 from django_pgqueue.worker.supervisor.watch import Verdict, find_verdict
 from tests.support.processes import process_exists
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import effects, mark, marks, script, scripts, where
 from tests.worker.test_supervisor import Spawn, pids
 
@@ -63,7 +63,7 @@ def test_what_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
     reclaimer.start()
     # Its session in the database goes on for a moment.
     assert [delivery.id for delivery in dequeue("default", worker="ghost")] == [message]
-    assert settled.wait(PATIENCE)
+    assert settled.wait(PATIENCE_SECONDS)
     assert reclaimer.stop(30)
     assert where(message) == "live: ready"
     assert Message.objects.get(id=message).attempts == 0

@@ -15,7 +15,7 @@ from django_pgqueue import Delivery, handlers
 from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.worker.run.limits import LONGEST_DELAY_SECONDS, HandlerLimits
 from tests.support.deliveries import DELIVERY
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import effects, scripts
 
 Drain = Callable[..., dict[str, int]]
@@ -81,7 +81,7 @@ def test_messages_behind_them_do_not_wait(start: Start, register: Register, asyn
     go = threading.Event()
 
     def thread(delivery: Delivery) -> None:
-        go.wait(PATIENCE)
+        go.wait(PATIENCE_SECONDS)
 
     async def task(delivery: Delivery) -> None:
         await asyncio.to_thread(go.wait, 30)
@@ -114,7 +114,7 @@ def test_a_batch_is_one_call(drain: Drain, register: Register) -> None:
 
 def test_what_waits_for_its_turn_is_given_back_at_the_end(start: Start, register: Register) -> None:
     go = threading.Event()
-    register("limited", lambda delivery: go.wait(PATIENCE) and None, concurrency=1)
+    register("limited", lambda delivery: go.wait(PATIENCE_SECONDS) and None, concurrency=1)
     scripts(5, handler="limited")
     worker = start(concurrency=3, once=True, batch=5)
     eventually(lambda: worker._dispatch.running == 1)

@@ -21,7 +21,7 @@ from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.served import ServedQueues
 from tests.support.sessions import Connect
 from tests.support.sql import sql
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import effects, script, scripts, where
 
 Start = Callable[..., Any]
@@ -134,14 +134,16 @@ def test_a_worker_that_has_found_work_is_notified_only_if_it_always_wants_to_be(
     once.start()
     eventually(asleep)
     scripts(2)
-    assert len(list(session.notifies(timeout=PATIENCE, stop_after=1))) == 1
+    assert len(list(session.notifies(timeout=PATIENCE_SECONDS, stop_after=1))) == 1
     assert list(session.notifies(timeout=0.2)) == []
     producer.wake()
     once.join()
     assert producer.run_once() == 2
     assert sleepers() == notifications
     script()
-    assert len(list(session.notifies(timeout=PATIENCE if notifications else 0.2, stop_after=1))) == notifications
+    assert (
+        len(list(session.notifies(timeout=PATIENCE_SECONDS if notifications else 0.2, stop_after=1))) == notifications
+    )
 
 
 def test_a_worker_of_another_queue_sleeps_on(start: Start) -> None:
@@ -155,7 +157,7 @@ def test_a_worker_of_another_queue_sleeps_on(start: Start) -> None:
 
 def test_a_stop_just_before_the_look_does_not_wait_for_the_poll(queue: None, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = make_producer()
-    stop = threading.Thread(target=producer.stop, args=(PATIENCE,))
+    stop = threading.Thread(target=producer.stop, args=(PATIENCE_SECONDS,))
 
     def stop_now() -> None:
         if not stop.ident:

@@ -21,7 +21,7 @@ from django_pgqueue import probe
 from django_pgqueue.worker.operate.vitals import Health, Vitals
 from tests.support.paths import REPOSITORY
 from tests.support.sessions import Connect
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import Process, script
 
 Spawn = Callable[..., Process]
@@ -35,7 +35,7 @@ def port() -> int:
 
 
 def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -139,7 +139,7 @@ def test_a_port_that_is_taken_is_said_at_once() -> None:
 def systemd(tmp_path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "notify"))
-        receiver.settimeout(PATIENCE)
+        receiver.settimeout(PATIENCE_SECONDS)
         yield receiver
 
 
@@ -162,8 +162,8 @@ def test_a_control_loop_that_does_not_come_round_is_not_live(port: int) -> None:
 def test_systemd_is_notified_of_what_it_waits_for(
     environment: dict[str, str], queue: None, systemd: socket.socket, processes: int
 ) -> None:
-    told = {"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "3000000"}
-    worker = Process({**environment, **told}, processes=processes)
+    notified = {"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "3000000"}
+    worker = Process({**environment, **notified}, processes=processes)
     try:
         heard = hear(systemd, "READY=1")
         assert any(line.startswith("STATUS=") for line in heard)
@@ -192,8 +192,8 @@ def test_a_reload_is_not_over_before_all_processes_are_replaced(
         now += 1
         vitals.beat(changing=changing)
     systemd.setblocking(False)
-    told = [systemd.recv(4096).decode().splitlines() for _ in range(6)]
-    assert ["READY=1" in lines for lines in told] == [True, False, False, False, True, False]
+    notified = [systemd.recv(4096).decode().splitlines() for _ in range(6)]
+    assert ["READY=1" in lines for lines in notified] == [True, False, False, False, True, False]
 
 
 def hear(receiver: socket.socket, awaited: str) -> list[str]:

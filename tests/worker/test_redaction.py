@@ -18,7 +18,7 @@ TABLE = "CREATE TEMP TABLE card (number text, pin text NOT NULL, token text UNIQ
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         ([["fail", f"login with password={CANARY}"]], "login with"),
         ([["fail", f"the gateway says {CANARY} is wrong"]], "the gateway says"),
@@ -34,12 +34,12 @@ TABLE = "CREATE TEMP TABLE card (number text, pin text NOT NULL, token text UNIQ
 )
 @override_settings(GATEWAY_TOKEN=CANARY)
 def test_a_secret_in_an_error_is_neither_kept_nor_logged(
-    drain: Drain, caplog: pytest.LogCaptureFixture, steps: list[Any], told: str
+    drain: Drain, caplog: pytest.LogCaptureFixture, steps: list[Any], expected: str
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="django_pgqueue"):
         message = script(*steps, handler="scripted.atomic", max_attempts=2)
         assert drain() == {"retried": 1, "dead_lettered": 1}
     errors = sql("SELECT errors::text FROM pgqueue_dead_letter WHERE id = %s", message)[0][0]
     for text in (errors, caplog.text):
-        assert told in text
+        assert expected in text
         assert CANARY not in text

@@ -17,7 +17,7 @@ from django_pgqueue import Complete, Delivery, enqueue
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from tests.support.sql import sql
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import effects, mark, script, scripts, where
 from tests.worker.scripted.handlers import sql as sql_in_handler
 
@@ -184,7 +184,7 @@ def test_a_handler_that_cannot_be_interrupted_is_given_up(
     eventually(effects)
     assert "worker_unfit" in [getattr(record, "event", "") for record in caplog.records]
     go.set()
-    assert ended.wait(PATIENCE)
+    assert ended.wait(PATIENCE_SECONDS)
     worker.stop()
     worker.join()
     assert where(message) == "dead: timed_out"
@@ -197,12 +197,12 @@ def test_a_worker_that_stops_ends_cleanly_behind_a_handler_that_was_given_up(sta
 
     def block(delivery: Delivery) -> None:
         begun.set()
-        go.wait(PATIENCE)
+        go.wait(PATIENCE_SECONDS)
 
     register("block", block, timeout=timedelta(seconds=1))
     message = script(handler="block", max_attempts=1)
     worker = start(concurrency=1, grace=SHORT)
-    assert begun.wait(PATIENCE)
+    assert begun.wait(PATIENCE_SECONDS)
     worker.stop()
     worker.join()
     go.set()
@@ -214,7 +214,7 @@ def test_a_message_whose_handler_blocks_the_loop_is_given_up(start: Start, regis
     go = threading.Event()
 
     async def block(delivery: Delivery) -> None:
-        go.wait(PATIENCE)
+        go.wait(PATIENCE_SECONDS)
 
     register("block", block, timeout=SHORT)
     message = script(handler="block", max_attempts=1)

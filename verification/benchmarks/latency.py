@@ -19,7 +19,7 @@ ENQUEUE = "SELECT id FROM pgqueue_enqueue('benchmark.stamp', '{\"flight\": 1545,
 # Seconds between two messages: long enough for the worker to fall asleep again.
 PAUSE = (0.05, 0.15)
 FIRST = 5
-PATIENCE = 60.0
+PATIENCE_SECONDS = 60.0
 
 
 def idle_latency(cluster: Cluster, *, messages: int, options: tuple[str, ...]) -> Figures:
@@ -49,13 +49,13 @@ def enqueue(run: Run) -> tuple[int, int]:
 
 def wait_for_starts(stamps: Path, count: int) -> dict[int, int]:
     """When the handler of each message started; the clock is the same in all processes."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         lines = stamps.read_text().splitlines() if stamps.exists() else []
         if len(lines) >= count:
             return {int(message): int(at) for message, at in map(str.split, lines)}
         time.sleep(0.05)
-    raise RuntimeError(f"fewer than {count} messages were handled within {PATIENCE:.0f} s")
+    raise RuntimeError(f"fewer than {count} messages were handled within {PATIENCE_SECONDS:.0f} s")
 
 
 def sustained(cluster: Cluster, *, seconds: float, options: tuple[str, ...]) -> Figures:
@@ -72,8 +72,8 @@ def sustained(cluster: Cluster, *, seconds: float, options: tuple[str, ...]) -> 
 def wait_for_worker(run: Run) -> None:
     """Until it has done a message: its start is not measured."""
     run.connection.execute("SELECT pgqueue_enqueue('benchmark.noop')")
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not run.sample().completed:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"the worker did nothing within {PATIENCE:.0f} s")
+            raise RuntimeError(f"the worker did nothing within {PATIENCE_SECONDS:.0f} s")
         time.sleep(0.05)

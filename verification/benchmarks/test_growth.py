@@ -29,7 +29,7 @@ from verification.benchmarks.steady import steady
 from verification.benchmarks.transaction import PARTS, in_transaction
 from verification.benchmarks.writes import writes
 
-PATIENCE = 60.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

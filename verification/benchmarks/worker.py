@@ -16,7 +16,7 @@ from .measure import Figures, Run, fresh, watch
 
 CHANNELS = 16
 USUAL = ("--concurrency", "4", "--batch", "50")
-PATIENCE = 120.0  # seconds
+PATIENCE_SECONDS = 120.0  # seconds
 LOOK_EVERY = 0.02  # seconds
 CLIENT = "worker's CPU µs per message"
 
@@ -31,7 +31,7 @@ def drain_by_worker(cluster: Cluster, *, messages: int, handler: str, options: t
             while not (completed := run.sample().completed):
                 time.sleep(LOOK_EVERY)
             before = family_seconds(process.pid)
-            figures = watch(run, messages, PATIENCE)
+            figures = watch(run, messages, PATIENCE_SECONDS)
             spent = (family_seconds(process.pid) - before) / (messages - completed) * 1e6
         return replace(figures, remarks={CLIENT: spent, **figures.remarks})
 

@@ -12,7 +12,7 @@ from .design import Design
 from .measure import WARM_UP, Figures, Run, costs
 from .situation import Situation
 
-PATIENCE = 30.0  # seconds
+PATIENCE_SECONDS = 30.0  # seconds
 ROWS = """
 SELECT sum(n_tup_ins)::bigint, sum(n_tup_upd)::bigint, sum(n_tup_hot_upd)::bigint, sum(n_tup_del)::bigint,
     pg_database_size(current_database()), pg_current_wal_flush_lsn()::text
@@ -83,8 +83,8 @@ def _work(run: Run, seconds: float) -> None:
 
 
 def quiet(run: Run) -> None:
-    """Wait until all clients are gone: a session tells its counts when it ends."""
-    deadline = time.monotonic() + PATIENCE
+    """Wait until all clients are gone: a session reports its counts when it ends."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while one(run.connection, BUSY):
         if time.monotonic() > deadline:
             raise RuntimeError("clients have not ended")

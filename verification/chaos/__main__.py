@@ -55,10 +55,10 @@ def promote(folder: Path, seed: int, number: int) -> int:
     """Promote a standby, every second time a synchronous one, and add the result to the report."""
     played, history = promotion(folder / f"promotion-{number}", seed, synchronous=number % 2 == 0)
     broken = [text for verdict in check(history) for text in verdict.violations]
-    told = "\n".join([f"- {played}; {len(broken)} violations", *(f"  - {text}" for text in broken)])
-    print(told, flush=True)
+    report_lines = "\n".join([f"- {played}; {len(broken)} violations", *(f"  - {text}" for text in broken)])
+    print(report_lines, flush=True)
     with (folder / "report.md").open("a") as report:
-        report.write(told + "\n")
+        report.write(report_lines + "\n")
     return int(bool(broken))
 
 

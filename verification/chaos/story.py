@@ -108,11 +108,11 @@ class Story:
             self.change(message, LEASED, token=live["token"], attempts=live["attempts"], expires_at=self.now + LEASE)
         self.op("heartbeat", ids=[message], tokens=[live["token"]], lease=LEASE, value={"done": [message]})
 
-    def give_back(self, message: int, *, swept: bool = False, status: int = READY, tell: bool = True) -> None:
+    def give_back(self, message: int, *, swept: bool = False, status: int = READY, answered: bool = True) -> None:
         token = self._live[message]["token"]
         settled = None if swept else token
         self.change(message, status, token=None, attempts=self._live[message]["attempts"], settled_token=settled)
-        if tell and not swept:
+        if answered and not swept:
             self.op("retry", ids=[message], tokens=[token], value={"done": [message]})
 
     def put_off(self, message: int) -> None:
@@ -136,16 +136,16 @@ class Story:
         self.wait(LEASE / SECOND)
         self.give_back(message, swept=True)
 
-    def complete(self, message: int, *, token: str | None = None, tell: bool = True) -> None:
+    def complete(self, message: int, *, token: str | None = None, answered: bool = True) -> None:
         live = self._live[message]
         token = token or live["token"]
         with self.transaction():
             self.row("gone", message=message, channel=live["channel"], was_status=LEASED, was_token=live["token"])
             self.row("archived", message=message, attempts=live["attempts"], token=token, outcome="completed")
-        if tell:
+        if answered:
             self.op("complete", ids=[message], tokens=[token], value={"done": [message]})
 
-    def bury(self, message: int) -> None:
+    def dead_letter(self, message: int) -> None:
         with self.transaction():
             self.row("gone", message=message, channel=self._live[message]["channel"], was_status=LEASED)
             self.row("dead", message=message, token=self._live[message]["token"], outcome="failed")

@@ -13,7 +13,7 @@ def test_i3_a_completion_by_another_than_the_newest_lease() -> None:
     story.lease(1, "old")
     story.sweep(1)
     story.lease(1, "new")
-    story.complete(1, token="old", tell=False)
+    story.complete(1, token="old", answered=False)
     assert "was completed in" in only(story, "I3")
 
 
@@ -21,14 +21,14 @@ def test_i3_two_holders_whose_completions_both_succeeded() -> None:
     story = Story()
     lived(story, 1, "right")
     story.info("acknowledged", message=1, token="wrong", outcome="completed")
-    assert only(story, "I3") == "message 1: wrong was told that it completed, right did"
+    assert only(story, "I3") == "message 1: wrong was answered “completed”, right did"
 
 
 def test_i3_a_completion_that_is_nowhere() -> None:
     story = Story()
     story.create(1)
     story.lease(1, "a")
-    story.bury(1)
+    story.dead_letter(1)
     story.info("acknowledged", message=1, token="a", outcome="completed")
     assert "it is not in the archive" in only(story, "I3")
 
@@ -71,7 +71,7 @@ def test_i4_a_holder_whose_settlement_was_answered_as_lost() -> None:
     story = Story()
     story.create(1)
     story.lease(1, "a")
-    story.complete(1, tell=False)
+    story.complete(1, answered=False)
     story.op("complete", ids=[1], tokens=["a"], result="fail", value={"error": "lease lost"})
     assert "is lost, and it was settled meanwhile" in only(story, "I4")
 
@@ -135,14 +135,14 @@ def test_i12_a_redriven_message_is_of_the_kind_that_was_enqueued(kind: str) -> N
     story = Story()
     story.create(1, kind=kind)
     story.lease(1, "a")
-    story.bury(1)
+    story.dead_letter(1)
     story.create(2, detail={"redriven_from": 1})
     story.lease(2, "b")
     story.handle(2)
     story.refund(2)
-    told = violated(story).get("I12", [])
+    found = violated(story).get("I12", [])
     given_back = "lease b of message 2: its handler had begun, and its attempt was given back"
-    assert told == ([] if kind == "defer" else [given_back])
+    assert found == ([] if kind == "defer" else [given_back])
 
 
 def test_i12_what_never_began_keeps_its_attempt() -> None:

@@ -84,7 +84,7 @@ def test_i8_a_refusal_without_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "comes", "leased", "told"),
+    ("policy", "comes", "leased", "problem"),
     [
         ("drop_oldest", True, False, ""),
         ("drop_oldest", True, True, "while it was leased"),
@@ -92,7 +92,7 @@ def test_i8_a_refusal_without_a_reason() -> None:
         ("error", True, False, "for nothing"),
     ],
 )
-def test_i8_a_message_that_is_dropped(policy: str, comes: bool, leased: bool, told: str) -> None:
+def test_i8_a_message_that_is_dropped(policy: str, comes: bool, leased: bool, problem: str) -> None:
     story = Story()
     story.channel(1, max_size=1, full_policy=policy)
     story.create(1)
@@ -103,7 +103,7 @@ def test_i8_a_message_that_is_dropped(policy: str, comes: bool, leased: bool, to
             story.create(2)
     found = violated(story).get("I8", [])
     assert [text for text in found if "dropped" in text] == (
-        [f"channel channel 1: message 1 was dropped by transaction 103, {told}"] if told else []
+        [f"channel channel 1: message 1 was dropped by transaction 103, {problem}"] if problem else []
     )
 
 

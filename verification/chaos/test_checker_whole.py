@@ -23,7 +23,7 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     story.beat(1)
     story.census(1, 2, 3, live=3)
     story.lease(2, "b")
-    story.bury(2)
+    story.dead_letter(2)
     story.sweep(1)
     story.op("complete", ids=[1], tokens=["a"], result="fail", value={"error": "lease lost"})
     story.lease(1, "c")

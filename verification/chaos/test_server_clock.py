@@ -77,5 +77,5 @@ def true(row: Row) -> Row:
 
 
 def right(micros: int) -> int:
-    """The run is short, and the jumps are long: what hour it was tells which it was."""
+    """The run is short, and the jumps are long: the hour shows which jump it was."""
     return micros - round((micros / 1e6 - time.time()) / HOUR) * HOUR * 1_000_000

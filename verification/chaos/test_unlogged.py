@@ -132,7 +132,7 @@ def test_what_was_redriven_and_lost_is_found(server: Server, url: str) -> None:
         complete(session, dequeue(session, 1))
     server.kill(all_of_it=True)
     server.recover()
-    [find, give_back] = told("redriven")
+    [find, give_back] = documented("redriven")
     with connect(url) as session:
         assert [row[0] for row in session.execute(find).fetchall()] == letters[1:]
         session.execute(give_back)
@@ -153,7 +153,7 @@ def test_a_schedule_does_not_wait_for_a_message_that_is_lost(server: Server, url
         assert one(session, run) == "created"
     server.kill(all_of_it=True)
     server.recover()
-    [find] = told("schedule_tick")
+    [find] = documented("schedule_tick")
     with connect(url) as session:
         last = one(session, "SELECT max(tick_at) FROM pgqueue_schedule_tick")
         assert session.execute(find).fetchall() == [("nightly", last)]
@@ -230,7 +230,7 @@ def test_a_standby_that_takes_over_has_what_is_settled_and_nothing_live() -> Non
             assert len(dequeue(session, 10)[0]) == 2
 
 
-def told(word: str) -> list[str]:
+def documented(word: str) -> list[str]:
     """Return the SQL blocks of the page on durability that have this word."""
     page = DOCS / "how-to" / "durability.md"
     return [block.text for block in blocks(page) if block.language == "sql" and word in block.text]

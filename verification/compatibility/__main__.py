@@ -50,7 +50,7 @@ def main() -> int:
         jobs[PACKAGE] = partial(try_package, chosen.wheel)
     # Two at a time: a test waits for its server half of the time, and with more of them clocks would run out.
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        results = list(pool.map(lambda name: tell(name, *jobs[name]()), jobs))
+        results = list(pool.map(lambda name: announce(name, *jobs[name]()), jobs))
     print("\nThe matrix:")
     for name, (what, why) in zip(jobs, results, strict=True):
         print(f"  {what:8} {name}: {why}")
@@ -118,7 +118,7 @@ def try_package(wheel: str | None) -> Result:
         return FAILED, "it does not work", str(problem)
 
 
-def tell(name: str, what: str, why: str, output: str) -> tuple[str, str]:
+def announce(name: str, what: str, why: str, output: str) -> tuple[str, str]:
     print(f"{output}\n{what}: {name}: {why}" if output else f"{what}: {name}: {why}", flush=True)
     return what, why
 

@@ -13,22 +13,22 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 
-Told = dict[str, Any]
+Results = dict[str, Any]
 
 
 @pytest.fixture(scope="session")
-def live_through(environment: dict[str, str], empty_database: Callable[[], Any]) -> Callable[..., Told]:
-    """`live_through(options={…})`: the story on an empty database with these settings, and what it told.
+def live_through(environment: dict[str, str], empty_database: Callable[[], Any]) -> Callable[..., Results]:
+    """`live_through(options={…})`: the story on an empty database with these settings, and its results.
 
-    `story`: the module of this folder that tells it.
+    `story`: the module of this folder that runs it.
     """
 
-    def live_through(story: str = "story", *, own_alias: bool = False, **variant: Any) -> Told:
+    def live_through(story: str = "story", *, own_alias: bool = False, **variant: Any) -> Results:
         with ExitStack() as stack:
             url = stack.enter_context(empty_database())
             if own_alias:
                 variant["queue_url"] = stack.enter_context(empty_database())
-            return tell({**environment, "DATABASE_URL": url}, variant, story)
+            return run_story({**environment, "DATABASE_URL": url}, variant, story)
 
     return live_through
 
@@ -54,7 +54,7 @@ def empty_database(pg_url: str, django_db_blocker: Any) -> Callable[[], Any]:
     return empty_database
 
 
-def tell(environment: dict[str, str], variant: dict[str, Any], story: str) -> Told:
+def run_story(environment: dict[str, str], variant: dict[str, Any], story: str) -> Results:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", f"verification.compatibility.{story}"],
         env={

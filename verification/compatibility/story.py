@@ -32,20 +32,22 @@ def main() -> None:
     found = checks.run_checks(databases=list(connections))
     # The throw-away server of the tests may run without fsync.
     unsafe = {"pgqueue.W010", "pgqueue.W011"}
-    told: dict[str, Any] = {"checks": sorted({message.id for message in found} - unsafe)}
-    told["no changes"] = not call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
-    told["rolled back"] = enqueue_and_roll_back()
+    results: dict[str, Any] = {"checks": sorted({message.id for message in found} - unsafe)}
+    results["no changes"] = not call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
+    results["rolled back"] = enqueue_and_roll_back()
     with transaction.atomic():
         for handler in ("atomic", "plain", "asynchronous", "refused"):
             from django_pgqueue import enqueue
 
             enqueue(f"shop.{handler}", "one")
-    told["wsgi"] = [wsgi(f"/order/{name}") for name in ("sound", "broken")]
-    told["asgi"] = [asyncio.run(asgi(f"/{view}")) for view in ("order/sound-asgi", "order/broken-asgi", "async/async")]
-    told["live"] = live()
+    results["wsgi"] = [wsgi(f"/order/{name}") for name in ("sound", "broken")]
+    results["asgi"] = [
+        asyncio.run(asgi(f"/{view}")) for view in ("order/sound-asgi", "order/broken-asgi", "async/async")
+    ]
+    results["live"] = live()
     call_command("runqueueworker", drain=True, processes=0)
-    told |= ended()
-    json.dump(told, sys.stdout)
+    results |= ended()
+    json.dump(results, sys.stdout)
 
 
 def enqueue_and_roll_back() -> int:

@@ -31,8 +31,10 @@ class Machine:
         return path
 
     def chosen(self) -> subprocess.CompletedProcess[str]:
-        told = {"PATH": str(self.programs), "HOME": str(self.pyenv), "PYENV_ROOT": str(self.pyenv)}
-        return subprocess.run([REPOSITORY / ".ci" / "python"], env=told, capture_output=True, text=True, check=False)
+        environment = {"PATH": str(self.programs), "HOME": str(self.pyenv), "PYENV_ROOT": str(self.pyenv)}
+        return subprocess.run(
+            [REPOSITORY / ".ci" / "python"], env=environment, capture_output=True, text=True, check=False
+        )
 
 
 @pytest.fixture
@@ -74,5 +76,5 @@ def test_without_any_it_says_what_to_install(machine: Machine) -> None:
 def test_the_python_of_this_machine_is_found() -> None:
     done = subprocess.run([REPOSITORY / ".ci" / "python"], capture_output=True, text=True, check=True, env=os.environ)
     probe = "import sys; print('%d.%d' % sys.version_info[:2])"
-    told = subprocess.run([done.stdout.strip(), "-c", probe], capture_output=True, text=True, check=True).stdout.strip()
-    assert tuple(map(int, told.split("."))) >= (3, 11)
+    version = subprocess.run([done.stdout.strip(), "-c", probe], capture_output=True, text=True, check=True).stdout
+    assert tuple(map(int, version.split("."))) >= (3, 11)

@@ -24,21 +24,21 @@ THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
 def main() -> None:
     django.setup()
     call_command("migrate", verbosity=0)
-    told: dict[str, Any] = {"relations": names(RELATIONS), "functions": names(FUNCTIONS)}
-    told["checks"] = sorted({message.id for message in checks.run_checks(databases=["default"])} - THROWAWAY)
-    told["no changes"] = not call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
-    told["explained"] = explain()
+    results: dict[str, Any] = {"relations": names(RELATIONS), "functions": names(FUNCTIONS)}
+    results["checks"] = sorted({message.id for message in checks.run_checks(databases=["default"])} - THROWAWAY)
+    results["no changes"] = not call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
+    results["explained"] = explain()
     call_command("runqueueworker", drain=True, processes=0)
-    told |= keep_house()
-    told["commands"] = {name: said(name) for name in ("queuehealth", "queuestats", "sweepqueue", "queuedurability")}
-    told["lake"] = [said("queuelake", action) for action in ("export", "report")]
-    told["grants"] = grant()
-    told["pages"] = pages()
-    told["spark"] = spark()
-    told["flushed"] = flush()
+    results |= run_maintenance()
+    results["commands"] = {name: said(name) for name in ("queuehealth", "queuestats", "sweepqueue", "queuedurability")}
+    results["lake"] = [said("queuelake", action) for action in ("export", "report")]
+    results["grants"] = grant()
+    results["pages"] = pages()
+    results["spark"] = spark()
+    results["flushed"] = flush()
     call_command("migrate", "pgqueue", "zero", verbosity=0)
-    told["after zero"] = names(RELATIONS) + names(FUNCTIONS)
-    json.dump(told, sys.stdout)
+    results["after zero"] = names(RELATIONS) + names(FUNCTIONS)
+    json.dump(results, sys.stdout)
 
 
 def names(sql: str) -> list[str]:
@@ -68,7 +68,7 @@ def explain() -> list[str]:
     return [line.code for line in explain_message(last.id)]
 
 
-def keep_house() -> dict[str, Any]:
+def run_maintenance() -> dict[str, Any]:
     """Retention, also the one that waits for a lake, the doctor, and what is left of a dead letter."""
     from django.test import override_settings
 
@@ -76,7 +76,7 @@ def keep_house() -> dict[str, Any]:
     from django_pgqueue.doctor import examine
     from django_pgqueue.models import ArchivedMessage, DeadLetter
 
-    told: dict[str, Any] = {
+    results: dict[str, Any] = {
         "completed": ArchivedMessage.objects.filter(outcome="completed").count(),
         "dead": list(DeadLetter.objects.values_list("handler", flat=True)),
     }
@@ -88,28 +88,28 @@ def keep_house() -> dict[str, Any]:
     letters = list(DeadLetter.objects.values_list("pk", flat=True))
     with override_settings(DJANGO_PGQUEUE={"KEEP_UNTIL_EXPORTED": True}):
         kept = prune()
-        told["discarded"] = [*discard_dead(letters).values()]
-        told["checks of settings"] = [message.id for message in checks.run_checks()]
+        results["discarded"] = [*discard_dead(letters).values()]
+        results["checks of settings"] = [message.id for message in checks.run_checks()]
     dropped = prune()
-    told["kept"] = [kept.partitions_kept, kept.partitions_dropped]
-    told["dropped"] = [dropped.partitions_kept, dropped.partitions_dropped]
-    told["discarded"] += discard_dead(letters).values()
-    told["doctor"] = sorted({finding.code for finding in examine().findings} - THROWAWAY)
-    return told
+    results["kept"] = [kept.partitions_kept, kept.partitions_dropped]
+    results["dropped"] = [dropped.partitions_kept, dropped.partitions_dropped]
+    results["discarded"] += discard_dead(letters).values()
+    results["doctor"] = sorted({finding.code for finding in examine().findings} - THROWAWAY)
+    return results
 
 
 def grant() -> dict[str, str]:
     """Return the output of `queuegrants --check` after each kind was granted, and why the pipeline is not."""
-    told = {}
+    results = {}
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE ROLE {ROLE}")
         try:
             for kind in ("producer", "worker", "operator", "reader", "pipeline"):
                 said("queuegrants", kind, "--role", ROLE, "--apply")
-                told[kind] = said("queuegrants", kind, "--role", ROLE, "--check")
+                results[kind] = said("queuegrants", kind, "--role", ROLE, "--check")
         finally:
             cursor.execute(f"DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")
-    return told
+    return results
 
 
 def pages() -> dict[str, Any]:
@@ -137,7 +137,7 @@ def spark() -> list[str]:
 
     source = Source.parse(os.environ["DATABASE_URL"])
     with tempfile.TemporaryDirectory() as folder:
-        told = [export(source, Path(folder) / "lake").warning]
+        results = [export(source, Path(folder) / "lake").warning]
     for statement in (
         "SELECT owner FROM pgqueue_stream_open('s')",
         "SELECT pgqueue_ingest_open('job')",
@@ -147,8 +147,8 @@ def spark() -> list[str]:
             with source.connect() as session, source.errors():
                 session.execute(statement)
         except PipelineError as error:
-            told.append(str(error))
-    return told
+            results.append(str(error))
+    return results
 
 
 def flush() -> list[str]:

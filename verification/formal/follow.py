@@ -82,7 +82,7 @@ def furthest(traces: Iterable[Trace]) -> Iterator[tuple[Trace, int]]:
         for history, position in REACHED.findall(output):
             reached[int(history)] = max(reached[int(history)], int(position))
         if len(reached) != len(part):
-            raise ModelError(f"TLC told of {len(reached)} histories, of {len(part)}\n{output[-4000:]}")
+            raise ModelError(f"TLC reported {len(reached)} of {len(part)} histories\n{output[-4000:]}")
         for place, trace in enumerate(part, 1):
             if reached[place] <= len(trace.steps):
                 yield trace, reached[place]
@@ -108,7 +108,7 @@ def configuration(traces: list[Trace]) -> Configuration:
         **LEASE, "Messages": numbers(messages), "Workers": numbers(workers), "Cancels": True, "MaxDefers": 1_000_000,
         "Limit": traces[0].limit, "Histories": "<- Recorded",
     }  # fmt: skip
-    histories = "\n".join(f"H{place} == {told(trace, messages, workers)}" for place, trace in enumerate(traces, 1))
+    histories = "\n".join(f"H{place} == {as_tla(trace, messages, workers)}" for place, trace in enumerate(traces, 1))
     names = listed(f"H{place}" for place in range(1, len(traces) + 1))
     text = MODULE.format(histories=histories, names=names)
     return Configuration("Recorded", constants, "TraceSpec", constraint="Tell", modules={"Recorded": text})
@@ -118,7 +118,7 @@ def numbers(count: int) -> str:
     return "{" + ", ".join(map(str, range(1, count + 1))) + "}"
 
 
-def told(trace: Trace, messages: int, workers: int) -> str:
+def as_tla(trace: Trace, messages: int, workers: int) -> str:
     rows = [*trace.rows, *[Start()] * (messages - len(trace.rows))]
     holders = [*trace.holders, *[0] * (workers - len(trace.holders))]
     return record(rows=listed(map(row, rows)), holders=listed(holders), events=listed(map(event, trace.steps)))

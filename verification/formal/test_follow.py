@@ -54,7 +54,7 @@ def refused_messages(story: Story) -> set[int]:
 def test_whole_lives_of_every_kind_are_behaviours_and_each_defect_is_refused() -> None:
     story = Story()
     story.channel()
-    good = [retried, swept, deferred, buried, cancelled, heartbeats]
+    good = [retried, swept, deferred, dead_lettered, cancelled, heartbeats]
     bad = [
         completed_by_a_zombie, given_back_by_a_zombie, swept_too_early, attempt_not_counted, one_attempt_too_many,
         two_leases_at_once, archived_twice, deleted_without_a_trace, token_given_twice,
@@ -78,7 +78,7 @@ def swept(story: Story, message: int) -> None:
     sweep(story, message)
     story.change(message, 1, token=None, attempts=1)
     story.lease(message, f"{message} b")
-    story.bury(message)
+    story.dead_letter(message)
 
 
 def sweep(story: Story, message: int, *, late: bool = True) -> None:
@@ -95,9 +95,9 @@ def deferred(story: Story, message: int) -> None:
     story.complete(message)
 
 
-def buried(story: Story, message: int) -> None:
+def dead_lettered(story: Story, message: int) -> None:
     story.lease(message, f"{message} a")
-    story.bury(message)
+    story.dead_letter(message)
 
 
 def cancelled(story: Story, message: int) -> None:

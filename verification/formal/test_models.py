@@ -19,7 +19,7 @@ from verification.formal.tlc import SPECS, Answer, Configuration, check
 pytestmark = pytest.mark.timeout(1200)
 PAGE = "docs/explanation/formal-model.md"
 ROW = re.compile(r"^\| (?P<name>[^|`]+) \| `(?P<breaks>\w+)` \| (?P<steps>\d+) \|$", re.MULTILINE)
-TOLD = {row["name"]: (row["breaks"], int(row["steps"])) for row in ROW.finditer(page(PAGE))}
+DOCUMENTED = {row["name"]: (row["breaks"], int(row["steps"])) for row in ROW.finditer(page(PAGE))}
 GUARDED = [model for model in MODELS if model.removed]
 
 
@@ -41,14 +41,14 @@ def test_a_model_holds_unless_a_guard_is_removed(model: Model, answers: dict[str
     answer = answers[model.name].result()
     assert answer.violated == model.breaks, answer.output[-4000:]
     if model.removed:
-        assert (answer.violated, len(answer.steps) - 1) == TOLD[model.removed]
+        assert (answer.violated, len(answer.steps) - 1) == DOCUMENTED[model.removed]
 
 
 def test_the_documentation_tells_each_guard_with_what_breaks_without_it() -> None:
-    assert list(TOLD) == [model.removed for model in GUARDED]
-    told = section(page(PAGE), "What holds")
+    assert list(DOCUMENTED) == [model.removed for model in GUARDED]
+    documented = section(page(PAGE), "What holds")
     for name in sorted({name for model in MODELS for name in checked(model.configuration())}):
-        assert f"`{name}`" in told, name
+        assert f"`{name}`" in documented, name
 
 
 def checked(configuration: Configuration) -> tuple[str, ...]:

@@ -119,9 +119,9 @@ class Follower:
         for outcome in outcomes:
             name = "dead" if outcome.event == "dead" else OUTCOMES.get(outcome.outcome or "", "unknown")
             self.ends.append((name, self.tokens.get(outcome.token or "", NOBODYS)))
-        told = [attempts for outcome in outcomes if (attempts := outcome.attempts) is not None]
+        recorded = [attempts for outcome in outcomes if (attempts := outcome.attempts) is not None]
         self.token = None if status == "gone" else self.token
-        return self.become(row, status, told[-1] if told else self.attempts)
+        return self.become(row, status, recorded[-1] if recorded else self.attempts)
 
     def become(self, row: Row, status: str, attempts: int, *, begins: bool = False) -> Step:
         self.status, self.attempts, self.beating = status, attempts, False
@@ -152,12 +152,12 @@ def life(message: int, steps: list[Step], max_attempts: int) -> Trace:
 
 def commits(rows: Iterable[Row]) -> Iterator[tuple[int, list[Row]]]:
     """The rows of a message in a transaction, one after the other."""
-    told = (
+    recorded = (
         row
         for row in rows
         if row.message is not None and row.event in {"created", "changed", "gone", "archived", "dead"}
     )
-    for _, transaction in groupby(told, key=lambda row: (row.committed, row.xid)):
+    for _, transaction in groupby(recorded, key=lambda row: (row.committed, row.xid)):
         together: dict[int, list[Row]] = defaultdict(list)
         for row in transaction:
             together[row.message or 0].append(row)

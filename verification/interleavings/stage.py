@@ -19,7 +19,7 @@ from .verbs import ABSENT, DEAD, READY, Verb
 RELATIONS = ("same message", "same channel", "other channel")
 LEASE = 1_000_000
 FREE, ELSE = "·", "passes by"
-PATIENCE = 30  # seconds, for what takes milliseconds
+PATIENCE_SECONDS = 30  # seconds, for what takes milliseconds
 # The SQLSTATEs of a transaction that waits in a circle, or may.
 CIRCLES = ("40P01", "PGQ06")
 # Nothing takes so long, unless it hangs; and circles are found at once.
@@ -58,7 +58,7 @@ class Stage:
             call = self.pool.submit(self.alone, other, subjects[1])
             if self.waits(call, self.second):
                 self.first.execute("COMMIT")
-                found = call.result(PATIENCE)
+                found = call.result(PATIENCE_SECONDS)
                 return f"waits, then {found}" if isinstance(found, str) else "waits"
             found = call.result()
         if found == alone:
@@ -72,7 +72,7 @@ class Stage:
             call = self.pool.submit(outcome, self.second, other, theirs)
             if self.waits(call, self.second):
                 self.first.execute("ROLLBACK")
-                call.result(PATIENCE)
+                call.result(PATIENCE_SECONDS)
                 return ""
             sessions = (self.first, self.second)
             calls = [
@@ -82,12 +82,12 @@ class Stage:
             for n, m in ((0, 1), (1, 0)):
                 if self.waits(calls[n], sessions[n]) and not self.waits(calls[m], sessions[m]):
                     sessions[m].execute("COMMIT")
-            found = [call.result(PATIENCE) for call in calls]
+            found = [call.result(PATIENCE_SECONDS) for call in calls]
         return ", ".join(sorted({code for code in found if code in CIRCLES}))
 
     def waits(self, call: Future[Any], session: Session) -> bool:
         """Return whether the call waits for a lock; else it has come to its end."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         pid = session.info.backend_pid
         while not wait([call], 0.01).done:
             if self.queue.one("SELECT cardinality(pg_blocking_pids(%s))", pid):

@@ -69,7 +69,7 @@ class Beside(RuleBasedStateMachine):
         return sorted(found.items())
 
     def next_at(self, message: Message) -> int:
-        """Chance decides, within bounds: told by the queue itself."""
+        """Return the time that chance decided, within bounds, from the queue itself."""
         least, most = message.pause()
         at = self.queue.one(NEXT_AT, message.id, message.id)
         assert at is not None, f"message {message.id} is gone"

@@ -122,7 +122,7 @@ def number_of(channel: Channel | None) -> int:
 
 
 def insert(model: Model, draft: Draft, answer: Any) -> list[int]:
-    """A plain INSERT: it cannot be left out, nor be told of a duplicate. Its rules are those of enqueue."""
+    """A plain INSERT: it is never left out, and a duplicate is an error. Its rules are those of enqueue."""
     channel = found(model, draft)
     if channel is None:
         # It looks the channel up, and has nothing to insert.

@@ -185,7 +185,7 @@ class QueueMachine(Moments):
         answer = self.queue.settle("dead_letter", pairs, reasons=["refused"] * len(pairs), skip_lost=skip)
         self.agree(answer, lambda: settle.dead_letter(self.model, pairs, "refused", skip))
 
-    # Operators and housekeeping.
+    # Operators and maintenance.
 
     @rule(picks=st.lists(numbers, min_size=1, max_size=3), reason=reasons)
     def cancel(self, picks: list[int], reason: str) -> None:

@@ -113,7 +113,7 @@ class Model:
         when = self.now if at is None else at
         self.archive[message.id] = Archived(message, self.name_of(message), outcome, when, result)
 
-    def bury(self, message: Message, reason: str) -> None:
+    def dead_letter(self, message: Message, reason: str) -> None:
         del self.messages[message.id]
         self.dead[message.id] = Dead(message, self.name_of(message), reason, self.now)
 

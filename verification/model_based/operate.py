@@ -68,7 +68,7 @@ def discard_one(model: Model, number: int) -> str:
         return gone(model, number)
     if not model.free(number):
         return "busy"
-    model.bury(replace(message, token=SWEPT), "discarded")
+    model.dead_letter(replace(message, token=SWEPT), "discarded")
     return "discarded"
 
 

@@ -63,7 +63,7 @@ def complete(model: Model, pairs: Pairs, result: Any, skip_lost: bool, cancelled
 def dead_letter(model: Model, pairs: Pairs, reason: str, skip_lost: bool) -> list[int]:
     found = held(model, pairs, skip_lost)
     for message in found:
-        model.bury(message, reason)
+        model.dead_letter(message, reason)
     return sorted([m.id for m in found] + [number for number, _ in settled_before(model, pairs, found)])
 
 
@@ -84,7 +84,7 @@ def defer(model: Model, pairs: Pairs, due: int | None, state: Any, skip_lost: bo
 
 
 def retry(model: Model, pairs: Pairs, reason: str, skip_lost: bool, next_at: Callable[[Message], int]) -> Outcomes:
-    """``next_at`` tells when the next attempt is."""
+    """``next_at`` returns the time of the next attempt."""
     found = held(model, pairs, skip_lost)
     answers = [(message.id, fail(model, message, reason, next_at)) for message in found]
     return sorted(answers + settled_before(model, pairs, found))
@@ -97,7 +97,7 @@ def fail(model: Model, message: Message, reason: str, next_at: Callable[[Message
         withdraw(model, over)
         return "cancelled"
     if message.attempts >= message.max_attempts:
-        model.bury(over, reason)
+        model.dead_letter(over, reason)
         return "dead_lettered"
     back = given_back(message, next_at(message), True)
     model.messages[message.id] = replace(back, settled_token=message.settled_token) if swept else back

@@ -132,12 +132,12 @@ class Sides(RuleBasedStateMachine):
         return any(number in touched and number in rows and rows[number].token == token for number, token in pairs)
 
     def next_at(self, n: int) -> Callable[[Message], int]:
-        def told(message: Message) -> int:
+        def known(message: Message) -> int:
             at = self.sides[n].queue.one(NEXT_AT, message.id, message.id)
             assert at is not None, f"message {message.id} is gone"
             return at
 
-        return told
+        return known
 
     @invariant()
     def each_sees_what_it_should(self) -> None:

@@ -20,7 +20,7 @@ CONTROL = "_pgqueue"
 class LakeDescription:
     """The content of lake.json.
 
-    ``name`` tells the database which lake this is, wherever it is moved to; ``system_identifier`` and ``database`` are
+    ``name`` identifies the lake for the database, wherever it is moved to; ``system_identifier`` and ``database`` are
     those of the database whose rows it holds, empty until the first export.
     """
 

@@ -94,8 +94,8 @@ def check() -> Check:
         "metrics",
         f"{messages:,} messages, {len(expected):,} channels",
         compare(
-            {key: told(row) for key, row in expected.items()},
-            {key: told(row) for key, row in rolled_up.items()},
+            {key: shown(row) for key, row in expected.items()},
+            {key: shown(row) for key, row in rolled_up.items()},
             "channel",
             ("the archive", "the metrics"),
         ),
@@ -116,5 +116,5 @@ def rows(sql: str) -> dict[str, tuple[int | None, ...]]:
         return {key: tuple(figures) for key, *figures in cursor.fetchall()}
 
 
-def told(figures: tuple[int | None, ...]) -> str:
+def shown(figures: tuple[int | None, ...]) -> str:
     return ", ".join(f"{name} {value:,}" for name, value in zip(queries.FIGURES, figures, strict=True))

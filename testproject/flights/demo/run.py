@@ -95,7 +95,7 @@ def work_off(out: Output, messages: int, workers: int, concurrency: int) -> None
         work.drain(1, concurrency, lambda left: None)
 
 
-def tell(out: Output, enqueued: Counter[str], workers: int) -> bool:
+def report_enqueued(out: Output, enqueued: Counter[str], workers: int) -> bool:
     """Print what happened. Returns whether all limits held."""
     carriers = report.carriers()
     out.carriers(enqueued, carriers)

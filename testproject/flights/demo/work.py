@@ -19,7 +19,7 @@ from flights.channels import OFFICE, PASSENGERS, PAUSED, QUEUE
 # Enough to fill the handler's batches in both threads.
 BATCH = 200
 # Looking costs time that is the worker's: the next look waits for so many times what the last one took.
-PATIENCE = 20
+PATIENCE_SECONDS = 20
 
 
 # Lines of its log that are shown when it fails.
@@ -37,13 +37,13 @@ def command(concurrency: int) -> list[str]:
 
 
 def drain(workers: int, concurrency: int, show: Callable[[int], None]) -> None:
-    """Run the workers to the end; ``show`` is told how many messages are left. Raises WorkerFailed."""
+    """Run the workers to the end; ``show`` gets the number of messages that are left. Raises WorkerFailed."""
     with ExitStack() as stack:
         running = [stack.enter_context(worker(concurrency)) for _ in range(workers)]
         while any(process.poll() is None for process in running):
             started = time.monotonic()
             show(left())
-            time.sleep(max(0.1, PATIENCE * (time.monotonic() - started)))
+            time.sleep(max(0.1, PATIENCE_SECONDS * (time.monotonic() - started)))
 
 
 @contextmanager

@@ -157,14 +157,14 @@ class Tab:
         """Return the console's messages about this page: errors, exceptions, violations of Content-Security-Policy."""
         found = []
         for event in filter(self._is_mine, self._browser.events):
-            told = event["params"]
+            details = event["params"]
             match event["method"]:
                 case "Runtime.exceptionThrown":
-                    found.append(json.dumps(told["exceptionDetails"]))
-                case "Runtime.consoleAPICalled" if told["type"] in ("error", "warning", "assert"):
-                    found.append(json.dumps(told["args"]))
-                case "Log.entryAdded" if told["entry"]["level"] in ("error", "warning"):
-                    entry = f"{told['entry']['text']} {told['entry'].get('url', '')}"
+                    found.append(json.dumps(details["exceptionDetails"]))
+                case "Runtime.consoleAPICalled" if details["type"] in ("error", "warning", "assert"):
+                    found.append(json.dumps(details["args"]))
+                case "Log.entryAdded" if details["entry"]["level"] in ("error", "warning"):
+                    entry = f"{details['entry']['text']} {details['entry'].get('url', '')}"
                     # The browser asks for it by itself.
                     if not entry.endswith("/favicon.ico"):
                         found.append(entry)

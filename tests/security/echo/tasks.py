@@ -52,6 +52,6 @@ def refuse() -> None:
 
 
 @receiver(task_finished)
-def tell(sender: Any, task_result: Any, **kwargs: Any) -> None:
+def report(sender: Any, task_result: Any, **kwargs: Any) -> None:
     name = task_result.task.module_path.rpartition(".")[2]
     logging.getLogger("django_pgqueue").info("heard: %s %s %d", name, task_result.status, len(task_result.errors))

@@ -191,9 +191,9 @@ def test_the_command_counts_and_redrives(
         "4 dead letters chosen, 3 would be redriven, 0 were redriven before, 0 are gone, 1 would be refused.\n"
     )
     assert command(*arguments) == 1
-    told = capsys.readouterr()
-    assert told.out.startswith("4 dead letters chosen, 3 redriven, ")
-    assert told.err == '1 refused: channel "gone" does not exist in queue "default"\n'
+    printed = capsys.readouterr()
+    assert printed.out.startswith("4 dead letters chosen, 3 redriven, ")
+    assert printed.err == '1 refused: channel "gone" does not exist in queue "default"\n'
 
 
 def test_the_letters_of_a_lake_are_those_of_its_database(
@@ -215,7 +215,7 @@ def test_the_letters_of_a_lake_are_those_of_its_database(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "printed"),
     [
         (["--where", "nonsense = 1"], "nonsense"),
         (["--where", "reason ="], "Spark does not accept this SQL"),
@@ -224,9 +224,9 @@ def test_the_letters_of_a_lake_are_those_of_its_database(
     ],
 )
 def test_sql_that_spark_does_not_take_is_reported_in_a_line(
-    spark: SparkSession, dsn: str, arguments: list[str], told: str
+    spark: SparkSession, dsn: str, arguments: list[str], printed: str
 ):
-    with pytest.raises(PipelineError, match=told) as raised:
+    with pytest.raises(PipelineError, match=printed) as raised:
         command("--source", dsn, *arguments)
     assert "\n" not in str(raised.value)
 
@@ -238,5 +238,5 @@ def test_no_password_is_shown(spark: SparkSession, dsn: str, database: Database,
         command("--source", wrong, "--where", "true")
     assert CANARY not in str(raised.value)
     assert command("--source", f"{dsn}&password={CANARY}", "--where", "id > 0 AND reason = 'failed'") == 0
-    told = capfd.readouterr()
-    assert CANARY not in told.out + told.err
+    printed = capfd.readouterr()
+    assert CANARY not in printed.out + printed.err

@@ -62,7 +62,7 @@ def test_a_place_that_cannot_be_written_is_named_and_the_old_page_stays(small: P
 GONE = [PipelineError("a file is gone"), FileNotFoundError(2, "No such file", "1.parquet")]
 
 
-@pytest.mark.parametrize("gone", GONE, ids=["told", "not found"])
+@pytest.mark.parametrize("gone", GONE, ids=["reported", "not found"])
 def test_what_is_read_while_the_lake_is_written_is_read_again(tmp_path: Path, gone: Exception) -> None:
     lake = lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=1)))
     reads = []
@@ -109,7 +109,7 @@ def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path)
     assert not [total for total in totals if total % 2]
 
 
-@pytest.mark.parametrize("gone", GONE, ids=["told", "not found"])
+@pytest.mark.parametrize("gone", GONE, ids=["reported", "not found"])
 def test_an_error_of_a_steady_lake_is_reported_at_once(small: Path, gone: Exception) -> None:
     reads = []
 

@@ -188,7 +188,7 @@ def _percentiles(waits: list[float]) -> tuple[float, float, float]:
 
 
 def _dead_rows(run: Run, workers: list[Started]) -> float:
-    """Row versions left behind per message, once the workers are gone: sessions tell the last of their counts then."""
+    """Return dead row versions per message, once the workers are gone: sessions report their last counts then."""
     for worker in workers:
         worker.stop()
     quiet(run)

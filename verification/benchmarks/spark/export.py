@@ -49,8 +49,8 @@ def measure(rows: int, rounds: int) -> list[str]:
         for name, result in results.items():
             times = ", ".join(f"{seconds:.2f}" for seconds in result.seconds)
             ratio = results["export"].ratio_to(result)
-            told = "" if name == "export" else f"; the export is {ratio:.2f} times as fast"
-            lines.append(f"  {name}: {result.rate:,.0f} rows/s ({times} s), {result.peak / 2**20:,.0f} MiB{told}")
+            comparison = "" if name == "export" else f"; the export is {ratio:.2f} times as fast"
+            lines.append(f"  {name}: {result.rate:,.0f} rows/s ({times} s), {result.peak / 2**20:,.0f} MiB{comparison}")
         return [*lines, *commands(cluster, Path(folder))]
 
 

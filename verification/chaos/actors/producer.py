@@ -1,4 +1,4 @@
-"""Enqueues in every way, commits, rolls back, and remembers what it was told."""
+"""Enqueues in every way, commits, rolls back, and remembers the answers."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class Producer(Actor):
 
     def enqueue(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
         rows = session.execute(ONE.format(arguments=ARGUMENTS), messages[0]).fetchall()
-        self.told(call, keys, rows)
+        self.remember(call, keys, rows)
 
     def insert(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
-        self.told(call, keys, session.execute(INSERT, messages[0]).fetchall())
+        self.remember(call, keys, session.execute(INSERT, messages[0]).fetchall())
 
     def enqueue_many(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
         columns = {name: [message[name] for message in messages] for name in messages[0]}
@@ -84,7 +84,7 @@ class Producer(Actor):
             "p_backoff_longests => array_fill(interval '200 ms', ARRAY[%(count)s]))",
             {**columns, "count": len(messages)},
         ).fetchall()
-        self.told(call, keys, rows)
+        self.remember(call, keys, rows)
 
     def enqueue_in_transaction(
         self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]
@@ -101,8 +101,8 @@ class Producer(Actor):
         if given_up:
             call.fail("rolled back")
         else:
-            self.told(call, keys, rows)
+            self.remember(call, keys, rows)
 
-    def told(self, call: Call, keys: list[str], rows: list[tuple[Any, ...]]) -> None:
+    def remember(self, call: Call, keys: list[str], rows: list[tuple[Any, ...]]) -> None:
         created = [key for key, (_, outcome, *_) in zip(keys, rows, strict=True) if outcome == "created"]
         call.ok(created=created, ids=[row[0] for row in rows])

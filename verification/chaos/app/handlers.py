@@ -85,7 +85,7 @@ def atomic(delivery: Delivery) -> None:
 @chaotic("fail")
 def fail(delivery: Delivery) -> None:
     if delivery.attempt < 1 + delivery.id % 3:
-        raise ValueError("as it was told")
+        raise ValueError("as the message says")
 
 
 @chaotic("defer")

@@ -72,7 +72,7 @@ class Shares:
             self._served[channel] += count
 
     def end(self, channel: int | None = None) -> list[str | None]:
-        """Jain's index over what was served, once, if it is enough to tell. ``channel``: it has nothing more."""
+        """Return the violation of Jain's index, once, if enough messages were served. ``channel``: it is empty."""
         if self._over or not self._served or (channel is not None and channel not in self._equal):
             return []
         self._over = True
@@ -80,5 +80,5 @@ class Shares:
         if sum(counts) < ENOUGH * len(counts):
             return []
         index = sum(counts) ** 2 / (len(counts) * sum(count**2 for count in counts))
-        told = f"equal channels got unequal shares: Jain's index {index:.4f}, from {min(counts)} to {max(counts)}"
-        return [told if index < JAIN else None]
+        problem = f"equal channels got unequal shares: Jain's index {index:.4f}, from {min(counts)} to {max(counts)}"
+        return [problem if index < JAIN else None]

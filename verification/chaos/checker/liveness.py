@@ -50,8 +50,8 @@ def idle(history: History, lives: Lives, calm: int) -> Findings:
                 continue
             moments = [since, *(at for at in served if since < at < until), until]
             gap = max(after - before for before, after in pairwise(moments))
-            told = f"message {life.message} was ready, and no message was served for {gap / 1e6:.1f} s"
-            yield told if gap > allowed else None
+            problem = f"message {life.message} was ready, and no message was served for {gap / 1e6:.1f} s"
+            yield problem if gap > allowed else None
 
 
 def ready_times(history: History, rows: list[Row], calm: int) -> Iterator[tuple[int, int]]:

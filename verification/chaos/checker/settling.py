@@ -28,13 +28,13 @@ def i3_completed_once(history: History, lives: Lives) -> Findings:
         for row in life.rows:
             if row.event == "archived" and row.outcome == "completed":
                 who = f"by {short(row.token)}, while {short(newest)} held it"
-                told = f"message {life.message} was completed in {row.xid} {who}"
-                yield told if row.token != newest else None
+                problem = f"message {life.message} was completed in {row.xid} {who}"
+                yield problem if row.token != newest else None
                 for token in acknowledged.pop(life.message, ()):
-                    told = f"message {life.message}: {short(token)} was told that it completed, {short(row.token)} did"
-                    yield told if token != row.token else None
+                    problem = f"message {life.message}: {short(token)} was answered “completed”, {short(row.token)} did"
+                    yield problem if token != row.token else None
     for message, tokens in acknowledged.items():
-        yield f"message {message}: {', '.join(map(short, tokens))} was told that it completed; it is not in the archive"
+        yield f"message {message}: {', '.join(map(short, tokens))} was answered “completed”; it is not in the archive"
 
 
 def i4_stale_leases_change_nothing(history: History, lives: Lives) -> Findings:
@@ -67,12 +67,12 @@ def answer(op: Op, message: int, lease: Lease | None) -> str | None:
     if done and lease.ended.committed < op.began and not repeated:
         return f"{op}: {lease} had ended ({lease.how}, {lease.ended.xid}), and was accepted"
     if done and op.verb in SETTLES and lease.how == "swept":
-        return f"{op}: was told that it is done, but {lease} was swept in {lease.ended.xid}"
+        return f"{op}: the answer was that it is done, but {lease} was swept in {lease.ended.xid}"
     lost = op.result == "fail" and op.value.get("error") == "lease lost"
     meanwhile = op.began < lease.ended.committed < (op.ended or 0)
     # Raced: an earlier call of the same lease was cut off, and may have been at work still.
     if lost and op.verb in SETTLES and lease.how != "swept" and meanwhile and not op.args.get("raced"):
-        return f"{op}: was told that {lease} is lost, and it was settled meanwhile"
+        return f"{op}: the answer was that {lease} is lost, and it was settled meanwhile"
     return None
 
 

@@ -51,7 +51,7 @@ def enqueued(op: Op, created: dict[str, Row]) -> str | None:
         case "ok" if missing := [key for key in wanted if key not in created]:
             return f"lost: {op} was answered, and message(s) {missing} never were there"
         case "ok" if extra := set(found) - set(wanted):
-            return f"{op} was told that {sorted(extra)} were not taken, and they are there"
+            return f"{op} got the answer that {sorted(extra)} were not taken, and they are there"
         case "fail" if found:
             return f"phantom: {op} failed ({op.value.get('error')}), and message(s) {found} are there"
         case "unknown" if found and len(found) < len(keys):

@@ -144,7 +144,7 @@ class Fleet:
                 status = post.popen.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 status = None
-            # Told to end before it could listen to signals.
+            # Its signal to end came before it could listen to signals.
             young = status == -signal.SIGTERM and post.age < STARTS_WITHIN
             if status != 0 and not young:
                 wrong.append(f"{post.name} ended with {status}")

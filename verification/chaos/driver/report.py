@@ -79,5 +79,5 @@ def bounds(run: dict[str, Any], lives: Lives, verdicts: list[Verdict]) -> list[s
         ("SIGKILL of a worker", kinds.get("kill", 0)),
         ("crash of the server", kinds.get("crash", 0)),
     ]
-    told = [f"0 of {count:,}: under {3 / count:.1e} for each {name}" for name, count in counts if count]
-    return ["0 violations. At 95 %, by the rule of three: " + "; ".join(told) + "."]
+    lines = [f"0 of {count:,}: under {3 / count:.1e} for each {name}" for name, count in counts if count]
+    return ["0 violations. At 95 %, by the rule of three: " + "; ".join(lines) + "."]

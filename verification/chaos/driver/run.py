@@ -125,7 +125,7 @@ class Run:
         """Until all faults are done and all messages are there."""
         waiting = schedule(self.tier, self.seed)
         special = Special(self, recorder)
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         while waiting or faults.traps or special.left or time.monotonic() - started < self.tier.seconds:
             now = time.monotonic() - started
             fleet.tend()
@@ -134,8 +134,8 @@ class Run:
             if waiting and waiting[0].at <= now and not faults.inject(fault := waiting.pop(0)):
                 waiting.append(type(fault)(now + 0.3, fault.kind, fault.dice))
                 waiting.sort()
-            if time.monotonic() - told > 15:
-                told = time.monotonic()
+            if time.monotonic() - reported > 15:
+                reported = time.monotonic()
                 self.say(f"{now:5.0f} s: {sum(faults.injected.values())} faults, {len(waiting)} to come")
             time.sleep(0.01)
             if now > 4 * self.tier.seconds + 60:

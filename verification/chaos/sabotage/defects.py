@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 EXPIRED = "m.lease_expires_at <= v_now"
-BURIED = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
+SETTLED_WITH_CHANNEL = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
 ONE_IS_GONE = "        IF v_one.id IS NOT NULL THEN\n"
 FIRST_LANE = "ORDER BY l.seq LIMIT 1\n        FOR UPDATE OF l"
 FIRST_MESSAGE = FIRST_LANE.replace("l.seq", "l.floor_rank, l.floor_at, l.seq")
@@ -134,7 +134,7 @@ DEFECTS = (
     defect("the short way of one message checks no token", "complete", FENCE_OF_ONE, "", "I3", "I4", "I5"),
     defect(
         "dead_letter drops messages that were tried often", "dead_letter",
-        f"{BURIED}\n    )", f"{BURIED}\n        WHERE n.attempts < 2\n    )",
+        f"{SETTLED_WITH_CHANNEL}\n    )", f"{SETTLED_WITH_CHANNEL}\n        WHERE n.attempts < 2\n    )",
         "I1", "I2",
     ),
     defect("a redrive may be repeated", "redrive", " AND l.redriven_at IS NULL", "", "I2"),

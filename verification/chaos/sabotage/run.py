@@ -13,7 +13,7 @@ from verification.chaos.storm import Storm
 
 from .defects import Defect
 
-PATIENCE = 60.0  # seconds for each
+PATIENCE_SECONDS = 60.0  # seconds for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def catch(server: Server, folder: Path, defect: Defect, seed: int) -> Catch:
     started = time.monotonic()
     runs = 0
     found: list[Verdict] = []
-    while not found and (not runs or time.monotonic() - started < PATIENCE - 15):
+    while not found and (not runs or time.monotonic() - started < PATIENCE_SECONDS - 15):
         url = server.make_database("sabotage")
         with server.connect("sabotage") as session:
             defect.install(session)

@@ -359,12 +359,12 @@ Runs == \A m \in Messages : db[m].runs <= db[m].max
 \* C7: leases of the channel.
 LimitHolds == Cardinality(Leased) <= Limit
 
-\* pgqueue_settled_before: what it tells a worker that asks again is true.
-Told(m, token) ==
+\* pgqueue_settled_before: its answer to a worker that asks again is true.
+SettledBefore(m, token) ==
     \/ \E place \in 1..Len(db[m].ends) : db[m].ends[place].token = token
     \/ Live(m) /\ db[m].settled = token
 AnswersAreTrue == \A w \in Workers :
-    Holds(w) /\ Told(worker[w].message, worker[w].token) => worker[w].token \in db[worker[w].message].by
+    Holds(w) /\ SettledBefore(worker[w].message, worker[w].token) => worker[w].token \in db[worker[w].message].by
 
 \* Every message ends.
 Ends == \A m \in Messages : db[m].status # "absent" ~> db[m].status = "gone"

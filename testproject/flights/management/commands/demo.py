@@ -76,7 +76,7 @@ def demo(out: Output, flights: int, workers: int, concurrency: int, *, lake: boo
     out.title(
         "Carriers (wait: from enqueue to lease, run: from lease to settlement, at once: most leases at any moment)"
     )
-    held = run.tell(out, enqueued, workers)
+    held = run.report_enqueued(out, enqueued, workers)
     out.title("Check: the database against the file")
     matches = run.compare(out, flights)
     if lake:

@@ -24,7 +24,7 @@ def versions(session: Session) -> dict[str, str]:
     return dict(session.execute("SELECT name, xmin::text FROM pgqueue_channel").fetchall())
 
 
-class Crew:
+class LimitedWorkers:
     """Workers that hold leases for a moment, give some back, and die on some. Each dequeue then counts the leases."""
 
     def __init__(self, seed: int, connect: Callable[..., Session], queue: str = "default") -> None:
