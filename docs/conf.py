@@ -18,7 +18,7 @@ from django_pgqueue import __version__
 
 DOCS = Path(__file__).parent.resolve()
 REPOSITORY = DOCS.parent
-# What a page of project/ shows in its place.
+# Files that the pages of project/ show in their place.
 SHOWN = {
     "project/changes": REPOSITORY / "CHANGELOG.md",
     "project/conduct": REPOSITORY / "CODE_OF_CONDUCT.md",

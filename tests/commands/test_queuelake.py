@@ -89,7 +89,7 @@ def test_an_export_brings_the_queue_to_the_lake_and_shows_no_password(
 
 
 def watch_arguments(secret: str, seen: set[str], done: threading.Event) -> None:
-    """Whatever a process list would show."""
+    """Look for the secret in the arguments of all processes, as a process list shows them."""
     while not done.wait(0.2):
         for arguments in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):

@@ -86,7 +86,7 @@ def test_ticks_of_an_old_definition_do_not_fire(session: Session, other: Session
 
 
 def test_a_tick_in_the_future_is_refused(session: Session, schedule: int) -> None:
-    """Whatever the clock of the worker says."""
+    """The clock of the worker does not count."""
     version = one(session, VERSION, schedule)
     with pytest.raises(psycopg.Error) as raised:
         session.execute(

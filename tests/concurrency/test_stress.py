@@ -145,7 +145,7 @@ class Storm:
         pin.rollback()
 
     def drain(self) -> None:
-        """One worker, without maintenance but for the sweep that the dead ones need. Whatever is ready must come."""
+        """One worker, without maintenance but for the sweep that the dead ones need. Each ready message must come."""
         session = self.connect(autocommit=True)
         session.execute("SELECT * FROM pgqueue_sweep()")
         idle_since = time.monotonic()

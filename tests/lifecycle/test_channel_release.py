@@ -163,7 +163,7 @@ def test_what_an_open_transaction_has_enqueued_keeps_the_context_of_its_tenant(c
 
 
 def eventually_removed(channel: int) -> None:
-    """Whatever else this server does: analyze and the like have transactions too."""
+    """Wait until the channel is removed: other transactions of this server, such as an analyze, may delay that."""
 
     def is_gone() -> bool:
         if Channel.objects.filter(pk=channel).exists():

@@ -1,4 +1,4 @@
-"""Whatever is killed while it exports, afterwards each row is in the lake once."""
+"""After a kill of any process of an export, each row is in the lake once."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_lock_that_waits_is_seen(
 
 @pytest.mark.parametrize("verb", SETTLING, ids=lambda verb: verb.name)
 def test_a_call_for_two_messages_takes_the_lower_id_first(stage: Stage, verb: Verb) -> None:
-    """Whatever the order in which they are named: while it waits for the lower, the higher is free."""
+    """The order in which they are named does not matter: while it waits for the lower, the higher is free."""
     low, high = stage.arrange(verb, verb, "other channel")
     assert verb.needs == LEASED
     assert low.id < high.id

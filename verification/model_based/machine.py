@@ -232,7 +232,7 @@ class QueueMachine(Moments):
             self.queue.session.rollback()
 
     def drain(self) -> None:
-        """Whatever has happened: with time and a worker, each message comes to an end."""
+        """Bring each message to its end, with time and a worker."""
         while self.saved:
             self.end(undo=True)
         self.change_queue("queue_resume")

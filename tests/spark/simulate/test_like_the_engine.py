@@ -77,7 +77,7 @@ def served_by_the_simulation(
 @pytest.mark.parametrize("statistics", ["as they are", "of an empty line"])
 @pytest.mark.parametrize("seed", range(8))
 def test_turns_weights_and_priorities_give_the_same_order(seed: int, statistics: str):
-    """Whatever plans the engine's statements have."""
+    """The plans of the engine's statements do not matter."""
     if statistics == "of an empty line":
         sql("UPDATE pg_class SET reltuples = 0, relpages = 1 WHERE relname = 'pgqueue_lane' RETURNING 1")
     chance = random.Random(seed)

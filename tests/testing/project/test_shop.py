@@ -16,7 +16,7 @@ NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def confirmed(name):
-    """Whatever else has run here, this sees only its own."""
+    """This test sees only its own messages, also after others."""
     channel_set(channel="small", max_size=2)
     enqueue("shop.confirm", {"order": name}, channel="small")
     enqueue("shop.confirm", {"order": f"{name} too"}, channel="small", delay=timedelta(hours=1))

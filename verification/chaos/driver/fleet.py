@@ -151,7 +151,7 @@ class Fleet:
         return wrong
 
     def close(self) -> None:
-        """Whatever still runs is ended: each process of this run carries its mark."""
+        """End the processes that still run: each process of this run carries its mark."""
         for post in self.posts:
             post.retired = True
         for pid in marked(self.run):
