@@ -25,6 +25,7 @@ class PgQueueConfig(AppConfig):
         super().import_models()
 
     def ready(self) -> None:
+        """Hide secrets in logs, import the handlers, set up tasks, and fill tables again after a flush."""
         from django_pgqueue import checks, handlers  # noqa: F401  registers the system checks
         from django_pgqueue.redaction import RedactingFilter
 

@@ -76,6 +76,7 @@ class BaseAdmin(AnyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: models.QuerySet[Any], search_term: str
     ) -> tuple[models.QuerySet[Any], bool]:
+        """Find rows by id or by the exact value of a field of ``exact_search``, each with an index look-up."""
         term = search_term.strip()
         if not term or not self.exact_search:
             return super().get_search_results(request, queryset, search_term)

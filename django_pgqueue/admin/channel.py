@@ -40,6 +40,7 @@ class ChannelChangeList(LeanChangeList):
     """List channels with the number of their live messages."""
 
     def get_results(self, request: HttpRequest) -> None:
+        """Add the live counts of the channels of this page, from one query."""
         super().get_results(request)
         channels = list(self.result_list)
         counts = live_counts([channel.pk for channel in channels], using=alias(None))

@@ -46,6 +46,10 @@ class ContentAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
+        """Search payloads if the term asks for a value of a payload.
+
+        Shows an error if the table has no index for that, and MOST_FOUND_ROWS rows at most.
+        """
         wanted = payload_search.payload_terms(search_term.strip())
         if wanted is None:
             return super().get_search_results(request, queryset, search_term)

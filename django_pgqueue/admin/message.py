@@ -102,6 +102,7 @@ class MessageAdmin(BulkActionsAdmin):
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
 
     def actions_on(self, item: Message) -> dict[str, StrOrPromise]:
+        """Return the actions that the state of the message allows."""
         actions: dict[str, StrOrPromise] = {}
         if item.status == Message.Status.SCHEDULED:
             actions["retry_now"] = _("Retry now")

@@ -38,6 +38,7 @@ class ObjectActionsAdmin(BaseAdmin):
         form_url: str = "",
         obj: Any = None,
     ) -> HttpResponse:
+        """Add a button for each action that the object's state and the user's permissions allow."""
         if obj is not None:
             allowed = self.get_actions(request)
             context["object_actions"] = [(name, text) for name, text in self.actions_on(obj).items() if name in allowed]
@@ -46,6 +47,7 @@ class ObjectActionsAdmin(BaseAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
+        """Perform the action of a button, or else show or save the form."""
         if request.method == "POST" and "action" in request.POST:
             return self.act_on(request, object_id, request.POST["action"])
         return super().change_view(request, object_id, form_url, extra_context)

@@ -14,6 +14,7 @@ class JsonFormatter(logging.Formatter):
     """Format records as JSON, for the setting ``LOGGING``. Tracebacks are redacted before."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON, with the keys that were passed as ``extra``."""
         entry = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),

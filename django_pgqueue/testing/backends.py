@@ -77,6 +77,7 @@ class ImmediateBackend(Recording, Immediate):
     """
 
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+        """Record the message, run the task at once, and return its result."""
         self._record(task, args, kwargs)
         called: Task = replace(task, func=answering(task.func))
         result: TaskResult = super().enqueue(called, list(args), dict(kwargs))

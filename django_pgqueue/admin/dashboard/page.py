@@ -50,6 +50,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         return [path("", view, name="pgqueue_dashboard_changelist")]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the page, or only the part that refreshes if the header PART asks for it. Raises PermissionDenied."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         asked = Asked.of(request)

@@ -72,6 +72,7 @@ class TenantAdmin(PausableAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **more: Any
     ) -> HttpResponse:
+        """Add the link to the tenant's page."""
         if context.get("object_id"):
             context["tenant_page"] = self.with_filters(request, self.url("channel_tenant", context["object_id"]))
         return super().render_change_form(request, context, *args, **more)

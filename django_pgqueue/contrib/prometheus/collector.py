@@ -26,6 +26,7 @@ class QueueCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
+        """Measure and yield the metrics, with each scrape."""
         for family in families(using=self._using):
             names = list(family.samples[0].labels) if family.samples else []
             metric = KINDS[family.kind](family.name.removesuffix("_total"), family.help, labels=names)

@@ -39,6 +39,7 @@ class TableReader(DataSourceReader):
         self.columns, self.schema = chosen_columns(TABLES[options.table], schema)
 
     def partitions(self) -> list[InputPartition]:
+        """Split the table into ranges, and deal these to as many partitions as the options say, or fewer."""
         options, table = self.options, TABLES[self.options.table]
         with self.source.connect() as connection, self.source.errors():
             existing = types(connection, table.name)

@@ -58,6 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.left = self.opened().waiting() + self.opened().extend()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Settle the batches up to ``start``, claim the next one, and return its number. Raises PipelineError."""
         # A query that asks for everything gets as many messages as its memory can be expected to hold.
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch_messages
         if self.left is not None:
@@ -69,6 +70,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"batch": claimed.batch}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Return a statement for each part of the batches after ``start`` up to ``end``.
+
+        Raises PipelineError if those batches are settled already.
+        """
         after, upto = start["batch"], end["batch"]
         if after == upto:
             return []
