@@ -1,4 +1,4 @@
-"""Check that the lake is whole: every committed file is there and can be read, with its rows, and nothing else is.
+"""Check that the lake is whole: every committed file is there with the content that was committed, and nothing else is.
 
 With a source, named or in PGQUEUE_SOURCE, the days that the database still has are compared with it, too.
 """
@@ -45,6 +45,8 @@ def run(args: Namespace) -> int:
     problems = list(find_problems(lake, committed, args.since))
     rows = sum(file.rows for file in committed.values())
     print(f"{len(committed):,} files, {rows:,} rows, {lake.head.number:,} commits.")
+    if without := sum(not file.sha256 for file in committed.values()):
+        print(f"The content of {without:,} files cannot be compared: their commits have no SHA-256.")
     if source := named_source(args):
         problems += compare(lake, source, args.since)
     for problem in problems:
@@ -90,6 +92,8 @@ def look_at(lake: ParquetLake, file: LakeFile) -> str:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from django_pgqueue.spark.lake.durable import sha256_of
+
     path = lake.path / file.path
     if not path.exists():
         return "it is missing."
@@ -100,7 +104,11 @@ def look_at(lake: ParquetLake, file: LakeFile) -> str:
             rows = sum(batch.num_rows for batch in parquet.iter_batches())
     except (OSError, pa.ArrowException) as error:
         return f"it cannot be read: {' '.join(str(error).split())}"
-    return "" if rows == file.rows else f"it has {rows:,} rows, committed were {file.rows:,}."
+    if rows != file.rows:
+        return f"it has {rows:,} rows, committed were {file.rows:,}."
+    if file.sha256 and sha256_of(path) != file.sha256:
+        return "its content is not that which was committed (SHA-256 differs)."
+    return ""
 
 
 def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:

@@ -93,7 +93,7 @@ def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOpt
 
 def _staged(file: Written) -> StagedFile:
     more = {"created_days": [day.isoformat() for day in file.created_days]}
-    return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, more)
+    return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, more)
 
 
 def find_losses(plan: ExportPlan, results: list[ExportResult], state: dict[str, Any]) -> Iterator[str]:

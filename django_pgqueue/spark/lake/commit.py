@@ -12,7 +12,8 @@ from typing import Any
 class StagedFile:
     """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
 
-    ``more``: other data that the commit keeps about it, in JSON's types.
+    ``sha256``: the digest of its content, in hexadecimal. ``more``: other data that the commit keeps about it, in
+    JSON's types.
     """
 
     table: str
@@ -20,12 +21,16 @@ class StagedFile:
     path: Path
     rows: int
     bytes: int
+    sha256: str
     more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """A file of a commit, at ``path`` in the lake; it is at ``staged`` until it is moved."""
+    """A file of a commit, at ``path`` in the lake; it is at ``staged`` until it is moved.
+
+    ``sha256``: the digest of its content; "" in commits of early versions.
+    """
 
     table: str
     partition: str
@@ -33,6 +38,7 @@ class LakeFile:
     rows: int
     bytes: int
     staged: str = ""
+    sha256: str = ""
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -71,6 +77,7 @@ class Commit:
                     "rows": file.rows,
                     "bytes": file.bytes,
                     "staged": file.staged,
+                    "sha256": file.sha256,
                     **({"more": file.more} if file.more else {}),
                 }
                 for file in self.files

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
+from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.folder import LakeFolder
 
 # Tables whose rows the state counts by day, so that retention knows which rows the lake has.
@@ -52,7 +53,7 @@ class Writing:
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
         table, *partition, _ = path.relative_to(self.folder).parts
-        return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, more)
+        return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, sha256_of(path), more)
 
     def collect(self, table: str) -> list[StagedFile]:
         """Return the files that Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
@@ -104,7 +105,9 @@ class Writing:
 
     def _file(self, staged: StagedFile, name: str) -> LakeFile:
         relative = staged.path.relative_to(self.lake.path).as_posix()
-        return LakeFile(staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.more)
+        return LakeFile(
+            staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.sha256, staged.more
+        )
 
 
 def check(staged: StagedFile) -> None:
