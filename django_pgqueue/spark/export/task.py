@@ -39,7 +39,11 @@ class ExportTask:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file of a task. ``sha256``: the digest of its content; ``created_days``: the days of created_at of its rows, which rollups compute again."""
+    """A file of a task.
+
+    ``sha256``: the digest of its content. ``created_days``: the days of created_at of its rows, which rollups compute
+    again.
+    """
 
     table: str
     day: date
