@@ -13,7 +13,8 @@ class StagedFile:
     """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
 
     ``sha256``: the digest of its content, in hexadecimal. ``more``: other data that the commit keeps about it, in
-    JSON's types.
+    JSON's types. ``replaces``: the name of the file of this partition whose rows it has; it takes that name, so that a
+    reader sees one of the two.
     """
 
     table: str
@@ -23,6 +24,7 @@ class StagedFile:
     bytes: int
     sha256: str
     more: dict[str, Any] = field(default_factory=dict)
+    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,28 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    """A change of the lake, and the state after it.
+
+    ``removed``: the paths of replaced files, also of those whose name a new file has taken. ``exchanged``: the folders
+    of partitions that are replaced as a whole.
+    """
+
     number: int
     kind: str
     at: str
     files: tuple[LakeFile, ...] = ()
     removed: tuple[str, ...] = ()
+    exchanged: tuple[str, ...] = ()
     state: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
+
+    @property
+    def vanished(self) -> set[str]:
+        """Return the paths of files that are not there any more after this commit."""
+        return set(self.removed) - {file.path for file in self.files}
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -83,6 +97,7 @@ class Commit:
                 for file in self.files
             ],
             "removed": list(self.removed),
+            **({"exchanged": list(self.exchanged)} if self.exchanged else {}),
             "state": self.state,
         }
 
@@ -94,6 +109,7 @@ class Commit:
             at=content["at"],
             files=tuple(LakeFile(**file) for file in content["files"]),
             removed=tuple(content["removed"]),
+            exchanged=tuple(content.get("exchanged", ())),
             state=content["state"],
         )
 

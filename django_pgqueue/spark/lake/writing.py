@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import shutil
@@ -18,14 +19,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake import durable, publish
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
 from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.folder import LakeFolder
 
 # Tables whose rows the state counts by day, so that retention knows which rows the lake has.
 COUNTED = ("archive", "dead_letter")
+# The folder of partitions that are exchanged, in the staging folder of a run.
+GATHERED = "gathered"
 MOVING_TIMEOUT_SECONDS = 30  # a reader waits so long for a run that is moving its files
+
+README = "README.txt"
+READ_ONE_TABLE = """\
+This folder is a lake of pgqueue-django. It holds several tables, and each is a folder:
+
+    archive  dead_letter  channel  metrics  forecast
+
+Open one of them, for example pandas.read_parquet("archive"). This file makes readers refuse the folder of all tables,
+whose rows they would mix. _pgqueue holds the commits of the lake; only queuelake writes here.
+"""
 
 
 @dataclass(slots=True)
@@ -81,32 +94,64 @@ class Writing:
             check(staged)
         for folder in {staged.path.parent for staged in files}:
             durable.sync_to_disk(folder)
-        removed = [path for table, partition in replace for path in self._present(table, partition)]
         number = head.number + 1
+        new = [self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)]
+        removed: list[str] = []
+        exchanged = []
+        for table, partition in replace:
+            folder = f"{table}/{partition}"
+            old = self._present(folder)
+            removed += [f"{folder}/{name}" for name in old]
+            its = [n for n, file in enumerate(new) if f"{file.table}/{file.partition}" == folder]
+            if len(old) == len(its) == 1:
+                [only] = its
+                new[only] = dataclasses.replace(new[only], name=old[0])
+            elif old and any(new[n].name not in old for n in its):
+                exchanged.append(folder)
+                gathered = self.folder / GATHERED / str(number) / folder
+                publish.gather(gathered, [new[n] for n in its], self.lake)
+                for n in its:
+                    staged_at = (gathered / new[n].name).relative_to(self.lake.path).as_posix()
+                    new[n] = dataclasses.replace(new[n], staged=staged_at)
         commit = Commit(
             number=number,
             kind=kind,
             at=datetime.now(UTC).isoformat(),
-            files=tuple(self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)),
+            files=tuple(new),
             removed=tuple(removed),
+            exchanged=tuple(exchanged),
             state=head.state | {"rows": count_rows(head.state.get("rows", {}), files, replace)} | state,
         )
-        temporary = self.lake.control / f".commit-{self.run}"
-        try:
-            durable.create_json(self.lake.commit_path(number), commit.as_json(), temporary)
-        except FileExistsError:
-            raise PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.") from None
-        finish(self.lake, commit)
+        self._decide(commit)
+        publish.publish(self.lake, commit)
         return commit
 
-    def _present(self, table: str, partition: str) -> list[str]:
-        folder = self.lake.path / table / partition
-        return [path.relative_to(self.lake.path).as_posix() for path in sorted(folder.glob("*.parquet"))]
+    def _decide(self, commit: Commit) -> None:
+        """Write the commit beside the others, to be renamed when its files are in their places. It is decided then."""
+        prepared = self.lake.prepared_path(commit.number)
+        taken = PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.")
+        try:
+            durable.create_json(prepared, commit.as_json(), self.lake.control / f".commit-{self.run}")
+        except FileExistsError:
+            raise taken from None
+        if self.lake.is_confirmed(commit.number):
+            prepared.unlink()
+            raise taken
+
+    def _present(self, folder: str) -> list[str]:
+        """Return the names of the files in the folder of a partition."""
+        return [path.name for path in sorted((self.lake.path / folder).glob("*.parquet"))]
 
     def _file(self, staged: StagedFile, name: str) -> LakeFile:
-        relative = staged.path.relative_to(self.lake.path).as_posix()
         return LakeFile(
-            staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.sha256, staged.more
+            staged.table,
+            staged.partition,
+            staged.replaces or name,
+            staged.rows,
+            staged.bytes,
+            staged.path.relative_to(self.lake.path).as_posix(),
+            staged.sha256,
+            staged.more,
         )
 
 
@@ -129,28 +174,6 @@ def count_rows(
             day = file.partition.removeprefix("day=")
             days[day] = days.get(day, 0) + file.rows
     return counted
-
-
-def finish(lake: LakeFolder, commit: Commit) -> None:
-    """Move and remove files until the folders match a commit. Repeating it changes nothing."""
-    for path in commit.removed:
-        (lake.path / path).unlink(missing_ok=True)
-    for file in commit.files:
-        staged = lake.path / file.staged
-        if staged.exists():
-            durable.move(staged, lake.path / file.path)
-    for folder in {
-        lake.path / path for file in commit.files for path in (file.table, f"{file.table}/{file.partition}")
-    }:
-        durable.sync_to_disk(folder)
-    if commit.files:
-        durable.sync_to_disk(lake.path)
-
-
-def unfinished(lake: LakeFolder, commit: Commit) -> bool:
-    return any((lake.path / file.staged).exists() for file in commit.files) or any(
-        (lake.path / path).exists() for path in commit.removed
-    )
 
 
 @contextmanager
@@ -176,7 +199,7 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
     with lake_lock(lake):
         right = Writing(lake)
         with errors_in_one_line():
-            finish(lake, lake.head)
+            tidy(lake)
             for folder in lake.staging.iterdir():
                 shutil.rmtree(folder, ignore_errors=True)
             right.folder.mkdir()
@@ -184,8 +207,18 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
             yield right
         finally:
             # Committed files that could not be moved exist only in this folder, so it is kept.
-            if not unfinished(lake, lake.head):
+            if not publish.unpublished(lake, lake.head):
                 shutil.rmtree(right.folder, ignore_errors=True)
+
+
+def tidy(lake: LakeFolder) -> None:
+    """Complete the newest commit, whose run may have been killed, and tell readers which folders to open."""
+    publish.publish(lake, lake.head)
+    for number in lake.commit_numbers():
+        lake.prepared_path(number).unlink(missing_ok=True)
+    readme = lake.path / README
+    if not readme.exists():
+        durable.replace_text(readme, READ_ONE_TABLE)
 
 
 @contextmanager
@@ -198,10 +231,10 @@ def errors_in_one_line() -> Iterator[None]:
 
 def settle(lake: LakeFolder) -> None:
     deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
-    while unfinished(lake, lake.head):
+    while publish.unpublished(lake, lake.head):
         try:
             with lake_lock(lake):
-                finish(lake, lake.head)
+                publish.publish(lake, lake.head)
         except PipelineError:
             # Another run holds the lock, and is moving the files.
             if time.monotonic() > deadline:
