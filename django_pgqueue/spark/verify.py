@@ -38,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake.history import committed_files
 
     lake = ParquetLake.open(args.lake)
     lake.settle()
@@ -56,22 +57,6 @@ def run(args: Namespace) -> int:
         return 1
     print("The lake is whole.")
     return 0
-
-
-def committed_files(lake: ParquetLake) -> dict[str, LakeFile]:
-    """Return the files that all commits together list, by path. Raises PipelineError when a commit is missing."""
-    from django_pgqueue.spark.errors import PipelineError
-
-    numbers = lake.commit_numbers()
-    if missing := sorted(set(range(1, lake.head.number + 1)) - set(numbers)):
-        raise PipelineError(f"{lake.commit_path(missing[0])} is missing: restore it from a backup.")
-    files: dict[str, LakeFile] = {}
-    for number in numbers:
-        commit = lake.commit(number)
-        for path in commit.removed:
-            files.pop(path, None)
-        files |= {file.path: file for file in commit.files}
-    return files
 
 
 def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date) -> Iterator[str]:

@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark import schema
+from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
+from django_pgqueue.spark.lake.history import committed_files
 from django_pgqueue.spark.lake.writing import Writing
-from django_pgqueue.spark.verify import committed_files, find_problems
+from django_pgqueue.spark.verify import find_problems
 from tests.support.paths import REPOSITORY
 
 DAY, NEXT_DAY = "day=2026-03-14", "day=2026-03-15"
@@ -41,9 +43,8 @@ def count(event, arguments):
         if steps == last:
             os._exit(KILLED)
 
-with lake.writing() as writing:
-    sys.addaudithook(count)
-    CHANGES[change](writing)
+sys.addaudithook(count)
+CHANGES[change](lake)
 """
 
 
@@ -60,14 +61,25 @@ def replace(writing: Writing, ids: list[int], files: int) -> None:
     writing.commit("test", stage(writing, ids, files), replace=[("archive", DAY)])
 
 
-def add(writing: Writing) -> None:
-    writing.commit("test", [*stage(writing, AFTER, 2), *stage(writing, AFTER, 1, NEXT_DAY)])
+def replace_by_one(lake: ParquetLake) -> None:
+    with lake.writing() as writing:
+        replace(writing, AFTER, 1)
 
 
-CHANGES: dict[str, Callable[[Writing], None]] = {
+def add(lake: ParquetLake) -> None:
+    with lake.writing() as writing:
+        writing.commit("test", [*stage(writing, AFTER, 2), *stage(writing, AFTER, 1, NEXT_DAY)])
+
+
+def compact(lake: ParquetLake) -> None:
+    assert main(["compact", "--lake", str(lake.path)]) == 0
+
+
+CHANGES: dict[str, Callable[[ParquetLake], None]] = {
     "add": add,
-    "1 by 1": lambda writing: replace(writing, AFTER, 1),
-    "3 by 1": lambda writing: replace(writing, AFTER, 1),
+    "1 by 1": replace_by_one,
+    "3 by 1": replace_by_one,
+    "3 compact": compact,
 }
 
 
@@ -91,6 +103,13 @@ def test_a_reader_sees_a_day_that_is_replaced_by_a_killed_run_before_or_after(ch
     assert all(folder in (BEFORE, AFTER) for folder in seen)
     assert seen[0] == BEFORE
     assert seen[-1] == AFTER
+
+
+def test_a_reader_sees_each_row_once_whenever_a_compaction_is_killed(tmp_path: Path) -> None:
+    steps = list(killed_at_each_step("3 compact", tmp_path))
+
+    assert all(folder == settled == BEFORE for _, folder, settled in steps)
+    assert {len(list((tmp_path / str(n + 1) / "archive" / DAY).iterdir())) for n in range(len(steps))} == {1, 3}
 
 
 def test_a_reader_sees_all_rows_of_a_commit_of_a_killed_run_and_never_fewer_than_before(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ class Commit:
     """A change of the lake, and the state after it.
 
     ``removed``: the paths of replaced files, also of those whose name a new file has taken. ``exchanged``: the folders
-    of partitions that are replaced as a whole.
+    of partitions that are replaced as a whole. ``merged``: it stands for all commits up to it, too, and lists all files
+    that the lake had after it.
     """
 
     number: int
@@ -68,6 +69,7 @@ class Commit:
     removed: tuple[str, ...] = ()
     exchanged: tuple[str, ...] = ()
     state: dict[str, Any] = field(default_factory=dict)
+    merged: bool = False
 
     @property
     def rows(self) -> int:
@@ -98,6 +100,7 @@ class Commit:
             ],
             "removed": list(self.removed),
             **({"exchanged": list(self.exchanged)} if self.exchanged else {}),
+            **({"merged": True} if self.merged else {}),
             "state": self.state,
         }
 
@@ -111,6 +114,7 @@ class Commit:
             removed=tuple(content["removed"]),
             exchanged=tuple(content.get("exchanged", ())),
             state=content["state"],
+            merged=content.get("merged", False),
         )
 
 

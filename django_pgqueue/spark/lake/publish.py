@@ -7,10 +7,12 @@ a file by a file of the same name, several files of a partition by an exchange o
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from django_pgqueue.spark.lake import durable
-from django_pgqueue.spark.lake.commit import Commit, LakeFile
+from django_pgqueue.spark.lake.commit import Commit
 from django_pgqueue.spark.lake.folder import LakeFolder
 
 
@@ -54,9 +56,11 @@ def unpublished(lake: LakeFolder, commit: Commit) -> bool:
     )
 
 
-def gather(folder: Path, files: list[LakeFile], lake: LakeFolder) -> None:
-    """Rename staged files into one folder, with the names that they will have, to exchange it for a partition's."""
+def gather(folder: Path, staged: Iterable[tuple[Path, str]], kept: Iterable[Path]) -> None:
+    """Make a folder of staged files, with the names that they will have, and of links to files that stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        (lake.path / file.staged).rename(folder / file.name)
+    for path, name in staged:
+        path.rename(folder / name)
+    for path in kept:
+        os.link(path, folder / path.name)
     durable.sync_to_disk(folder)

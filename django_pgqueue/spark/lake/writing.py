@@ -8,12 +8,12 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +28,7 @@ from django_pgqueue.spark.lake.folder import LakeFolder
 COUNTED = ("archive", "dead_letter")
 # The folder of partitions that are exchanged, in the staging folder of a run.
 GATHERED = "gathered"
+LOCK_SECONDS = 2  # a writer waits so long for another one
 MOVING_TIMEOUT_SECONDS = 30  # a reader waits so long for a run that is moving its files
 
 README = "README.txt"
@@ -39,6 +40,10 @@ This folder is a lake of pgqueue-django. It holds several tables, and each is a 
 Open one of them, for example pandas.read_parquet("archive"). This file makes readers refuse the folder of all tables,
 whose rows they would mix. _pgqueue holds the commits of the lake; only queuelake writes here.
 """
+
+
+class LakeBusy(PipelineError):
+    """Another run is writing the lake."""
 
 
 @dataclass(slots=True)
@@ -78,29 +83,35 @@ class Writing:
         files: Iterable[StagedFile] = (),
         replace: Iterable[tuple[str, str]] = (),
         state: dict[str, Any] | None = None,
+        keep: Collection[str] = (),
     ) -> Commit:
         """Add files, remove the files of the partitions ``replace``, and change these keys of the state, atomically.
 
+        ``keep``: the paths of files in these partitions that stay.
         Raises PipelineError when another run committed meanwhile, or a file is not as it was staged.
         """
         with errors_in_one_line():
-            return self._commit(kind, list(files), list(replace), state or {})
+            return self._commit(kind, list(files), list(replace), state or {}, keep)
 
     def _commit(
-        self, kind: str, files: list[StagedFile], replace: list[tuple[str, str]], state: dict[str, Any]
+        self,
+        kind: str,
+        files: list[StagedFile],
+        replace: list[tuple[str, str]],
+        state: dict[str, Any],
+        keep: Collection[str],
     ) -> Commit:
         head = self.lake.head
         for staged in files:
             check(staged)
-        for folder in {staged.path.parent for staged in files}:
-            durable.sync_to_disk(folder)
+        for parent in {staged.path.parent for staged in files}:
+            durable.sync_to_disk(parent)
         number = head.number + 1
         new = [self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)]
         removed: list[str] = []
         exchanged = []
-        for table, partition in replace:
-            folder = f"{table}/{partition}"
-            old = self._present(folder)
+        for folder in (f"{table}/{partition}" for table, partition in replace):
+            old = [name for name in self._present(folder) if f"{folder}/{name}" not in keep]
             removed += [f"{folder}/{name}" for name in old]
             its = [n for n, file in enumerate(new) if f"{file.table}/{file.partition}" == folder]
             if len(old) == len(its) == 1:
@@ -108,11 +119,8 @@ class Writing:
                 new[only] = dataclasses.replace(new[only], name=old[0])
             elif old and any(new[n].name not in old for n in its):
                 exchanged.append(folder)
-                gathered = self.folder / GATHERED / str(number) / folder
-                publish.gather(gathered, [new[n] for n in its], self.lake)
-                for n in its:
-                    staged_at = (gathered / new[n].name).relative_to(self.lake.path).as_posix()
-                    new[n] = dataclasses.replace(new[n], staged=staged_at)
+                for n, file in zip(its, self._gather(number, folder, [new[n] for n in its], keep), strict=True):
+                    new[n] = file
         commit = Commit(
             number=number,
             kind=kind,
@@ -137,6 +145,14 @@ class Writing:
         if self.lake.is_confirmed(commit.number):
             prepared.unlink()
             raise taken
+
+    def _gather(self, number: int, folder: str, files: list[LakeFile], keep: Collection[str]) -> list[LakeFile]:
+        """Make the folder that a partition's is exchanged for, of staged files and of those that stay there."""
+        gathered = self.folder / GATHERED / str(number) / folder
+        kept = [self.lake.path / folder / name for name in self._present(folder) if f"{folder}/{name}" in keep]
+        publish.gather(gathered, [(self.lake.path / file.staged, file.name) for file in files], kept)
+        relative = gathered.relative_to(self.lake.path).as_posix()
+        return [dataclasses.replace(file, staged=f"{relative}/{file.name}") for file in files]
 
     def _present(self, folder: str) -> list[str]:
         """Return the names of the files in the folder of a partition."""
@@ -178,20 +194,31 @@ def count_rows(
 
 @contextmanager
 def lake_lock(lake: LakeFolder) -> Iterator[None]:
-    """Hold the lock of the lake. Raises PipelineError when another process of this machine holds it."""
+    """Hold the lock of the lake. Raises LakeBusy when another process of this machine holds it for longer than
+    LOCK_SECONDS: a compaction holds it for a moment only.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
     with open(lake.control / "lock", "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise PipelineError(
-                f"The lake in {lake.path} is being written by another run (pid {file.read().strip() or '?'}): "
-                "wait until it is done."
-            ) from None
+        while not _take(file):
+            if time.monotonic() > deadline:
+                file.seek(0)
+                raise LakeBusy(
+                    f"The lake in {lake.path} is being written by another run (pid {file.read().strip() or '?'}): "
+                    "wait until it is done."
+                )
+            time.sleep(0.02)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _take(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
