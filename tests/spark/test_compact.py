@@ -75,7 +75,7 @@ def rows(lake: ParquetLake) -> list[dict[str, Any]]:
     return pq.read_table(lake.path / "archive").sort_by("id").to_pylist()
 
 
-def problems(lake: ParquetLake) -> list[str]:
+def problems(lake: ParquetLake) -> list[tuple[str, str]]:
     return list(find_problems(lake, committed_files(lake), date.min))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark.cli import main
+from django_pgqueue.spark.compact import compact, find_work
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.task import DICTIONARY
 from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake.history import merge_commits
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
+from tests.spark.test_compact import add
 
 
 @pytest.fixture
@@ -161,3 +167,27 @@ def test_a_missing_commit_is_one_clear_line(verify: Any, lake: Path) -> None:
 
     assert status == 1
     assert "00000001.json is missing" in said
+
+
+def test_nothing_is_found_while_others_write_and_compact(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, done = ParquetLake.open(lake, create=True), threading.Event()
+    add(made, range(1))
+    with ThreadPoolExecutor(1) as pool:
+        commits = pool.submit(write_and_compact, made, done)
+        try:
+            statuses = [main(["verify", "--lake", str(lake)]) for _ in range(15)]
+        finally:
+            done.set()
+
+    assert commits.result() > 10
+    assert statuses == [0] * 15, capsys.readouterr().err
+
+
+def write_and_compact(lake: ParquetLake, done: threading.Event) -> int:
+    while not done.is_set():
+        for _ in range(3):
+            add(lake, range(1))
+        compact(lake, find_work(lake, 2**20, date.max), lake.head.number, 2**20)
+        with lake.writing():
+            merge_commits(lake, lake.head.number - 1)
+    return lake.head.number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from django_pgqueue.spark.errors import PipelineError
@@ -16,10 +17,21 @@ def committed_files(lake: LakeFolder, up_to: int | None = None) -> dict[str, Lak
     Raises PipelineError when a commit is missing.
     """
     last = lake.head.number if up_to is None else up_to
+    while True:
+        numbers = [number for number in lake.commit_numbers() if number <= last]
+        try:
+            return _listed(lake, numbers, last)
+        except PipelineError:
+            # A compaction may have merged commits at this moment.
+            if {*numbers} <= {*lake.commit_numbers()}:
+                raise
+
+
+def _listed(lake: LakeFolder, numbers: Iterable[int], last: int) -> dict[str, LakeFile]:
     files: dict[str, LakeFile] = {}
     missing: list[int] = []
     next_number = 1
-    for number in (number for number in lake.commit_numbers() if number <= last):
+    for number in numbers:
         commit = lake.commit(number)
         if commit.merged:
             # It lists all files of the commits before it. A killed run may have left some of these.
