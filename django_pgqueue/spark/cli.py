@@ -25,6 +25,7 @@ COMMANDS = {
     "export": "bring what is new in the archive to the lake",
     "verify": "check that the lake is whole",
     "rollup": "compute the metrics of the days that changed",
+    "compact": "merge small files of the lake",
     "report": "write a page with plots",
     "erase": "remove all rows of a channel",
     "redrive": "put dead letters back into their queues",

@@ -6,6 +6,7 @@ day as it was or erased; run it again. With a source, the database learns how ma
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
@@ -141,7 +142,7 @@ def without(
         staged.unlink()
         return None
     more = {"created_days": sorted(day.isoformat() for day in created)} if created else {}
-    return writing.staged(staged, **more)
+    return dataclasses.replace(writing.staged(staged, **more), replaces=path.name)
 
 
 def remaining(file: Any, table: str, queue: str, names: list[str]) -> Iterator[pa.RecordBatch]:

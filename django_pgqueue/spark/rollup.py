@@ -17,6 +17,7 @@ from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, eng
 if TYPE_CHECKING:
     from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.source import Source
+    from django_pgqueue.spark.transforms.touched import Touched
 
 GRAINS = ("minute", "hour", "day")
 
@@ -74,33 +75,52 @@ def run(args: Namespace) -> int:
     lake = ParquetLake.open(args.lake)
     if source:
         check_identity(lake, source.identity(), adopt=False)
-    elif not args.all and not find_touched(lake).days:
-        print("Nothing is new since the last rollup.")
-        return 0
-    _roll(args, lake, source, sla)
+    touched = find_touched(lake, everything=args.all)
+    if touched.days:
+        _roll(args, lake, sla)
+    is_new = bool(touched.days)
+    if source or is_new or args.all:
+        is_new |= _forecast(lake, source, touched, again=is_new or args.all)
     if source:
-        _load(args, lake, source)
-    print(f"Done in {time.monotonic() - began:.1f} s.")
+        is_new |= _load(args, lake, source)
+    print(f"Done in {time.monotonic() - began:.1f} s." if is_new else "Nothing is new since the last rollup.")
     return 0
 
 
-def _roll(args: Namespace, lake: ParquetLake, source: Source | None, sla: dict[str, timedelta]) -> None:
-    from django_pgqueue.spark.transforms.forecast import write_forecast
+def _roll(args: Namespace, lake: ParquetLake, sla: dict[str, timedelta]) -> None:
+    """Compute the metrics of the days that changed. Only this part of a rollup needs Spark."""
     from django_pgqueue.spark.transforms.rollup import rollup
 
     with engine("rollup", args) as spark:
         rolled = rollup(spark, lake, sla, everything=args.all, done=_say_progress)
-        print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
-        print(f"Forecast: {write_forecast(spark, lake, source):,} rows.")
+    print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
 
 
-def _load(args: Namespace, lake: ParquetLake, source: Source) -> None:
+def _forecast(lake: ParquetLake, source: Source | None, touched: Touched, *, again: bool) -> bool:
+    """Write the forecast. Returns whether it differs from the last one."""
+    from django_pgqueue.spark.transforms.forecast import write_forecast
+
+    # The next rollup need not look at the commits that this one has looked at.
+    seen = {} if touched.days else {"rolled_up": touched.commit}
+    rows = write_forecast(lake, source, again=again, state=seen)
+    if rows is not None:
+        print(f"Forecast: {rows:,} rows.")
+    return rows is not None
+
+
+def _load(args: Namespace, lake: ParquetLake, source: Source) -> bool:
+    """Load metrics and forecast into the database. Returns whether anything changed there."""
     from django_pgqueue.spark.load.forecast import load_forecast
-    from django_pgqueue.spark.load.metrics import load_metrics
+    from django_pgqueue.spark.load.metrics import Loaded, load_metrics
 
     loaded = load_metrics(source, lake, args.load_grains, keep=timedelta(days=args.keep_days), everything=args.all)
-    load_forecast(source, lake)
-    print(f"Loaded into the database: {loaded.days:,} days, {loaded.rows:,} rows; {loaded.expired:,} old rows removed.")
+    is_new = load_forecast(source, lake) is not None or loaded != Loaded()
+    if is_new:
+        print(
+            f"Loaded into the database: {loaded.days:,} days, {loaded.rows:,} rows; {loaded.expired:,} old rows "
+            "removed."
+        )
+    return is_new
 
 
 def _say_progress(done: int, of: int) -> None:

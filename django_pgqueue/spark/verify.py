@@ -1,4 +1,4 @@
-"""Check that the lake is whole: every committed file is there and can be read, with its rows, and nothing else is.
+"""Check that the lake is whole: every committed file is there with the content that was committed, and nothing else is.
 
 With a source, named or in PGQUEUE_SOURCE, the days that the database still has are compared with it, too.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from django_pgqueue.spark.source import Source
 
 REMEDY = "Remove what is damaged, then `export --rescan` writes anew the days that the archive still has."
+UNKNOWN = "no commit knows it."
 DEAD_LETTERS = """
 SELECT (d.dead_at AT TIME ZONE 'UTC')::date, count(*) FROM pgqueue_dead_letter AS d
 WHERE d.xid < %s::text::xid8 AND d.dead_at > '-infinity' AND d.dead_at < 'infinity' GROUP BY 1 ORDER BY 1
@@ -40,13 +41,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Check the lake and print each problem to stderr. Returns 1 if there are any, or else 0."""
     from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake.history import committed_files
 
     lake = ParquetLake.open(args.lake)
     lake.settle()
+    head = lake.head.number
     committed = {path: file for path, file in committed_files(lake).items() if file.day >= args.since}
-    problems = list(find_problems(lake, committed, args.since))
+    found = dict(find_problems(lake, committed, args.since))
+    while found and lake.head.number != head:
+        # Another run wrote the lake meanwhile: what it has replaced is no problem.
+        lake.settle()
+        head, now = lake.head.number, committed_files(lake)
+        found = {path: problem for path in found if (problem := look_again(lake, path, now.get(path)))}
+    problems = [f"{lake.path / path}: {problem}" for path, problem in found.items()]
     rows = sum(file.rows for file in committed.values())
     print(f"{len(committed):,} files, {rows:,} rows, {lake.head.number:,} commits.")
+    if without := sum(not file.sha256 for file in committed.values()):
+        print(f"The content of {without:,} files cannot be compared: their commits have no SHA-256.")
     if source := named_source(args):
         problems += compare(lake, source, args.since)
     for problem in problems:
@@ -58,24 +69,8 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def committed_files(lake: ParquetLake) -> dict[str, LakeFile]:
-    """Return the files that all commits together list, by path. Raises PipelineError when a commit is missing."""
-    from django_pgqueue.spark.errors import PipelineError
-
-    numbers = lake.commit_numbers()
-    if missing := sorted(set(range(1, lake.head.number + 1)) - set(numbers)):
-        raise PipelineError(f"{lake.commit_path(missing[0])} is missing: restore it from a backup.")
-    files: dict[str, LakeFile] = {}
-    for number in numbers:
-        commit = lake.commit(number)
-        for path in commit.removed:
-            files.pop(path, None)
-        files |= {file.path: file for file in commit.files}
-    return files
-
-
-def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date) -> Iterator[str]:
-    """Yield a line for each committed file that is missing or differs, and for each file that no commit knows.
+def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date) -> Iterator[tuple[str, str]]:
+    """Yield the path and the problem of each committed file that is missing or differs, and of each unknown file.
 
     ``since``: older days are not looked at.
     """
@@ -83,12 +78,19 @@ def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date
 
     for path, file in sorted(committed.items()):
         if problem := look_at(lake, file):
-            yield f"{lake.path / path}: {problem}"
+            yield path, problem
     days = {day for day in (_days(lake)) if day >= since}
     for table in TABLES:
         for there in lake.files(table, days):
-            if there.relative_to(lake.path).as_posix() not in committed:
-                yield f"{there}: no commit knows it."
+            if (path := there.relative_to(lake.path).as_posix()) not in committed:
+                yield path, UNKNOWN
+
+
+def look_again(lake: ParquetLake, path: str, file: LakeFile | None) -> str:
+    """Return the problem of a file by the commits of now, or "" if there is none."""
+    if file is not None:
+        return look_at(lake, file)
+    return UNKNOWN if (lake.path / path).exists() else ""
 
 
 def look_at(lake: ParquetLake, file: LakeFile) -> str:
@@ -96,17 +98,24 @@ def look_at(lake: ParquetLake, file: LakeFile) -> str:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from django_pgqueue.spark.lake.durable import sha256_of
+
     path = lake.path / file.path
-    if not path.exists():
-        return "it is missing."
-    if path.stat().st_size != file.bytes:
-        return f"it has {path.stat().st_size:,} bytes, committed were {file.bytes:,}."
     try:
+        if (size := path.stat().st_size) != file.bytes:
+            return f"it has {size:,} bytes, committed were {file.bytes:,}."
         with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
             rows = sum(batch.num_rows for batch in parquet.iter_batches())
+        digest = sha256_of(path)
+    except FileNotFoundError:
+        return "it is missing."
     except (OSError, pa.ArrowException) as error:
         return f"it cannot be read: {' '.join(str(error).split())}"
-    return "" if rows == file.rows else f"it has {rows:,} rows, committed were {file.rows:,}."
+    if rows != file.rows:
+        return f"it has {rows:,} rows, committed were {file.rows:,}."
+    if file.sha256 and digest != file.sha256:
+        return "its content is not that which was committed (SHA-256 differs)."
+    return ""
 
 
 def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
+from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.export.archive import check_unchanged
-from django_pgqueue.spark.export.job import export, find_losses
+from django_pgqueue.spark.export.archive import Partition, check_unchanged
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.export.losses import find_absent_days, find_losses
 from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import ParquetLake
@@ -16,6 +19,11 @@ from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive
 from tests.spark.test_export import Database, expected, ids
 from tests.support.sessions import Connect
+
+OLDEST_DAY = """
+SELECT to_date(min(right(c.relname, 8)), 'YYYYMMDD') FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'pgqueue_archived_message'::regclass
+"""
 
 
 def test_a_long_transaction_keeps_the_days_open_that_it_may_write_to(
@@ -68,6 +76,38 @@ def test_a_partition_that_was_dropped_between_two_exports_is_reported_once(
 
     assert "2026-03-14 was dropped since the last export" in export(source, lake).losses[0]
     assert export(source, lake).losses == ()
+
+
+def test_days_that_came_and_were_dropped_between_two_exports_are_told_once(
+    source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str], dsn: str
+) -> None:
+    export(source, lake)
+    with ParquetLake.open(lake).writing() as writing:
+        writing.commit("test", state={"exported_at": "2026-03-14T12:00:00+00:00"})
+    fill_archive(database, 10)
+    drop(database)
+    [oldest] = database.execute(OLDEST_DAY).fetchone()
+
+    assert main(["export", "--lake", str(lake), "--source", dsn]) == 1
+
+    output = capsys.readouterr()
+    assert "nothing is new" not in output.out
+    assert (
+        f"Warning: The archive has no partition of 2026-03-14 to {oldest - timedelta(days=1)} any more, days since the "
+        "last export: the lake does not have their rows, if there were any." in output.err
+    )
+    assert main(["export", "--lake", str(lake), "--source", dsn]) == 0
+    assert "nothing is new" in capsys.readouterr().out
+
+
+def test_a_day_without_a_partition_between_days_that_have_one_is_no_loss() -> None:
+    """No message was settled on it, or else retention would have dropped the days before it, too."""
+    first, third = (Partition(1, f"p{day}", date(2026, 3, day), 1, 1, 8192) for day in (14, 16))
+    state = {"exported_at": "2026-03-14T12:00:00+00:00"}
+
+    assert list(find_absent_days([first, third], state, date(2026, 3, 20))) == []
+    assert list(find_absent_days([third], state, date(2026, 3, 20))) == [date(2026, 3, 14), date(2026, 3, 15)]
+    assert list(find_absent_days([], state, date(2026, 3, 15))) == [date(2026, 3, 14)]
 
 
 def test_a_partition_that_retention_drops_after_its_day_is_no_loss(

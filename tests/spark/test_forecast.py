@@ -42,7 +42,7 @@ def test_the_forecast_is_what_was_seen_at_the_same_hour(
         writing.commit("test", state={"exported_at": (NOON + timedelta(minutes=25)).isoformat()})
     rollup(spark, opened)
 
-    written = write_forecast(spark, opened, source, now=NOON + timedelta(minutes=30))
+    written = write_forecast(opened, source, now=NOON + timedelta(minutes=30))
     load_forecast(source, opened)
 
     rows = ds.dataset(lake / "forecast", partitioning="hive").to_table().sort_by("hour_at").to_pylist()

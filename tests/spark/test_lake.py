@@ -15,7 +15,8 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import NOTHING
-from django_pgqueue.spark.lake.writing import Writing, finish
+from django_pgqueue.spark.lake.publish import publish
+from django_pgqueue.spark.lake.writing import Writing
 
 DAY = "day=2026-03-14"
 
@@ -105,7 +106,7 @@ def test_finishing_a_commit_again_changes_nothing(lake: Path) -> None:
     commit(made, 5)
     before = made.files("archive")
 
-    finish(made, made.head)
+    publish(made, made.head)
 
     assert made.files("archive") == before
 
@@ -117,7 +118,7 @@ def test_a_partition_can_be_replaced(lake: Path) -> None:
         other = write(writing, 2, partition="day=2026-03-15")
         writing.commit("test", [write(writing, 3), other], replace=[("archive", DAY)])
 
-    assert [path.name for path in made.files("archive")] == ["00000002-0.parquet", "00000002-1.parquet"]
+    assert [path.name for path in made.files("archive")] == ["00000001-0.parquet", "00000002-1.parquet"]
     assert made.state["rows"] == {"archive": {"2026-03-14": 3, "2026-03-15": 2}}
 
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark.cli import main
+from django_pgqueue.spark.compact import compact, find_work
 from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.export.task import DICTIONARY
 from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake.history import merge_commits
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
+from tests.spark.test_compact import add
 
 
 @pytest.fixture
@@ -91,6 +101,38 @@ def test_a_damaged_file_is_named(verify: Any, lake: Path, problem: str) -> None:
     assert "export --rescan" in said
 
 
+def change_content(path: Path) -> None:
+    """Write the rows anew with another outcome of the same length: the file has the size that it had."""
+    size, table = path.stat().st_size, pq.read_table(path, partitioning=None)
+    column = table.schema.get_field_index("outcome")
+    changed = table.set_column(column, "outcome", pa.array(["dompleted"] * table.num_rows))
+    pq.write_table(changed, path, compression="zstd", use_dictionary=DICTIONARY, write_page_checksum=True)
+    assert path.stat().st_size == size
+
+
+def test_content_that_was_changed_without_changing_the_size_is_named(verify: Any, lake: Path) -> None:
+    path = first_file(lake)
+    change_content(path)
+
+    status, said = verify()
+
+    assert status == 1
+    assert f"{path}: its content is not that which was committed (SHA-256 differs)." in said
+
+
+def test_files_of_a_version_that_kept_no_digest_are_counted(verify: Any, lake: Path) -> None:
+    commit = ParquetLake.open(lake).commit_path(1)
+    written = json.loads(commit.read_text())
+    for file in written["files"]:
+        del file["sha256"]
+    commit.write_text(json.dumps(written))
+
+    status, said = verify()
+
+    assert status == 0
+    assert "The content of 3 files cannot be compared: their commits have no SHA-256." in said
+
+
 def test_rows_that_the_lake_lacks_are_reported_by_day(verify: Any, database: psycopg.Connection[Any]) -> None:
     fill_archive(database, 1, xid="'3'::xid8")
     fill_dead_letters(database, 1, xid="'3'::xid8")
@@ -125,3 +167,27 @@ def test_a_missing_commit_is_one_clear_line(verify: Any, lake: Path) -> None:
 
     assert status == 1
     assert "00000001.json is missing" in said
+
+
+def test_nothing_is_found_while_others_write_and_compact(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, done = ParquetLake.open(lake, create=True), threading.Event()
+    add(made, range(1))
+    with ThreadPoolExecutor(1) as pool:
+        commits = pool.submit(write_and_compact, made, done)
+        try:
+            statuses = [main(["verify", "--lake", str(lake)]) for _ in range(15)]
+        finally:
+            done.set()
+
+    assert commits.result() > 10
+    assert statuses == [0] * 15, capsys.readouterr().err
+
+
+def write_and_compact(lake: ParquetLake, done: threading.Event) -> int:
+    while not done.is_set():
+        for _ in range(3):
+            add(lake, range(1))
+        compact(lake, find_work(lake, 2**20, date.max), lake.head.number, 2**20)
+        with lake.writing():
+            merge_commits(lake, lake.head.number - 1)
+    return lake.head.number

@@ -66,6 +66,8 @@ def summary_text(summary: Summary) -> str:
         lines[0] += (
             f": {summary.files} files, {size_in_words(summary.bytes)}, {summary.seconds:.1f} s, {rate:,.0f} rows/s."
         )
+    elif summary.losses:
+        lines[0] += f" ({summary.seconds:.1f} s)."
     else:
         lines[0] += f": nothing is new ({summary.seconds:.1f} s)."
     if summary.rewritten:

@@ -18,6 +18,10 @@ SELECT d.xid::text::bigint, d.id FROM pgqueue_dead_letter AS d
 WHERE (d.xid, d.id) > (%s::text::xid8, %s) AND d.xid < %s::text::xid8
 ORDER BY d.xid, d.id OFFSET %s LIMIT 1
 """
+IS_LEFT = """
+SELECT EXISTS (
+    SELECT FROM pgqueue_dead_letter AS d WHERE (d.xid, d.id) > (%s::text::xid8, %s) AND d.xid < %s::text::xid8)
+"""
 FEWEST_ROWS, MOST_ROWS = 100, 50_000  # rows of a range
 
 
@@ -33,7 +37,8 @@ def find_ranges(connection: psycopg.Connection[Any], xid: int, horizon: int, ran
     while True:
         found = connection.execute(BOUNDARY, [*last, horizon, rows - 1]).fetchone()
         if found is None:
-            yield f"(xid, id) > ('{last[0]}'::xid8, {last[1]}) AND xid < '{horizon}'::xid8"
+            if only(connection.execute(IS_LEFT, [*last, horizon]))[0]:
+                yield f"(xid, id) > ('{last[0]}'::xid8, {last[1]}) AND xid < '{horizon}'::xid8"
             return
         yield f"(xid, id) > ('{last[0]}'::xid8, {last[1]}) AND (xid, id) <= ('{found[0]}'::xid8, {found[1]})"
         last = found

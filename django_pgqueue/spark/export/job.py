@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date
 from pathlib import Path
-from typing import Any
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
@@ -16,6 +14,7 @@ from django_pgqueue.spark.export.archive import check_unchanged
 from django_pgqueue.spark.export.channels import take_snapshot
 from django_pgqueue.spark.export.engine import run_tasks
 from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
+from django_pgqueue.spark.export.losses import find_losses
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
 from django_pgqueue.spark.export.repair import days_that_differ
@@ -65,8 +64,8 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         files = [_staged(file) for result in results for file in result.files]
         if lake.state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
-        losses = find_losses(plan, results, lake.state)
-        _commit(writing, plan, files)
+        losses = list(find_losses(plan, results, lake.state))
+        _commit(writing, plan, files, told=bool(losses))
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
         files=len(files),
@@ -93,29 +92,24 @@ def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOpt
 
 def _staged(file: Written) -> StagedFile:
     more = {"created_days": [day.isoformat() for day in file.created_days]}
-    return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, more)
+    return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, more)
 
 
-def find_losses(plan: ExportPlan, results: list[ExportResult], state: dict[str, Any]) -> Iterator[str]:
-    """Yield a text for each partition that retention dropped before the lake had all of its rows."""
-    for relation in sorted({result.gone for result in results if result.gone}):
-        yield f"{relation} was dropped while it was read: the lake does not have all of its rows."
-    present = {partition.day.isoformat() for partition in plan.partitions if partition.day}
-    for day in state.get("open_days", []):
-        if day not in present:
-            yield f"The partition of {day} was dropped since the last export: the lake does not have its late rows."
+def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile], *, told: bool) -> None:
+    """Commit the files, unless nothing is new: an idle queue makes one commit a day, so that ``exported_at`` goes on.
 
-
-def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile]) -> None:
-    """Commit the files, unless nothing is new: an idle queue does not fill the lake with commits."""
+    ``told``: losses are told, which the next export is not to repeat.
+    """
     before = writing.lake.state
     state = {
         **plan.closing.as_state(),
         "channel_digest": plan.channel_digest,
         "open_days": plan.open_days,
     }
-    if not files and before and state == {name: before.get(name) for name in state}:
+    now = plan.horizon.now
+    same_day = before.get("exported_at", "")[:10] == f"{now.astimezone(UTC).date()}"
+    if not files and not told and same_day and state == {name: before.get(name) for name in state}:
         return
-    state |= {"exported_xid": plan.horizon.xid, "exported_at": plan.horizon.now.isoformat()}
+    state |= {"exported_xid": plan.horizon.xid, "exported_at": now.astimezone(UTC).isoformat()}
     replaced = [("archive", f"day={day}") for day in plan.rewritten]
     writing.commit("export", files, replace=replaced, state=state)

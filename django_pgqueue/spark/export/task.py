@@ -39,13 +39,18 @@ class ExportTask:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file of a task. ``created_days``: the days of created_at of its rows, which rollups compute again."""
+    """A file of a task.
+
+    ``sha256``: the digest of its content. ``created_days``: the days of created_at of its rows, which rollups compute
+    again.
+    """
 
     table: str
     day: date
     path: str
     rows: int
     bytes: int
+    sha256: str
     created_days: tuple[date, ...]
 
 
@@ -176,4 +181,5 @@ class Files:
         durable.sync_to_disk(file.path)
         size = file.path.stat().st_size
         created = tuple(sorted(file.created_days))
-        self._closed.append(Written(self.table, day, str(file.path), file.rows, size, created))
+        digest = durable.sha256_of(file.path)
+        self._closed.append(Written(self.table, day, str(file.path), file.rows, size, digest, created))

@@ -12,7 +12,9 @@ from typing import Any
 class StagedFile:
     """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
 
-    ``more``: other data that the commit keeps about it, in JSON's types.
+    ``sha256``: the digest of its content, in hexadecimal. ``more``: other data that the commit keeps about it, in
+    JSON's types. ``replaces``: the name of the file of this partition whose rows it has; it takes that name, so that a
+    reader sees one of the two.
     """
 
     table: str
@@ -20,12 +22,17 @@ class StagedFile:
     path: Path
     rows: int
     bytes: int
+    sha256: str
     more: dict[str, Any] = field(default_factory=dict)
+    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """A file of a commit, at ``path`` in the lake; it is at ``staged`` until it is moved."""
+    """A file of a commit, at ``path`` in the lake; it is at ``staged`` until it is moved.
+
+    ``sha256``: the digest of its content; "" in commits of early versions.
+    """
 
     table: str
     partition: str
@@ -33,6 +40,7 @@ class LakeFile:
     rows: int
     bytes: int
     staged: str = ""
+    sha256: str = ""
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -47,16 +55,30 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    """A change of the lake, and the state after it.
+
+    ``removed``: the paths of replaced files, also of those whose name a new file has taken. ``exchanged``: the folders
+    of partitions that are replaced as a whole. ``merged``: it stands for all commits up to it, too, and lists all files
+    that the lake had after it.
+    """
+
     number: int
     kind: str
     at: str
     files: tuple[LakeFile, ...] = ()
     removed: tuple[str, ...] = ()
+    exchanged: tuple[str, ...] = ()
     state: dict[str, Any] = field(default_factory=dict)
+    merged: bool = False
 
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
+
+    @property
+    def vanished(self) -> set[str]:
+        """Return the paths of files that are not there any more after this commit."""
+        return set(self.removed) - {file.path for file in self.files}
 
     def as_json(self) -> dict[str, Any]:
         """Return the commit as its file has it."""
@@ -72,11 +94,14 @@ class Commit:
                     "rows": file.rows,
                     "bytes": file.bytes,
                     "staged": file.staged,
+                    "sha256": file.sha256,
                     **({"more": file.more} if file.more else {}),
                 }
                 for file in self.files
             ],
             "removed": list(self.removed),
+            **({"exchanged": list(self.exchanged)} if self.exchanged else {}),
+            **({"merged": True} if self.merged else {}),
             "state": self.state,
         }
 
@@ -89,7 +114,9 @@ class Commit:
             at=content["at"],
             files=tuple(LakeFile(**file) for file in content["files"]),
             removed=tuple(content["removed"]),
+            exchanged=tuple(content.get("exchanged", ())),
             state=content["state"],
+            merged=content.get("merged", False),
         )
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
+
+# Linux's renameat2, which Python does not have.
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+NOT_POSSIBLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EXDEV)
 
 
 def sync_to_disk(path: Path) -> None:
@@ -17,9 +25,15 @@ def sync_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def create_json(path: Path, content: dict[str, Any], temporary: Path) -> None:
     """Make a JSON file that must not exist yet. Raises FileExistsError when it exists."""
-    _write(temporary, content)
+    _write(temporary, json.dumps(content, indent=1))
     try:
         # Unlike a rename, a link does not replace what is there.
         os.link(temporary, path)
@@ -30,17 +44,35 @@ def create_json(path: Path, content: dict[str, Any], temporary: Path) -> None:
 
 def replace(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file, in place of an existing one if there is one."""
+    replace_text(path, json.dumps(content, indent=1))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file, in place of an existing one if there is one."""
     temporary = path.with_name(f".{path.name}")
-    _write(temporary, content)
+    _write(temporary, text)
     os.replace(temporary, path)
     sync_to_disk(path.parent)
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def _write(path: Path, text: str) -> None:
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def exchange(folder: Path, other: Path) -> bool:
+    """Exchange two folders in one step. Returns False where the system or the file system cannot do that."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(AT_FDCWD, os.fsencode(folder), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in NOT_POSSIBLE:
+        return False
+    raise OSError(error, os.strerror(error), str(other))
 
 
 def move(path: Path, to: Path) -> None:

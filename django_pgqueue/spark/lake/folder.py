@@ -14,6 +14,7 @@ from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.lake.commit import NOTHING, Commit
 
 CONTROL = "_pgqueue"
+PREPARED = ".prepared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,10 @@ class LakeFolder:
 
     @property
     def head(self) -> Commit:
-        """Return the newest commit; its number is 0 when there is none."""
+        """Return the newest commit; its number is 0 when there is none.
+
+        A commit whose run was killed before all of its files were in their places is a commit: `settle` completes it.
+        """
         number = max(self.commit_numbers(), default=0)
         return self.commit(number) if number else NOTHING
 
@@ -82,20 +86,41 @@ class LakeFolder:
         return self.head.state
 
     def commit_numbers(self) -> list[int]:
-        """Return the numbers of all commits, the oldest first."""
-        return sorted(int(name[:-5]) for name in os.listdir(self.commits) if name[:-5].isdigit())
+        """Return the numbers of all commits, the oldest first, with the one that is being published."""
+        names = (name[:-5].removesuffix(PREPARED) for name in os.listdir(self.commits))
+        return sorted({int(name) for name in names if name.isdigit()})
 
     def commit(self, number: int) -> Commit:
         """Read a commit. Raises PipelineError if it is missing or damaged."""
-        path = self.commit_path(number)
+        path = self.prepared_path(number)
+        if self.is_confirmed(number) or not path.exists():
+            path = self.commit_path(number)
         try:
             return Commit.from_json(read_json(path))
+        except PipelineError:
+            if path != self.commit_path(number) and self.is_confirmed(number):
+                return self.commit(number)  # it was renamed at this moment
+            raise
         except (KeyError, TypeError) as error:
             raise damaged(path, error) from None
 
     def commit_path(self, number: int) -> Path:
         """Return the path of a commit's file."""
         return self.commits / f"{number:08}.json"
+
+    def prepared_path(self, number: int) -> Path:
+        """Return the path of a commit that is decided, but whose files are not all in their places yet."""
+        return self.commits / f"{number:08}{PREPARED}.json"
+
+    def is_confirmed(self, number: int) -> bool:
+        """Return whether all files of a commit were moved to their places. There is no commit 0."""
+        return number == 0 or self.commit_path(number).exists()
+
+    def confirm(self, number: int) -> None:
+        """Give a prepared commit its final name. Only the writer of the lake may call this."""
+        if not self.is_confirmed(number):
+            self.prepared_path(number).rename(self.commit_path(number))
+            durable.sync_to_disk(self.commits)
 
 
 def read_json(path: Path) -> dict[str, Any]:

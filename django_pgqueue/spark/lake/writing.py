@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake import durable, publish
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
+from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.folder import LakeFolder
 
 # Tables whose rows the state counts by day, so that retention knows which rows the lake has.
 COUNTED = ("archive", "dead_letter")
+# The folder of partitions that are exchanged, in the staging folder of a run.
+GATHERED = "gathered"
+LOCK_SECONDS = 2  # a writer waits so long for another one
 MOVING_TIMEOUT_SECONDS = 30  # a reader waits so long for a run that is moving its files
+
+README = "README.txt"
+READ_ONE_TABLE = """\
+This folder is a lake of pgqueue-django. It holds several tables, and each is a folder:
+
+    archive  dead_letter  channel  metrics  forecast
+
+Open one of them, for example pandas.read_parquet("archive"). This file makes readers refuse the folder of all tables,
+whose rows they would mix. _pgqueue holds the commits of the lake; only queuelake writes here.
+"""
+
+
+class LakeBusy(PipelineError):
+    """Another run is writing the lake."""
 
 
 @dataclass(slots=True)
@@ -52,7 +71,7 @@ class Writing:
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
         table, *partition, _ = path.relative_to(self.folder).parts
-        return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, more)
+        return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, sha256_of(path), more)
 
     def collect(self, table: str) -> list[StagedFile]:
         """Return the files that Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
@@ -64,47 +83,92 @@ class Writing:
         files: Iterable[StagedFile] = (),
         replace: Iterable[tuple[str, str]] = (),
         state: dict[str, Any] | None = None,
+        keep: Collection[str] = (),
     ) -> Commit:
         """Add files, remove the files of the partitions ``replace``, and change these keys of the state, atomically.
 
+        ``keep``: the paths of files in these partitions that stay.
         Raises PipelineError when another run committed meanwhile, or a file is not as it was staged.
         """
         with errors_in_one_line():
-            return self._commit(kind, list(files), list(replace), state or {})
+            return self._commit(kind, list(files), list(replace), state or {}, keep)
 
     def _commit(
-        self, kind: str, files: list[StagedFile], replace: list[tuple[str, str]], state: dict[str, Any]
+        self,
+        kind: str,
+        files: list[StagedFile],
+        replace: list[tuple[str, str]],
+        state: dict[str, Any],
+        keep: Collection[str],
     ) -> Commit:
         head = self.lake.head
         for staged in files:
             check(staged)
-        for folder in {staged.path.parent for staged in files}:
-            durable.sync_to_disk(folder)
-        removed = [path for table, partition in replace for path in self._present(table, partition)]
+        for parent in {staged.path.parent for staged in files}:
+            durable.sync_to_disk(parent)
         number = head.number + 1
+        new = [self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)]
+        removed: list[str] = []
+        exchanged = []
+        for folder in (f"{table}/{partition}" for table, partition in replace):
+            old = [name for name in self._present(folder) if f"{folder}/{name}" not in keep]
+            removed += [f"{folder}/{name}" for name in old]
+            its = [n for n, file in enumerate(new) if f"{file.table}/{file.partition}" == folder]
+            if len(old) == len(its) == 1:
+                [only] = its
+                new[only] = dataclasses.replace(new[only], name=old[0])
+            elif old and any(new[n].name not in old for n in its):
+                exchanged.append(folder)
+                for n, file in zip(its, self._gather(number, folder, [new[n] for n in its], keep), strict=True):
+                    new[n] = file
         commit = Commit(
             number=number,
             kind=kind,
             at=datetime.now(UTC).isoformat(),
-            files=tuple(self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)),
+            files=tuple(new),
             removed=tuple(removed),
+            exchanged=tuple(exchanged),
             state=head.state | {"rows": count_rows(head.state.get("rows", {}), files, replace)} | state,
         )
-        temporary = self.lake.control / f".commit-{self.run}"
-        try:
-            durable.create_json(self.lake.commit_path(number), commit.as_json(), temporary)
-        except FileExistsError:
-            raise PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.") from None
-        finish(self.lake, commit)
+        self._decide(commit)
+        publish.publish(self.lake, commit)
         return commit
 
-    def _present(self, table: str, partition: str) -> list[str]:
-        folder = self.lake.path / table / partition
-        return [path.relative_to(self.lake.path).as_posix() for path in sorted(folder.glob("*.parquet"))]
+    def _decide(self, commit: Commit) -> None:
+        """Write the commit beside the others, to be renamed when its files are in their places. It is decided then."""
+        prepared = self.lake.prepared_path(commit.number)
+        taken = PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.")
+        try:
+            durable.create_json(prepared, commit.as_json(), self.lake.control / f".commit-{self.run}")
+        except FileExistsError:
+            raise taken from None
+        if self.lake.is_confirmed(commit.number):
+            prepared.unlink()
+            raise taken
+
+    def _gather(self, number: int, folder: str, files: list[LakeFile], keep: Collection[str]) -> list[LakeFile]:
+        """Make the folder that a partition's is exchanged for, of staged files and of those that stay there."""
+        gathered = self.folder / GATHERED / str(number) / folder
+        kept = [self.lake.path / folder / name for name in self._present(folder) if f"{folder}/{name}" in keep]
+        publish.gather(gathered, [(self.lake.path / file.staged, file.name) for file in files], kept)
+        relative = gathered.relative_to(self.lake.path).as_posix()
+        return [dataclasses.replace(file, staged=f"{relative}/{file.name}") for file in files]
+
+    def _present(self, folder: str) -> list[str]:
+        """Return the names of the files in the folder of a partition."""
+        return [path.name for path in sorted((self.lake.path / folder).glob("*.parquet"))]
 
     def _file(self, staged: StagedFile, name: str) -> LakeFile:
-        relative = staged.path.relative_to(self.lake.path).as_posix()
-        return LakeFile(staged.table, staged.partition, name, staged.rows, staged.bytes, relative, staged.more)
+        return LakeFile(
+            staged.table,
+            staged.partition,
+            staged.replaces or name,
+            staged.rows,
+            staged.bytes,
+            staged.path.relative_to(self.lake.path).as_posix(),
+            staged.sha256,
+            staged.more,
+        )
 
 
 def check(staged: StagedFile) -> None:
@@ -129,45 +193,33 @@ def count_rows(
     return counted
 
 
-def finish(lake: LakeFolder, commit: Commit) -> None:
-    """Move and remove files until the folders match a commit. Repeating it changes nothing."""
-    for path in commit.removed:
-        (lake.path / path).unlink(missing_ok=True)
-    for file in commit.files:
-        staged = lake.path / file.staged
-        if staged.exists():
-            durable.move(staged, lake.path / file.path)
-    for folder in {
-        lake.path / path for file in commit.files for path in (file.table, f"{file.table}/{file.partition}")
-    }:
-        durable.sync_to_disk(folder)
-    if commit.files:
-        durable.sync_to_disk(lake.path)
-
-
-def unfinished(lake: LakeFolder, commit: Commit) -> bool:
-    """Return whether files of a commit are still to be moved or removed."""
-    return any((lake.path / file.staged).exists() for file in commit.files) or any(
-        (lake.path / path).exists() for path in commit.removed
-    )
-
-
 @contextmanager
 def lake_lock(lake: LakeFolder) -> Iterator[None]:
-    """Hold the lock of the lake. Raises PipelineError when another process of this machine holds it."""
+    """Hold the lock of the lake. Raises LakeBusy when another process of this machine holds it for longer than
+    LOCK_SECONDS: a compaction holds it for a moment only.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
     with open(lake.control / "lock", "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise PipelineError(
-                f"The lake in {lake.path} is being written by another run (pid {file.read().strip() or '?'}): "
-                "wait until it is done."
-            ) from None
+        while not _take(file):
+            if time.monotonic() > deadline:
+                file.seek(0)
+                raise LakeBusy(
+                    f"The lake in {lake.path} is being written by another run (pid {file.read().strip() or '?'}): "
+                    "wait until it is done."
+                )
+            time.sleep(0.02)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _take(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
@@ -180,7 +232,7 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
     with lake_lock(lake):
         right = Writing(lake)
         with errors_in_one_line():
-            finish(lake, lake.head)
+            tidy(lake)
             for folder in lake.staging.iterdir():
                 shutil.rmtree(folder, ignore_errors=True)
             right.folder.mkdir()
@@ -188,8 +240,18 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
             yield right
         finally:
             # Committed files that could not be moved exist only in this folder, so it is kept.
-            if not unfinished(lake, lake.head):
+            if not publish.unpublished(lake, lake.head):
                 shutil.rmtree(right.folder, ignore_errors=True)
+
+
+def tidy(lake: LakeFolder) -> None:
+    """Complete the newest commit, whose run may have been killed, and tell readers which folders to open."""
+    publish.publish(lake, lake.head)
+    for number in lake.commit_numbers():
+        lake.prepared_path(number).unlink(missing_ok=True)
+    readme = lake.path / README
+    if not readme.exists():
+        durable.replace_text(readme, READ_ONE_TABLE)
 
 
 @contextmanager
@@ -207,10 +269,10 @@ def settle(lake: LakeFolder) -> None:
     Raises PipelineError if another run has the lock for MOVING_TIMEOUT_SECONDS.
     """
     deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
-    while unfinished(lake, lake.head):
+    while publish.unpublished(lake, lake.head):
         try:
             with lake_lock(lake):
-                finish(lake, lake.head)
+                publish.publish(lake, lake.head)
         except PipelineError:
             # Another run holds the lock, and is moving the files.
             if time.monotonic() > deadline:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django_pgqueue.spark import schema
+from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
 
 TABLE = "pgqueue_backlog_forecast"
+LOADED = "SELECT count(*), max(f.computed_at) FROM pgqueue_backlog_forecast AS f"
 COLUMNS = [column.name for column in schema.TABLES["forecast"]]
 
 
-def load_forecast(source: Source, lake: ParquetLake) -> int:
-    """Load the lake's newest forecast into the database. Returns the number of rows. Raises PipelineError."""
-    newest = lake.partitions("forecast")[-1:]
+def load_forecast(source: Source, lake: ParquetLake) -> int | None:
+    """Load the lake's newest forecast into the database.
+
+    Returns the number of rows; None when the database has this forecast. Raises PipelineError.
+    """
+    made = lake.state.get("forecast", {})
+    newest = lake.partitions("forecast")[-1:] if made.get("rows") != 0 else []
     files = [path for partition in newest for path in lake.path.joinpath("forecast", partition).glob("*.parquet")]
     application = "pgqueue spark rollup"
     with source.connect(application_name=application) as connection, source.errors(), connection.transaction():
+        [rows, computed_at] = only(connection.execute(LOADED))
+        if made.get("rows") == rows and (not rows or datetime.fromisoformat(made["computed_at"]) == computed_at):
+            return None
         connection.execute("DELETE FROM pgqueue_backlog_forecast")
         return copy_into(connection, TABLE, COLUMNS, read_rows(files, COLUMNS))

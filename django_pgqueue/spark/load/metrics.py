@@ -22,6 +22,7 @@ MAPS = {n for n, column in enumerate(schema.TABLES["metrics"]) if column.type ==
 REMOVE = "DELETE FROM pgqueue_queue_metric WHERE grain = %s AND bucket_at >= %s AND bucket_at < %s"
 # All grains are named, because the index begins with the grain.
 EXPIRE = "DELETE FROM pgqueue_queue_metric WHERE grain IN ('minute', 'hour', 'day') AND bucket_at < %s"
+MOST_COMMITS = 100  # since the last load, before a load commits although nothing changed
 ONE_DAY = timedelta(days=1)
 
 
@@ -65,7 +66,8 @@ def load_metrics(
         with source.errors():
             rows = sum(_load(connection, lake, grain, day) for grain, day in changed)
             expired = connection.execute(EXPIRE, [oldest]).rowcount
-        if changed:
+        # Otherwise each load would read all commits since one that changed something.
+        if changed or head.number - min((loaded.get(grain, 0) for grain in grains), default=0) > MOST_COMMITS:
             writing.commit("load", state={"loaded": loaded | dict.fromkeys(grains, head.number)})
     return Loaded(len({day for _, day in changed}), rows, expired)
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake.rows import read_table
 from django_pgqueue.spark.schema import arrow_schema
 
 # Returns the files of a grain, of these days: `files("hour", days)`.
@@ -107,26 +106,8 @@ def _rows(
     queues: Sequence[str] = (),
     keep: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> pa.Table:
-    schema = pa.schema([arrow_schema(table).field(name) for name in columns])
-    rows = pa.concat_tables([schema.empty_table(), *(keep(_file(path, schema)) for path in paths)])
+    rows = read_table(table, paths, columns, keep)
     return rows.filter(pc.is_in(rows["queue"], pa.array(queues, pa.string()))) if queues else rows
-
-
-def _file(path: Path, schema: pa.Schema) -> pa.Table:
-    """Read a file; a column that an older file does not have is NULL. Raises PipelineError."""
-    try:
-        with pq.ParquetFile(path) as file:
-            rows = file.read([name for name in schema.names if name in file.schema_arrow.names])
-    except (OSError, pa.ArrowException) as error:
-        raise PipelineError(
-            f"{path} cannot be read ({error}): run rollup --all, or restore the lake from a backup."
-        ) from None
-    there = set(rows.column_names)
-    values = [
-        rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(values, schema=schema)
 
 
 # Each message is counted once in each level: whole queues, whole channels, handlers.

@@ -68,6 +68,8 @@ def find_touched(lake: ParquetLake, *, everything: bool = False) -> Touched:
 
 
 def _look_at(commit: Commit, touched: Touched) -> None:
+    if commit.kind == "compact" and not commit.merged:
+        return  # its rows were in the lake before
     for path in commit.removed:
         table, _, rest = path.partition("/")
         if table in MESSAGES:

@@ -1,0 +1,61 @@
+"""Finds rows that the database dropped before the lake had them, as far as it can be known afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django_pgqueue.spark.export.archive import Partition
+from django_pgqueue.spark.export.plan import ExportPlan
+from django_pgqueue.spark.export.task import ExportResult
+
+ONE_DAY = timedelta(days=1)
+
+
+def find_losses(plan: ExportPlan, results: list[ExportResult], state: dict[str, Any]) -> Iterator[str]:
+    """Yield a text for each partition, or range of days, that was dropped before the lake had all of its rows.
+
+    ``state``: the state of the lake before this export.
+    """
+    for relation in sorted({result.gone for result in results if result.gone}):
+        yield f"{relation} was dropped while it was read: the lake does not have all of its rows."
+    present = {partition.day.isoformat() for partition in plan.partitions if partition.day}
+    for day in state.get("open_days", []):
+        if day not in present:
+            yield f"The partition of {day} was dropped since the last export: the lake does not have its late rows."
+    absent = find_absent_days(plan.partitions, state, plan.horizon.now.astimezone(UTC).date())
+    for first, last in _ranges(absent):
+        days = f"{first}" if first == last else f"{first} to {last}"
+        yield (
+            f"The archive has no partition of {days} any more, days since the last export: the lake does not have "
+            "their rows, if there were any."
+        )
+
+
+def find_absent_days(partitions: Iterable[Partition], state: dict[str, Any], today: date) -> Iterator[date]:
+    """Yield the days since the last export that are over and have no partition, where retention has been.
+
+    Retention drops the oldest partitions first. A day that is newer than the oldest partition never had one.
+    """
+    if "exported_at" not in state:
+        return
+    day = datetime.fromisoformat(state["exported_at"]).astimezone(UTC).date()
+    oldest = min((partition.day for partition in partitions if partition.day), default=today)
+    while day < min(oldest, today):
+        if day.isoformat() not in state.get("open_days", []):
+            yield day
+        day += ONE_DAY
+
+
+def _ranges(days: Iterable[date]) -> Iterator[tuple[date, date]]:
+    """Yield the first and the last day of each unbroken row of days."""
+    first = last = None
+    for day in days:
+        if first is None or last is None or day - last > ONE_DAY:
+            if first is not None and last is not None:
+                yield first, last
+            first = day
+        last = day
+    if first is not None and last is not None:
+        yield first, last

@@ -1,0 +1,125 @@
+"""When nothing is new, no JVM is started: the decision is made before, and takes a second at most."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.source import Source
+from tests.spark.rows import fill_archive, fill_dead_letters
+from tests.spark.test_load import make_metrics
+from tests.support.paths import REPOSITORY
+from tests.support.sessions import Session as Database
+
+NOTHING = "Nothing is new since the last rollup."
+# Seconds of the processor, which a busy machine does not change much, beyond the start of Python.
+MOST_CPU_SECONDS = 1.0
+COMMAND = """
+import json, sys, time
+began = time.process_time()
+from django_pgqueue.spark.cli import main
+status = main(sys.argv[1:])
+print(json.dumps([status, time.process_time() - began, "pyspark" in sys.modules]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command did in a process of its own."""
+
+    said: str
+    cpu_seconds: float
+
+
+@pytest.fixture(autouse=True)
+def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGQUEUE_SOURCE", raising=False)
+
+
+@pytest.fixture
+def rolled_up(source: Source, database: Database, lake: Path) -> ParquetLake:
+    """A lake whose rows are all in its metrics, as far as its state says."""
+    fill_archive(database, 100)
+    fill_dead_letters(database, 10)
+    export(source, lake)
+    today = database.execute("SELECT (now() AT TIME ZONE 'UTC')::date::text").fetchone()[0]
+    make_metrics(lake, today, enqueued=12, completed=12)
+    opened = ParquetLake.open(lake)
+    with opened.writing() as writing:
+        writing.commit("rollup", state={"rolled_up": opened.head.number})
+    return opened
+
+
+def run_without_spark(*arguments: str) -> Ran:
+    process = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    *said, last = process.stdout.splitlines()
+    status, cpu_seconds, has_spark = json.loads(last)
+    assert status == 0, process.stderr
+    assert not has_spark
+    return Ran("\n".join(said), cpu_seconds)
+
+
+def test_an_export_decides_it_before_spark_even_on_a_cluster(dsn: str, rolled_up: ParquetLake) -> None:
+    ran = run_without_spark("export", "--lake", str(rolled_up.path), "--source", dsn, "--master", "local[1]")
+
+    assert "nothing is new" in ran.said
+    assert ran.cpu_seconds < MOST_CPU_SECONDS
+
+
+def test_a_rollup_without_a_source_decides_it_before_spark(rolled_up: ParquetLake) -> None:
+    ran = run_without_spark("rollup", "--lake", str(rolled_up.path))
+
+    assert ran.said == NOTHING
+    assert ran.cpu_seconds < MOST_CPU_SECONDS
+
+
+def test_a_rollup_with_a_source_makes_the_forecast_without_spark_and_once(
+    dsn: str, database: Database, rolled_up: ParquetLake
+) -> None:
+    rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
+
+    first = run_without_spark(*rollup)
+    head = rolled_up.head.number
+    second = run_without_spark(*rollup)
+
+    assert "Forecast: 24 rows." in first.said
+    assert "Loaded into the database: 1 days, 1 rows" in first.said
+    assert forecasts(database) == [("tenant 0", 24)]
+    if rolled_up.head.number == head:  # the hour did not end in between
+        assert second.said == NOTHING
+    assert max(first.cpu_seconds, second.cpu_seconds) < MOST_CPU_SECONDS
+
+
+def test_messages_that_wait_are_news_for_the_forecast(dsn: str, database: Database, rolled_up: ParquetLake) -> None:
+    rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
+    run_without_spark(*rollup)
+    database.execute("INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'shop.confirm' FROM pgqueue_channel")
+
+    assert "Forecast: 48 rows." in run_without_spark(*rollup).said
+    assert forecasts(database) == [("default", 24), ("tenant 0", 24)]
+
+
+def test_a_forecast_that_the_database_lost_is_loaded_again(
+    dsn: str, database: Database, rolled_up: ParquetLake
+) -> None:
+    rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
+    run_without_spark(*rollup)
+    database.execute("DELETE FROM pgqueue_backlog_forecast")
+
+    assert "Loaded into the database: 0 days, 0 rows" in run_without_spark(*rollup).said
+    assert forecasts(database) == [("tenant 0", 24)]
+
+
+def forecasts(database: Database) -> list[tuple[str, int]]:
+    return database.execute(
+        "SELECT channel, count(*) FROM pgqueue_backlog_forecast GROUP BY channel ORDER BY channel"
+    ).fetchall()
