@@ -3,8 +3,8 @@
 -- Caller: pgqueue_redrive.
 -- p_channel: the channel to which it goes; p_from, p_due_at, p_redriven_from: the channel of the dead letter, its place
 -- and its own predecessor; p_at: the time that the caller asks for. The new id is larger, so the first redrive goes a
--- microsecond before the messages that were enqueued by the same call. The function is STABLE, so that it becomes a part
--- of the statement.
+-- microsecond before the messages that were enqueued by the same call. The function is STABLE, so that it becomes a
+-- part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_redrive_time(p_channel pgqueue_channel, p_from text, p_due_at timestamptz,
     p_redriven_from bigint, p_at timestamptz, p_now timestamptz)

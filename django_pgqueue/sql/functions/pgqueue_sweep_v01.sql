@@ -47,7 +47,9 @@ BEGIN
         FROM pgqueue_starts(v_queue, v_line.lane_seq, v_line.fresh_seq, 100) AS l
         CROSS JOIN LATERAL (
             -- A message of an ordered channel keeps its place while it is held, and when it is redriven.
-            SELECT n.id, greatest(n.dequeue_at, n.held_until, n.created_at) AS dequeue_at FROM pgqueue_message AS n
+            SELECT n.id, greatest(n.dequeue_at, n.held_until,
+                CASE WHEN n.redriven_from IS NOT NULL THEN n.created_at END) AS dequeue_at
+            FROM pgqueue_message AS n
             WHERE n.channel_id = l.channel_id AND n.status = 1
                 AND (-n.priority, n.dequeue_at, n.id) >= (l.rank, l.at, l.key)
             ORDER BY -n.priority, n.dequeue_at, n.id LIMIT 1
