@@ -53,7 +53,7 @@ class MessageAdmin(BulkActionsAdmin):
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
-        (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "lease_expires_at", "cancelled_at"]}),
+        (_("Times"), {"fields": ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
