@@ -216,4 +216,4 @@ def test_a_channel_that_becomes_ordered_gets_its_max_concurrency(admin_client: C
     assert save(admin_client, channel, ordered="on", on_dead="pause", max_concurrency="2") == [
         "__all__: An ordered channel has a max_concurrency of 1."
     ]
-    assert "1 at once, in order, pauses at a dead letter" in told(admin_client.get(address("channel")))
+    assert "1 at once, in order, pauses at a dead letter" in admin_client.get(address("channel")).text

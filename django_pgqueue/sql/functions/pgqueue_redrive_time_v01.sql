@@ -6,8 +6,10 @@
 -- microsecond before the messages that were enqueued by the same call. The function is STABLE, so that it becomes a
 -- part of the statement.
 -- Locks: none.
-CREATE FUNCTION pgqueue_redrive_time(p_channel pgqueue_channel, p_from text, p_due_at timestamptz,
-    p_redriven_from bigint, p_at timestamptz, p_now timestamptz)
+CREATE FUNCTION pgqueue_redrive_time(
+    p_channel pgqueue_channel, p_from text, p_due_at timestamptz, p_redriven_from bigint, p_at timestamptz,
+    p_now timestamptz
+)
 RETURNS timestamptz
 LANGUAGE sql
 STABLE

@@ -8,8 +8,9 @@
 --   has to pause the channel first.
 -- Locks: the message, SKIP LOCKED: a message that another transaction holds is not passed over; and as
 --   pgqueue_pause_at_dead. The callers pin the plans.
-CREATE FUNCTION pgqueue_take_ordered(p_channel_id bigint, p_current_id bigint, p_rank smallint, p_at timestamptz,
-    p_key bigint, p_among bigint[])
+CREATE FUNCTION pgqueue_take_ordered(
+    p_channel_id bigint, p_current_id bigint, p_rank smallint, p_at timestamptz, p_key bigint, p_among bigint[]
+)
 RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
