@@ -14,8 +14,11 @@ from verification.chaos.history import History, Row
 from verification.chaos.history.events import LEASED, READY, SCHEDULED
 
 STATUSES = {READY: "ready", LEASED: "leased", SCHEDULED: "scheduled"}
-# `pop` is a dequeue and an archive in one; what is purged is cancelled by an operator.
-OUTCOMES = {"completed": "completed", "popped": "completed", "cancelled": "cancelled", "purged": "cancelled"}
+# `pop` is a dequeue and an archive in one; what is purged, or dropped by a full channel, is cancelled while it waits.
+OUTCOMES = {
+    "completed": "completed", "popped": "completed", "cancelled": "cancelled", "purged": "cancelled",
+    "dropped": "cancelled",
+}  # fmt: skip
 NOBODYS = 0
 # A token that was given to nobody, where only a holder's can be.
 UNKNOWN = 999
