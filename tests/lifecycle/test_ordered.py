@@ -266,6 +266,16 @@ class TestDeadLetters:
         assert dequeue(limit=10) == []
         assert Channel.objects.get().pause_reason == f"lunch; message {first.id} became a dead letter (refused)"
 
+    def test_a_redrive_does_not_end_a_pause_that_was_there_before_the_dead_letter(self):
+        channel_set(channel="default", ordered=True, on_dead="pause")
+        enqueue_backlog("default", 2)
+        [first] = dequeue(limit=10)
+        channel_pause(channel="default")
+        dead_letter(first, reason="refused")
+        redrive([first.id])
+        assert dequeue(limit=10) == []
+        assert Channel.objects.get().pause_reason == f"paused; message {first.id} became a dead letter (refused)"
+
     def test_what_an_operator_discards_pauses_nothing(self):
         channel_set(channel="default", ordered=True, on_dead="pause")
         enqueue_backlog("default", 2)

@@ -234,7 +234,7 @@ class QueueMachine(Beside):
     @rule(pick=numbers, beside=st.sampled_from([0, 0, 1, -1]))
     def edge(self, pick: int, beside: int) -> None:
         """To the moment at which something expires or comes due, or a microsecond beside."""
-        times = [at for m in self.model.messages.values() for at in (m.dequeue_at, m.expires_at) if at is not None]
+        times = self.model.moments()
         edges = sorted({at for at in [*times, *self.model.busy.values()] if at > self.model.now})
         if edges:
             self.set_clock(edges[pick % len(edges)] + beside)
@@ -285,8 +285,7 @@ class QueueMachine(Beside):
         for _ in range(200):
             if not self.model.messages:
                 break
-            times = [at for m in self.model.messages.values() for at in (m.dequeue_at, m.expires_at) if at is not None]
-            self.advance(max([self.model.now, *times, *self.model.busy.values()]))
+            self.advance(max([self.model.now, *self.model.moments(), *self.model.busy.values()]))
             self.sweep()
             for queue in "qr":
                 while self.take_once("dequeue", queue, 10, SECOND):

@@ -29,7 +29,8 @@ BEGIN
         v_found := true;
         UPDATE pgqueue_channel AS c
         SET paused_at = coalesce(c.paused_at, v_dead.dead_at),
-            pause_reason = concat_ws('; ', nullif(c.pause_reason, ''),
+            pause_reason = concat_ws('; ',
+                CASE WHEN c.paused_at IS NOT NULL THEN coalesce(nullif(c.pause_reason, ''), 'paused') END,
                 pgqueue_dead_pause_reason(v_dead.id, v_dead.reason)),
             paused_until = NULL,
             stopped_by = v_dead.id
