@@ -9,7 +9,7 @@ from django.test import Client
 
 from django_pgqueue import NewMessage, channel_set, dequeue, enqueue_many, retry
 from django_pgqueue.models import Channel
-from tests.admin.conftest import address
+from tests.admin.conftest import act, address
 from tests.admin.tenant_page import page_of, part
 
 
@@ -35,3 +35,6 @@ def test_a_held_message_says_until_when(admin_client: Client, tenant: Channel) -
     page = admin_client.get(address("message", delivery.id)).text
     assert "Held until" in page
     assert f"message {delivery.id} holds it until" in page
+    assert "Retry now" in page
+    assert act(admin_client, "message", "retry_now", delivery.id, confirmed="yes").status_code == 302
+    assert dequeue(limit=5)[0].id == delivery.id

@@ -42,8 +42,9 @@ def limit_rows(
 ) -> list[LimitRow]:
     """Return the pauses of queue and channel and the order, if there are any, and the four limits.
 
-    A released channel has no limits any more, only the pause of its queue and its order hold it up. ``reasons``: the answer of
-    explain_channel. ``settled_in_hour``: messages settled in the last hour. ``clock``: the time of the database.
+    A released channel has no limits any more, only the pause of its queue and its order hold it up. ``reasons``: the
+    answer of explain_channel. ``settled_in_hour``: messages settled in the last hour. ``clock``: the time of the
+    database.
     """
     held = {reason.code: reason for reason in reasons}
     rows = [*queue_pause(held.get("queue_paused"), now, clock), *pause(channel, now, clock)]
