@@ -399,6 +399,21 @@ class TestChangesAtRunTime:
             complete(lease)
         assert numbers(dequeue(limit=10)) == [3]
 
+    def test_leases_of_before_that_fail_hold_it_in_their_order(self):
+        enqueue_backlog("default", 4)
+        leases = dequeue(limit=2)
+        channel_set(channel="default", ordered=True)
+        fail(leases[1], timedelta(minutes=10))
+        fail(leases[0], timedelta(minutes=30))
+        assert dequeue(limit=10) == []
+        pass_time(minutes=20)
+        assert dequeue(limit=10) == []
+        pass_time(minutes=11)
+        for number in range(3):
+            [delivery] = dequeue(limit=10)
+            assert delivery.payload == number
+            complete(delivery)
+
     def test_a_held_message_is_a_scheduled_one_when_the_order_ends(self, ordered: int):
         enqueue_backlog("default", 2)
         [first] = dequeue(limit=10)

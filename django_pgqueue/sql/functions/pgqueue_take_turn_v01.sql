@@ -69,8 +69,8 @@ BEGIN
         v_lane.quota := v_may.messages;
     END IF;
     IF v_lane.ordered AND v_lane.quota > 0 THEN
-        ids := pgqueue_take_ordered(v_lane.channel_id, v_lane.current_id, v_lane.floor_rank, v_lane.floor_at,
-            v_lane.floor_id, p_among);
+        SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(v_lane.channel_id,
+            v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
     ELSIF p_among IS NOT NULL THEN
         ids := pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota);
     ELSIF v_lane.quota > 0 THEN
@@ -102,8 +102,8 @@ BEGIN
     UPDATE pgqueue_lane AS l
     SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, fresh = l.fresh AND NOT v_done,
         served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END, ahead = v_lane.ahead,
-        current_id = coalesce(CASE WHEN v_lane.ordered THEN ids[1] END, l.current_id), next_at = v_lane.next_at,
-        parked_until = v_lane.parked_until, lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank,
+        current_id = v_lane.current_id, next_at = v_lane.next_at, parked_until = v_lane.parked_until,
+        lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank,
         floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
     WHERE l.ctid = v_lane.place;
 END;
