@@ -63,7 +63,8 @@ class ChannelAdmin(TenantAdmin):
     sortable_by = ["name_shown", "queue"]
     actions = ["pause", "resume", "purge", "release", "erase"]
     pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
-    limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive"]
+    limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
+    limits += ["ordered", "on_dead", "archive"]
     now = [
         "live_messages",
         "settled_messages",
@@ -92,7 +93,8 @@ class ChannelAdmin(TenantAdmin):
 
     def save_model(self, request: HttpRequest, obj: Channel, form: forms.ModelForm, change: bool) -> None:
         # Save only the edited fields, because the channel may have been paused since the form was opened.
-        obj.save(using=alias(None), update_fields=form.changed_data if change else None)
+        edited = set(form.changed_data) | ({"max_concurrency"} if "ordered" in form.changed_data else set())
+        obj.save(using=alias(None), update_fields=edited if change else None)
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
         """Return limits with their old and new values, so that an operator can put the old ones back."""
@@ -168,6 +170,9 @@ class ChannelAdmin(TenantAdmin):
             limits.append(_("1 per %s") % rendering.duration(channel.release_interval))
         if channel.release_interval is not None and channel.release_burst > 1:
             limits.append(_("burst %d") % channel.release_burst)
+        if channel.ordered:
+            pauses = channel.on_dead == Channel.OnDead.PAUSE
+            limits.append(str(_("in order, pauses at a dead letter") if pauses else _("in order")))
         if channel.weight > 1:
             limits.append(_("weight %d") % channel.weight)
         if channel.archive:

@@ -33,6 +33,13 @@ class ChannelForm(forms.ModelForm):
             weight.validators.append(MaxValueValidator(1000))
             weight.widget.attrs["max"] = 1000
 
+    def clean(self) -> dict[str, Any] | None:
+        """Give an ordered channel its max_concurrency of 1, when the field is empty."""
+        cleaned = super().clean()
+        if self.cleaned_data.get("ordered") and self.cleaned_data.get("max_concurrency") is None:
+            self.cleaned_data["max_concurrency"] = 1
+        return cleaned
+
     def clean_release_interval(self) -> Any:
         interval = self.cleaned_data["release_interval"]
         if interval is not None and interval.total_seconds() <= 0:

@@ -27,6 +27,7 @@ from django_pgqueue.models import Channel, Message
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
+TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
 KINDS: dict[Any, str] = {Message.Status.READY: "good", Message.Status.LEASED: "busy", Message.Status.SCHEDULED: "late"}
 
 
@@ -53,7 +54,7 @@ class MessageAdmin(BulkActionsAdmin):
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
-        (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "lease_expires_at", "cancelled_at"]}),
+        (_("Times"), {"fields": [*TIMES]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
@@ -74,7 +75,7 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("due"), ordering="dequeue_at")
     def due(self, message: Message) -> str:
-        return rendering.at(message.dequeue_at)
+        return rendering.at(max(message.dequeue_at, message.held_until or message.dequeue_at))
 
     @admin.display(description=_("lease"), empty_value="-")
     def lease(self, message: Message) -> str | None:
@@ -104,7 +105,8 @@ class MessageAdmin(BulkActionsAdmin):
     def actions_on(self, item: Message) -> dict[str, StrOrPromise]:
         """Return the actions that the state of the message allows."""
         actions: dict[str, StrOrPromise] = {}
-        if item.status == Message.Status.SCHEDULED:
+        held = item.status == Message.Status.READY and item.held_until is not None
+        if item.status == Message.Status.SCHEDULED or held:
             actions["retry_now"] = _("Retry now")
         if item.status == Message.Status.LEASED:
             actions["release_leases"] = _("Release the lease")

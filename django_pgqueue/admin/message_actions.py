@@ -101,8 +101,8 @@ RETRY_NOW = Action(
     name="retry_now",
     title=_("Retry messages now"),
     consequence=_(
-        "Scheduled messages are ready at once, whatever their back-off says. Attempts and errors stay. Ready messages "
-        "keep their places; leased messages stay with their workers."
+        "Scheduled and held messages are ready at once, whatever their back-off says. Attempts and errors stay. Ready "
+        "messages keep their places; leased messages stay with their workers."
     ),
     button=_("Retry now"),
     run=lambda ids, cleaned, using: reschedule(ids, using=using),

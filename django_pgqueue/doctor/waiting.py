@@ -16,7 +16,9 @@ WAITING = """
 SELECT w.queue, w.channel, clock_timestamp() - w.oldest_at,
     c.paused_at IS NOT NULL OR EXISTS (
         SELECT FROM pgqueue_queue AS q WHERE q.name = c.queue AND q.paused_at IS NOT NULL),
-    w.complete
+    w.complete,
+    (SELECT m.id FROM pgqueue_lane AS l JOIN pgqueue_message AS m ON m.id = l.current_id
+    WHERE c.ordered AND l.channel_id = c.id AND m.status = 1 AND m.held_until > clock_timestamp())
 FROM pgqueue_waiting(%s) AS w
 JOIN pgqueue_channel AS c ON c.id = w.channel_id
 WHERE w.oldest_at < clock_timestamp() - %s::interval
@@ -32,6 +34,7 @@ class WaitingChannel(NamedTuple):
     age: timedelta
     is_paused: bool
     complete: bool
+    held_by: int | None
 
 
 def examine(using: str, limits: Limits) -> Iterator[Finding]:
@@ -39,12 +42,14 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
     unserved = {row.queue for row in health(most=limits.most, using=using) if is_unserved(row)}
     yield from map(no_worker, sorted(unserved))
     longest = settings.WAITING_WARNING if limits.waiting is None else limits.waiting
-    queues: dict[tuple[str, bool], list[WaitingChannel]] = defaultdict(list)
+    queues: dict[tuple[str, bool, bool], list[WaitingChannel]] = defaultdict(list)
     for row in map(WaitingChannel._make, call(using, WAITING, (limits.most, longest))):
-        queues[row.queue, row.is_paused].append(row)
-    for (queue, is_paused), rows in sorted(queues.items()):
+        queues[row.queue, row.is_paused, row.held_by is not None].append(row)
+    for (queue, is_paused, is_held), rows in sorted(queues.items()):
         if is_paused:
             yield paused_waits(queue, rows)
+        elif is_held:
+            yield held_waits(queue, rows)
         elif queue not in unserved:
             yield long_waits(queue, rows)
 
@@ -73,6 +78,19 @@ def long_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
         f"{channel_count_text(rows)} channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
         f"{age_text(rows[0].age)}: {list_text([row.channel for row in rows])}.",
         "Start more workers, or raise a limit that is too low. See production.md, When something is wrong.",
+        wait_facts(queue, rows),
+    )
+
+
+def held_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
+    """Report ordered channels of a queue that a failing or deferred message holds."""
+    return Finding(
+        "held",
+        Severity.WARNING,
+        f"{channel_count_text(rows)} ordered channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
+        f"{age_text(rows[0].age)}, behind a message that is tried again: "
+        f"{list_text([f'{row.channel} (message {row.held_by})' for row in rows])}.",
+        "Look at the errors of the message. Reschedule it for now, or cancel or discard it to let the others go on.",
         wait_facts(queue, rows),
     )
 

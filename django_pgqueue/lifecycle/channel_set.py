@@ -22,8 +22,10 @@ KINDS: dict[str, type] = {
     "release_burst": int,
     "weight": int,
     "archive": str,
+    "ordered": bool,
+    "on_dead": str,
 }
-WORDS: dict[type, str] = {int: "a whole number", str: "a text"}
+WORDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "True or False"}
 
 
 def channel_set(
@@ -38,6 +40,8 @@ def channel_set(
     release_burst: int | Keep = KEEP,
     weight: int | Keep = KEEP,
     archive: Archive | Keep | None = KEEP,
+    ordered: bool | Keep = KEEP,
+    on_dead: Literal["continue", "pause"] | Keep = KEEP,
     using: str | None = None,
 ) -> int:
     """Create a channel, or change the limits that are given of an existing one.
@@ -57,7 +61,11 @@ def channel_set(
 
     ``archive``: what the archive keeps of its messages: ``full``, ``outcome`` (no payload, no result) or ``none``; with
     None the setting of the queue applies, see :func:`django_pgqueue.queue_set`. A dead letter is always kept whole.
-    ``using``: database alias; default: the queue's.
+
+    ``ordered``: True delivers the messages strictly one after the other. A message that fails holds the channel until
+    it is completed, cancelled or a dead letter; ``max_concurrency`` becomes 1, and stays 1 after ``ordered=False``.
+    ``on_dead``: what an ordered channel does at a dead letter: ``continue`` with the next message, or ``pause`` until
+    the dead letter is redriven or the channel is resumed. ``using``: database alias; default: the queue's.
 
     Returns the id of the channel. Raises ChannelReleased, InvalidMessage.
     """
@@ -73,6 +81,8 @@ def channel_set(
         "release_burst": release_burst,
         "weight": weight,
         "archive": archive,
+        "ordered": ordered,
+        "on_dead": on_dead,
     }
     limits = {limit: limit_as_json(limit, value) for limit, value in given.items() if value is not KEEP}
     names = checked_text(queue, "queue"), checked_text(channel, "channel")
@@ -83,7 +93,7 @@ def channel_set(
 def limit_as_json(limit: str, value: Any) -> Any:
     """Return the value of a limit as JSON. Raises InvalidMessage for a value of another type."""
     kind = KINDS[limit]
-    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+    if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is int)):
         hint = "Use datetime.timedelta(seconds=…), or rate." if kind is timedelta else f"Give {WORDS[kind]}."
         raise InvalidMessage(f"{limit} takes {kind.__name__} or None, not {value!r}", hint=hint)
     if isinstance(value, timedelta):

@@ -54,13 +54,16 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('queue', models.CharField(db_collation='C', db_default='default', default='default', help_text='The queue, whose workers serve the channel.', max_length=100)),
                 ('name', models.CharField(db_collation='C', max_length=200)),
-                ('max_concurrency', models.PositiveIntegerField(blank=True, help_text='Messages that may be leased at the same time. Empty: no limit. 1: strict first in, first out.', null=True)),
+                ('max_concurrency', models.PositiveIntegerField(blank=True, help_text='Messages that may be leased at the same time. Empty: no limit. 1: one after the other.', null=True)),
                 ('max_size', models.PositiveIntegerField(blank=True, help_text='Live messages that the channel may hold. Empty: no limit.', null=True)),
                 ('full_policy', models.CharField(choices=[('error', 'refuse with an error'), ('drop', 'drop it, and report that'), ('drop_oldest', 'drop the oldest that wait'), ('replace', 'drop all that wait: it replaces them')], db_default='error', default='error', help_text='How the channel treats a message that does not fit.', max_length=20)),
                 ('release_interval', models.DurationField(blank=True, help_text='At most one delivery in this time, retries included. Empty: no limit.', null=True)),
                 ('release_burst', models.PositiveIntegerField(db_default=1, default=1, help_text='Deliveries that may come at once after a quiet time.')),
                 ('weight', models.PositiveIntegerField(db_default=1, default=1, help_text='Messages per turn in the round robin.')),
                 ('archive', models.CharField(blank=True, choices=[('full', 'everything'), ('outcome', 'the outcome, no payload'), ('none', 'nothing')], help_text="The content that the archive keeps of its messages. Empty: the queue's setting.", max_length=10, null=True)),
+                ('ordered', models.BooleanField(db_default=False, default=False, help_text='Strict first in, first out: no message is delivered before the one that was delivered last is settled for good, retries included. Its max_concurrency is 1.')),
+                ('on_dead', models.CharField(choices=[('continue', 'go on with the next message'), ('pause', 'pause the channel')], db_default='continue', default='continue', help_text='What an ordered channel does when a message of it becomes a dead letter.', max_length=10)),
+                ('stopped_by', models.BigIntegerField(editable=False, help_text='The last dead letter that paused the ordered channel.', null=True)),
                 ('context', models.JSONField(blank=True, db_default={}, default=dict, help_text='JSON that every message of the channel carries.')),
                 ('paused_at', models.DateTimeField(blank=True, null=True)),
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),
@@ -177,6 +180,7 @@ class Migration(migrations.Migration):
                 ('settled_token', models.UUIDField(editable=False, null=True)),
                 ('cancelled_at', models.DateTimeField(editable=False, null=True)),
                 ('cancel_reason', models.TextField(editable=False, null=True)),
+                ('held_until', models.DateTimeField(editable=False, help_text='In an ordered channel: the time before which it is not delivered again, and no other one is.', null=True)),
             ],
             options={
                 'db_table': 'pgqueue_message',
@@ -283,6 +287,7 @@ class Migration(migrations.Migration):
                 ('queue', models.CharField(max_length=100)),
                 ('parked_until', models.DateTimeField(null=True)),
                 ('served', models.IntegerField()),
+                ('current_id', models.BigIntegerField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_lane',
@@ -332,6 +337,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='channel',
             constraint=models.CheckConstraint(condition=models.Q(('weight__range', (1, 1000))), name='pgqueue_channel_weight'),
+        ),
+        migrations.AddConstraint(
+            model_name='channel',
+            constraint=models.CheckConstraint(condition=models.Q(('ordered', False), models.Q(('max_concurrency', 1), ('max_concurrency__isnull', False)), _connector='OR'), name='pgqueue_channel_ordered', violation_error_message='An ordered channel has a max_concurrency of 1.'),
         ),
         migrations.AddIndex(
             model_name='activity',

@@ -23,6 +23,10 @@ class Channel(models.Model):
         DROP_OLDEST = "drop_oldest", _("drop the oldest that wait")
         REPLACE = "replace", _("drop all that wait: it replaces them")
 
+    class OnDead(models.TextChoices):
+        CONTINUE = "continue", _("go on with the next message")
+        PAUSE = "pause", _("pause the channel")
+
     queue = models.CharField(
         max_length=100,
         db_collation="C",
@@ -34,7 +38,7 @@ class Channel(models.Model):
     max_concurrency = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text=_("Messages that may be leased at the same time. Empty: no limit. 1: strict first in, first out."),
+        help_text=_("Messages that may be leased at the same time. Empty: no limit. 1: one after the other."),
     )
     max_size = models.PositiveIntegerField(
         null=True, blank=True, help_text=_("Live messages that the channel may hold. Empty: no limit.")
@@ -59,6 +63,24 @@ class Channel(models.Model):
         null=True,
         blank=True,
         help_text=_("The content that the archive keeps of its messages. Empty: the queue's setting."),
+    )
+    ordered = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text=_(
+            "Strict first in, first out: no message is delivered before the one that was delivered last is settled for "
+            "good, retries included. Its max_concurrency is 1."
+        ),
+    )
+    on_dead = models.CharField(
+        max_length=10,
+        choices=OnDead,
+        default=OnDead.CONTINUE,
+        db_default=OnDead.CONTINUE,
+        help_text=_("What an ordered channel does when a message of it becomes a dead letter."),
+    )
+    stopped_by = models.BigIntegerField(
+        null=True, editable=False, help_text=_("The last dead letter that paused the ordered channel.")
     )
     context = Json(
         default=dict, db_default={}, blank=True, help_text=_("JSON that every message of the channel carries.")
@@ -99,6 +121,11 @@ class Channel(models.Model):
             ),
             models.CheckConstraint(condition=Q(release_burst__gte=1), name="pgqueue_channel_release_burst"),
             models.CheckConstraint(condition=Q(weight__range=(1, 1000)), name="pgqueue_channel_weight"),
+            models.CheckConstraint(
+                condition=Q(ordered=False) | Q(max_concurrency__isnull=False, max_concurrency=1),
+                name="pgqueue_channel_ordered",
+                violation_error_message=_("An ordered channel has a max_concurrency of 1."),
+            ),
         ]
         permissions = [
             ("pause_channel", "Can pause and resume channels"),

@@ -17,6 +17,7 @@ class Lane(models.Model):
     queue = models.CharField(max_length=100)
     parked_until = models.DateTimeField(null=True)
     served = models.IntegerField()
+    current_id = models.BigIntegerField(null=True)
 
     class Meta:
         managed = False

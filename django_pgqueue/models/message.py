@@ -56,6 +56,11 @@ class Message(models.Model):
     settled_token = models.UUIDField(null=True, editable=False)
     cancelled_at = Moment(null=True, editable=False)
     cancel_reason = models.TextField(null=True, editable=False)
+    held_until = Moment(
+        null=True,
+        editable=False,
+        help_text=_("In an ordered channel: the time before which it is not delivered again, and no other one is."),
+    )
 
     class Meta:
         db_table = "pgqueue_message"

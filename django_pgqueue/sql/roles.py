@@ -16,7 +16,7 @@ GIVEN = (
 )  # fmt: skip
 LIMITS = (
     "name", "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive",
-    "context", "paused_at", "pause_reason", "paused_until", "released_at",
+    "ordered", "on_dead", "context", "paused_at", "pause_reason", "paused_until", "released_at",
 )  # fmt: skip
 QUEUE = (
     "paused_at", "pause_reason", "paused_until", "archive", "retention", "dead_letter_retention", "events",

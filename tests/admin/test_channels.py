@@ -15,6 +15,7 @@ LIMITS = {
     "max_concurrency": "",
     "max_size": "",
     "full_policy": "error",
+    "on_dead": "continue",
     "release_interval": "",
     "release_burst": "1",
     "weight": "1",
@@ -206,3 +207,13 @@ def test_what_a_channel_archives_is_chosen_and_shown(admin_client: Client, chann
     assert channel.archive is None
     changes = [change for _, change, _ in logged()]
     assert sorted(changes) == ["archive: none → the queue's setting", "archive: the queue's setting → none"]
+
+
+def test_a_channel_that_becomes_ordered_gets_its_max_concurrency(admin_client: Client, channel: Channel) -> None:
+    assert save(admin_client, channel, ordered="on", on_dead="pause") == []
+    channel.refresh_from_db()
+    assert (channel.ordered, channel.on_dead, channel.max_concurrency) == (True, "pause", 1)
+    assert save(admin_client, channel, ordered="on", on_dead="pause", max_concurrency="2") == [
+        "__all__: An ordered channel has a max_concurrency of 1."
+    ]
+    assert "1 at once, in order, pauses at a dead letter" in admin_client.get(address("channel")).text

@@ -164,8 +164,8 @@ def test_what_has_changed_since_the_page_is_left_alone(admin_client: Client, dat
 
 def test_a_limit_is_still_edited(admin_client: Client) -> None:
     channel = Channel.objects.get()
-    form = {"full_policy": "error", "release_burst": "1", "weight": "3", "context": "{}", "_save": "Save"}
-    response = admin_client.post(address("channel", channel.pk), form)
+    form = {"full_policy": "error", "on_dead": "continue", "release_burst": "1", "weight": "3", "context": "{}"}
+    response = admin_client.post(address("channel", channel.pk), form | {"_save": "Save"})
     # The page of the channel shows what the limit does now.
     assert (response.status_code, response["Location"]) == (302, f"{address('channel')}{channel.pk}/tenant/")
     assert Channel.objects.get().weight == 3

@@ -151,8 +151,8 @@ def test_after_an_edit_the_page_is_shown_again_with_the_filters_of_the_list(
     html = admin_client.get(page_of(tenant) + query).text
     assert f'href="{address("channel")}?queue=default"' in html
     assert f'href="{address("channel", tenant.pk)}{query}"' in html
-    form = {"full_policy": "error", "release_burst": "1", "weight": "2", "context": "{}", "_save": "Save"}
-    response = admin_client.post(address("channel", tenant.pk) + query, form)
+    form = {"full_policy": "error", "on_dead": "continue", "release_burst": "1", "weight": "2", "context": "{}"}
+    response = admin_client.post(address("channel", tenant.pk) + query, form | {"_save": "Save"})
     assert response["Location"] == page_of(tenant) + query
     assert page_of(tenant) in admin_client.get(address("channel", tenant.pk)).text
 

@@ -102,3 +102,13 @@ def test_what_is_archived_is_set_and_left_to_the_queue() -> None:
     assert Channel.objects.get(name="acme").archive is None
     with pytest.raises(CommandError, match="invalid choice"):
         run("set", "acme", "--archive", "some")
+
+
+def test_the_order_is_set_and_ended() -> None:
+    text = run("set", "acme", "--ordered", "--on-dead", "pause")
+    assert text == "default/acme: ordered False → True, on_dead continue → pause"
+    channel = Channel.objects.get(name="acme")
+    assert (channel.ordered, channel.on_dead, channel.max_concurrency) == (True, "pause", 1)
+    run("set", "acme", "--no-ordered", "--max-concurrency", "none")
+    channel.refresh_from_db()
+    assert (channel.ordered, channel.max_concurrency) == (False, None)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_pgqueue import channel_pause, channel_set, dequeue, enqueue, queue_pause, queue_resume
+from django_pgqueue import cancel, channel_pause, channel_set, dequeue, enqueue, queue_pause, queue_resume, retry
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine
 from tests.support.moments import pass_time
@@ -78,3 +78,22 @@ def test_a_pause_is_a_note(found: Examine) -> None:
     assert found("waiting")["paused"].facts["channels"] == 2
     queue_resume("default")
     assert set(found("waiting")) == {"paused", "waiting"}
+
+
+def test_an_ordered_channel_that_a_failing_message_holds_for_long(found: Examine) -> None:
+    worker("default")
+    channel_set(channel="default", ordered=True)
+    enqueue("h")
+    enqueue("h")
+    [delivery] = dequeue(limit=10)
+    retry(delivery, errors=[{}], delays=[timedelta(hours=1)])
+    assert found("waiting") == {}
+    pass_time(minutes=10)
+    finding = found("waiting")["held"]
+    assert finding.severity.word == "warning"
+    assert finding.problem == (
+        "1 ordered channel(s) of the queue default wait for long, the longest for 10 min, behind a message that is "
+        f"tried again: default (message {delivery.id})."
+    )
+    cancel(delivery.id)
+    assert list(found("waiting")) == ["waiting"]

@@ -10,7 +10,7 @@ from tests.support.sql import sql, value
 
 # Every moment that a function compares with the clock.
 MOMENTS = {
-    "pgqueue_message": ("dequeue_at", "leased_at", "last_leased_at", "lease_expires_at"),
+    "pgqueue_message": ("dequeue_at", "leased_at", "last_leased_at", "lease_expires_at", "held_until"),
     "pgqueue_lane": ("floor_at", "parked_until", "next_at", "lease_floor"),
     "pgqueue_arrival": ("floor_at",),
     "pgqueue_floor": ("parked_from", "ticked_at", "expiry_from", "due_from", "watched_at"),

@@ -24,6 +24,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
     **{name: {} for name in EQUAL},
     "one": {"max_concurrency": 1},
     "three": {"max_concurrency": 3},
+    "strict": {"ordered": True},
     "slow": {"release_interval": "15 ms", "release_burst": 2},
     "small": {"max_size": 12},
     "newest": {"max_size": 6, "full_policy": "drop_oldest"},

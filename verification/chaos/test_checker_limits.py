@@ -199,3 +199,42 @@ def test_i11_a_message_that_comes_before_its_time() -> None:
     story.lease(1, "a")
     story.complete(1)
     assert "lease a of message 1: 0.99" in only(story, "I11")
+
+
+def strict_story() -> Story:
+    """Message 1 is leased, and fails."""
+    story = Story()
+    story.channel(1, max_concurrency=1, ordered=True)
+    story.create(1)
+    story.create(2)
+    story.lease(1, "a")
+    story.give_back(1)
+    return story
+
+
+def test_i18_a_message_that_overtakes_one_that_fails() -> None:
+    story = strict_story()
+    story.lease(2, "b")
+    story.complete(2)
+    story.lease(1, "c")
+    story.complete(1)
+    assert only(story, "I18") == "channel channel 1: message 2 was leased in 106, before message 1 was settled"
+
+
+def test_i18_the_same_message_again_and_then_the_next() -> None:
+    story = strict_story()
+    story.lease(1, "b")
+    story.complete(1)
+    story.lease(2, "c")
+    story.complete(2)
+    assert violated(story) == {}
+
+
+def test_i18_is_for_channels_that_were_ordered_all_the_time() -> None:
+    story = strict_story()
+    story.channel(1, max_concurrency=1, ordered=False)
+    story.lease(2, "b")
+    story.complete(2)
+    story.lease(1, "c")
+    story.complete(1)
+    assert "I18" not in violated(story)

@@ -23,7 +23,12 @@ def channels(history: History) -> Iterator[tuple[str, Trace]]:
             limits[row.channel].add(row.detail.get("max_concurrency"))
             names[row.channel] = row.key or ""
     of = {row.message: row.channel for row in history.rows if row.event == "created"}
-    windows = {channel: Window(given) for channel, [*one] in limits.items() if len(one) == 1 and (given := one[0])}
+    strict = {row.channel for row in history.rows if row.event == "channel" and row.detail.get("ordered")}
+    windows = {
+        channel: Window(given, channel in strict)
+        for channel, [*one] in limits.items()
+        if len(one) == 1 and (given := one[0])
+    }
     for message, rows in commits(history.rows):
         window = windows.get(of.get(message) or 0)
         if window is not None:
@@ -39,6 +44,7 @@ class Window:
     """A part of the life of a channel: so many messages that TLC can follow them, with the leases of before."""
 
     limit: int
+    ordered: bool = False
     followers: dict[int, Follower] = field(default_factory=dict)
     rows: list[Start] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -60,7 +66,7 @@ class Window:
                 self.holding = [0 if held == message else held for held in self.holding]
 
     def add(self, message: int, max_attempts: int | None = None) -> None:
-        follower = self.followers.setdefault(message, Follower())
+        follower = self.followers.setdefault(message, Follower(ordered=self.ordered))
         follower.max_attempts = max_attempts or follower.max_attempts
         self.places[message] = len(self.places) + 1
         follower.restart(self.places[message])

@@ -14,8 +14,11 @@ from verification.chaos.history import History, Row
 from verification.chaos.history.events import LEASED, READY, SCHEDULED
 
 STATUSES = {READY: "ready", LEASED: "leased", SCHEDULED: "scheduled"}
-# `pop` is a dequeue and an archive in one; what is purged is cancelled by an operator.
-OUTCOMES = {"completed": "completed", "popped": "completed", "cancelled": "cancelled", "purged": "cancelled"}
+# `pop` is a dequeue and an archive in one; what is purged, or dropped by a full channel, is cancelled while it waits.
+OUTCOMES = {
+    "completed": "completed", "popped": "completed", "cancelled": "cancelled", "purged": "cancelled",
+    "dropped": "cancelled",
+}  # fmt: skip
 NOBODYS = 0
 # A token that no lease had, where only a holder's can be.
 UNKNOWN = 999
@@ -62,7 +65,8 @@ class Trace:
 
 @dataclass(slots=True)
 class Follower:
-    """Follows one message. ``place``: among those of its trace; ``whole``: from its creation on."""
+    """Follows one message. ``place``: among those of its trace; ``whole``: from its creation on. ``ordered``: in an
+    ordered channel, where a message that waits for its next attempt is ready and held; the model calls it scheduled."""
 
     place: int = 1
     whole: bool = True
@@ -74,6 +78,7 @@ class Follower:
     ends: list[tuple[str, int]] = field(default_factory=list)
     tokens: dict[str, int] = field(default_factory=dict)
     beating: bool = False
+    ordered: bool = False
 
     def restart(self, place: int) -> None:
         """In a new trace, which knows of the lease that is held, and of nothing before."""
@@ -112,6 +117,8 @@ class Follower:
         if begins and row.token:
             self.tokens.setdefault(row.token, len(self.tokens) + 1)
         self.token, self.settled = row.token, row.settled_token
+        if self.ordered and status == "ready" and row.was_status == LEASED and row.attempts == row.was_attempts:
+            yield self.become(row, "scheduled", row.attempts or 0)
         yield self.become(row, status, row.attempts or 0, begins=begins)
         self.beating = beats
 
@@ -134,14 +141,22 @@ class Follower:
 
 def lives(history: History) -> Iterator[tuple[int, Trace]]:
     """Yield each message alone, from its creation to its end. A row after its end begins another life."""
+    strict = in_order(history)
     followers: dict[int, Follower] = defaultdict(Follower)
     steps: dict[int, list[Step]] = defaultdict(list)
     for message, rows in commits(history.rows):
+        followers[message].ordered = message in strict
         steps[message] += followers[message].follow(rows)
         if followers[message].status == "gone":
             yield message, life(message, steps.pop(message), followers.pop(message).max_attempts)
     for message, rest in steps.items():
         yield message, life(message, rest, followers[message].max_attempts)
+
+
+def in_order(history: History) -> set[int | None]:
+    """The messages of ordered channels."""
+    strict = {row.channel for row in history.rows if row.event == "channel" and row.detail.get("ordered")}
+    return {row.message for row in history.rows if row.event == "created" and row.channel in strict}
 
 
 def life(message: int, steps: list[Step], max_attempts: int) -> Trace:

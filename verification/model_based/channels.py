@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from .model import Model
-from .states import Channel, Refused
+from .states import READY, SCHEDULED, Channel, Refused
 
 
 def channel_set(model: Model, name: str, queue: str, limits: dict[str, Any], answer: Any) -> int:
     """Creates it or changes what is named; a released one that has drained makes room for a new one."""
+    limits = with_order(model, name, queue, limits)
     try:
         old = model.channel(name, queue)
     except Refused:
@@ -24,9 +25,27 @@ def channel_set(model: Model, name: str, queue: str, limits: dict[str, Any], ans
         return channel_set(model, name, queue, limits, answer)
     new = replace(old, **limits)
     model.channels[old.id] = new
+    if old.ordered and not new.ordered:
+        let_go(model, old.id)
     if (new.release_interval, new.release_burst) != (old.release_interval, old.release_burst):
         model.given.pop(old.id, None)
     return old.id
+
+
+def with_order(model: Model, name: str, queue: str, limits: dict[str, Any]) -> dict[str, Any]:
+    """The limits, with the max_concurrency of an ordered channel. Another one is refused."""
+    there = [c for c in model.channels.values() if (c.name, c.queue, c.released_at) == (name, queue, None)]
+    ordered = limits.get("ordered", any(channel.ordered for channel in there))
+    if ordered and limits.get("max_concurrency", 1) != 1:
+        raise Refused("PGQ07")
+    return {**limits, "max_concurrency": 1} if limits.get("ordered") else limits
+
+
+def let_go(model: Model, number: int) -> None:
+    """A message that holds a channel which is not ordered any more is scheduled."""
+    held = model.messages.get(model.current.get(number, 0))
+    if held is not None and held.status == READY and held.held_until is not None:
+        model.messages[held.id] = replace(held, status=SCHEDULED, dequeue_at=held.held_until, held_until=None)
 
 
 def channel_pause(model: Model, name: str, queue: str) -> None:

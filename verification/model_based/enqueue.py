@@ -156,8 +156,12 @@ def redrive(model: Model, ids: Sequence[int], answer: Any, to: str | None = None
     results = []
     for dead, channel, (_, new) in zip(letters, channels, found, strict=True):
         old = dead.message
+        at = model.now
+        if channel.ordered and channel.name == dead.channel[1]:
+            # At its place, before what was enqueued by the same call.
+            at = min(at, old.dequeue_at - (old.redriven_from is None))
         model.messages[new] = Message(
-            new, channel.id, old.number, model.now, READY, old.priority, max_attempts=old.max_attempts,
+            new, channel.id, old.number, at, READY, old.priority, max_attempts=old.max_attempts,
             backoff=old.backoff, factor=old.factor, longest=old.longest, state=old.state, redriven_from=old.id,
         )  # fmt: skip
         model.dead[old.id] = replace(dead, redriven_to=new)

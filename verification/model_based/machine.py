@@ -243,8 +243,7 @@ class QueueMachine(Moments):
         for _ in range(200):
             if not self.model.messages:
                 break
-            times = [at for m in self.model.messages.values() for at in (m.dequeue_at, m.expires_at) if at is not None]
-            self.advance(max([self.model.now, *times, *self.model.busy.values()]))
+            self.advance(max([self.model.now, *self.model.moments(), *self.model.busy.values()]))
             self.sweep()
             for queue in "qr":
                 while self.take_once("dequeue", queue, 10, SECOND):

@@ -27,6 +27,7 @@ class Model:
     """``given``: when a channel was served since its rate was set; ``busy``: until when its bucket may be empty.
 
     ``doubt``: the clock has gone back, so a channel with a rate may be served later than its rate says, until a prune.
+    ``current``: the message of an ordered channel that was delivered last.
     ``issued``: every lease ever given, those of transactions that were rolled back, too.
     ``locked``: messages and dead letters that another transaction has touched; None: there is none.
     """
@@ -40,6 +41,7 @@ class Model:
     paused: dict[str, bool] = field(default_factory=dict)
     given: dict[int, tuple[int, ...]] = field(default_factory=dict)
     busy: dict[int, int] = field(default_factory=dict)
+    current: dict[int, int] = field(default_factory=dict)
     doubt: bool = False
     issued: list[tuple[int, str]] = field(default_factory=list)
     locked: frozenset[int] | None = None
@@ -78,8 +80,10 @@ class Model:
         return self.locked is None or number not in self.locked
 
     def ready(self, channel: int) -> list[Message]:
-        """Those that may be taken, in the order of service."""
-        return sorted((m for m in self.live(channel) if m.status == READY and self.free(m.id)), key=lambda m: m.place)
+        """Those that may be taken, in the order of service. An ordered channel ends what it has begun."""
+        first = self.current.get(channel) if channel in self.channels and self.channels[channel].ordered else None
+        found = [m for m in self.live(channel) if m.status == READY and self.free(m.id)]
+        return sorted(found, key=lambda m: (m.id != first, m.place))
 
     def due(self, queue: str | None = None) -> list[int]:
         """Scheduled messages whose time has come; of this queue alone."""
@@ -90,6 +94,11 @@ class Model:
         """Return the leases whose time is over and that no call is settling; of this queue alone."""
         over = [m for m in leased(self) if m.expires_at is not None and m.expires_at <= self.now]
         return [m.id for m in over if self.free(m.id) and queue in (None, self.name_of(m)[0])]
+
+    def moments(self) -> list[int]:
+        """When something of a message changes by itself."""
+        known = [(m.dequeue_at, m.expires_at, m.held_until) for m in self.messages.values()]
+        return [at for each in known for at in each if at is not None]
 
     def promote(self) -> int:
         due = self.due()
@@ -134,7 +143,7 @@ class Model:
 def channel_row(c: Channel) -> list[Any]:
     return [
         c.id, c.queue, c.name, c.max_concurrency, c.max_size, c.full_policy, c.release_interval, c.release_burst,
-        c.weight, c.archive, c.paused, c.released_at,
+        c.weight, c.archive, c.paused, c.released_at, c.ordered,
     ]  # fmt: skip
 
 
@@ -142,6 +151,7 @@ def message_row(m: Message) -> list[Any]:
     return [
         m.id, m.channel, m.number, m.dequeue_at, m.status, m.priority, m.attempts, m.max_attempts, m.key, m.state,
         m.errors, m.token, m.leased_at, m.expires_at, m.settled_token, m.cancelled, m.redriven_from,
+        m.held_until,
     ]  # fmt: skip
 
 

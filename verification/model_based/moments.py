@@ -21,7 +21,7 @@ class Moments(Beside):
     @rule(pick=numbers, beside=st.sampled_from([0, 0, 1, -1]))
     def edge(self, pick: int, beside: int) -> None:
         """To the moment at which something expires or comes due, or a microsecond beside."""
-        times = [at for m in self.model.messages.values() for at in (m.dequeue_at, m.expires_at) if at is not None]
+        times = self.model.moments()
         edges = sorted({at for at in [*times, *self.model.busy.values()] if at > self.model.now})
         if edges:
             self.set_clock(edges[pick % len(edges)] + beside)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from .channels import known
 from .model import Model
 from .settle import Outcomes, fail
-from .states import LEASED, READY, SCHEDULED, SWEPT
+from .states import LEASED, READY, SCHEDULED, SWEPT, Message
 
 
 def gone(model: Model, number: int) -> str:
@@ -28,6 +28,8 @@ def reschedule_one(model: Model, number: int, at: int | None) -> str:
         return "leased"
     if not model.free(number):
         return "busy"
+    if message.status == READY and message.held_until is not None:
+        return reschedule_held(model, message, model.now if at is None else max(at, model.now))
     if at is not None and at > model.now:
         model.messages[number] = replace(message, status=SCHEDULED, dequeue_at=at)
         return "rescheduled"
@@ -36,6 +38,15 @@ def reschedule_one(model: Model, number: int, at: int | None) -> str:
         return "rescheduled"
     # As it was, and closed to other calls until this transaction ends.
     model.messages[number] = replace(message)
+    return "ready"
+
+
+def reschedule_held(model: Model, message: Message, at: int) -> str:
+    """It goes on holding its ordered channel, until then."""
+    if at > model.now or (message.held_until or 0) > model.now:
+        model.messages[message.id] = replace(message, held_until=at)
+        return "rescheduled"
+    model.messages[message.id] = replace(message)
     return "ready"
 
 

@@ -117,6 +117,8 @@ NOTICED = (
     "a lane does not go to the tail",
     "a message puts its channel before others",
     "a fresh lane stays before the others",
+    "a retry does not hold its ordered channel",
+    "an ordered channel does not know its last message",
     "a deferred message is not announced",
     "a promoted message is not announced",
     "a free place is not announced",

@@ -78,7 +78,10 @@ def defer(model: Model, pairs: Pairs, due: int | None, state: Any, skip_lost: bo
         else:
             at = message.dequeue_at if due is None else max(model.now, model.now + due)
             later = due is not None and due > 0
-            model.messages[message.id] = replace(given_back(message, at, later), attempts=message.attempts - 1)
+            back = given_back(model, message, at, later)
+            if due is None:
+                back = replace(back, dequeue_at=message.dequeue_at, held_until=None)
+            model.messages[message.id] = replace(back, attempts=message.attempts - 1)
         answers.append((message.id, "cancelled" if message.cancelled else "deferred"))
     return sorted(answers + settled_before(model, pairs, found))
 
@@ -99,15 +102,18 @@ def fail(model: Model, message: Message, reason: str, next_at: Callable[[Message
     if message.attempts >= message.max_attempts:
         model.dead_letter(over, reason)
         return "dead_lettered"
-    back = given_back(message, next_at(message), True)
+    back = given_back(model, message, next_at(message), True)
     model.messages[message.id] = replace(back, settled_token=message.settled_token) if swept else back
     return "retried"
 
 
-def given_back(message: Message, at: int, later: bool) -> Message:
+def given_back(model: Model, message: Message, at: int, later: bool) -> Message:
+    """In an ordered channel it keeps its place, and is held there."""
+    ordered = model.channels[message.channel].ordered
     return replace(
-        message, status=SCHEDULED if later else READY, dequeue_at=at, token=None, leased_at=None, expires_at=None,
-        settled_token=message.token,
+        message, status=SCHEDULED if later and not ordered else READY,
+        dequeue_at=message.dequeue_at if ordered else at, held_until=at if ordered else None,
+        token=None, leased_at=None, expires_at=None, settled_token=message.token,
     )  # fmt: skip
 
 

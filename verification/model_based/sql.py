@@ -25,12 +25,13 @@ SELECT jsonb_build_object(
     'channels', (SELECT coalesce(jsonb_agg(jsonb_build_array(
             c.id, c.queue, c.name, c.max_concurrency, c.max_size, c.full_policy,
             (extract(epoch FROM c.release_interval) * 1000000)::bigint, c.release_burst, c.weight, c.archive,
-            c.paused_at IS NOT NULL, us(c.released_at)) ORDER BY c.id), '[]')
+            c.paused_at IS NOT NULL, us(c.released_at), c.ordered) ORDER BY c.id), '[]')
         FROM pgqueue_channel AS c),
     'messages', (SELECT coalesce(jsonb_agg(jsonb_build_array(
             m.id, m.channel_id, (m.payload ->> 'n')::int, us(m.dequeue_at), m.status, m.priority, m.attempts,
             m.max_attempts, m.dedupe_key, m.state, coalesce(jsonb_array_length(m.errors), 0), m.lease_token,
-            us(m.leased_at), us(m.lease_expires_at), m.settled_token, m.cancelled_at IS NOT NULL, m.redriven_from)
+            us(m.leased_at), us(m.lease_expires_at), m.settled_token, m.cancelled_at IS NOT NULL, m.redriven_from,
+            us(m.held_until))
             ORDER BY m.id), '[]')
         FROM pgqueue_message AS m),
     'archive', (SELECT coalesce(jsonb_agg(jsonb_build_array({END}, x.outcome, us(x.archived_at), x.result)
@@ -50,7 +51,7 @@ EMPTIED = (
     "waiter", "floor", "tally", "unarchived", "unarchived_total",
 )  # fmt: skip
 # The time of a message that may have been popped since.
-NEXT_AT = """SELECT us(coalesce((SELECT m.dequeue_at FROM pgqueue_message AS m WHERE m.id = %s),
+NEXT_AT = """SELECT us(coalesce((SELECT coalesce(m.held_until, m.dequeue_at) FROM pgqueue_message AS m WHERE m.id = %s),
     (SELECT a.dequeue_at FROM pgqueue_archived_message AS a WHERE a.id = %s)))"""
 DEQUEUE = "SELECT id, channel, (payload ->> 'n')::int, attempts, token::text, us(lease_expires_at) FROM"
 

@@ -33,11 +33,13 @@ class Channel:
     archive: str | None = None
     paused: bool = False
     released_at: int | None = None
+    ordered: bool = False
 
     @property
     def limited(self) -> bool:
-        return self.released_at is None and (
-            self.max_concurrency is not None or self.release_interval is not None or self.paused
+        return self.ordered or (
+            self.released_at is None
+            and (self.max_concurrency is not None or self.release_interval is not None or self.paused)
         )
 
 
@@ -64,6 +66,7 @@ class Message:
     cancelled: bool = False
     reason: str = ""
     redriven_from: int | None = None
+    held_until: int | None = None
 
     @property
     def place(self) -> tuple[int, int, int]:

@@ -33,9 +33,12 @@ limits = st.fixed_dictionaries(
         "release_burst": st.sampled_from([1, 3]),
         "weight": st.sampled_from([1, 2, 5]),
         "archive": st.sampled_from([None, "full", "outcome", "none"]),
+        "ordered": st.sampled_from([True, True, False]),
     },
 )
-limited = st.sampled_from([{}, {"max_concurrency": 1}, {"max_concurrency": 2}, {"release_interval": SECOND}])
+limited = st.sampled_from(
+    [{}, {"max_concurrency": 1}, {"max_concurrency": 2}, {"release_interval": SECOND}, {"ordered": True}]
+)
 drafts: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     place=places,

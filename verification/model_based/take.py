@@ -32,12 +32,17 @@ def may(model: Model, channel: Channel) -> int:
         return 0
     if not channel.limited:
         return len(model.messages)
-    if channel.paused:
+    released = channel.released_at is not None
+    if channel.paused and not released:
         return 0
     room = len(model.messages)
+    if channel.ordered:
+        first = model.messages.get(model.current.get(channel.id, 0))
+        if first is not None and first.status == READY and (first.held_until or 0) > model.now:
+            return 0
     if channel.max_concurrency is not None:
         room = max(0, channel.max_concurrency - sum(m.status == LEASED for m in model.live(channel.id)))
-    if channel.release_interval is not None:
+    if channel.release_interval is not None and not released:
         given = model.given.get(channel.id, ())
         for place, at in enumerate(given):
             passed = (model.now - at) // channel.release_interval
@@ -51,7 +56,10 @@ def must(model: Model, channel: Channel) -> int:
         # Another transaction may have its lane.
         return 0
     room = may(model, channel)
-    if channel.limited and channel.release_interval is not None:
+    if channel.ordered and model.doubt:
+        # Its lane may be parked until a time that the clock had passed before.
+        return 0
+    if channel.limited and channel.release_interval is not None and channel.released_at is None:
         if model.doubt:
             return 0
         interval, burst = channel.release_interval, channel.release_burst
@@ -142,8 +150,10 @@ def serve(model: Model, channel: Channel, lease: int, answer: Sequence[Lease]) -
         assert got == Lease(message.id, channel.name, message.number, taken.attempts, got.token, model.now + lease)
         assert (message.id, got.token) not in model.issued, "a token is given once"
         model.messages[message.id] = taken
+        if channel.ordered:
+            model.current[channel.id] = message.id
         model.issued.append((message.id, got.token))
-    if answer and channel.limited and channel.release_interval is not None:
+    if answer and channel.limited and channel.release_interval is not None and channel.released_at is None:
         count = len(answer)
         model.given[channel.id] = (*model.given.get(channel.id, ()), *[model.now] * count)
         began = max(model.busy.get(channel.id, model.now), model.now)

@@ -40,13 +40,15 @@ class LimitRow:
 def limit_rows(
     channel: Channel, now: Now, reasons: Iterable[Reason], settled_in_hour: int, clock: datetime
 ) -> list[LimitRow]:
-    """Return the pauses of queue and channel, if there are any, and the four limits.
+    """Return the pauses of queue and channel and the order, if there are any, and the four limits.
 
-    A released channel has no limits any more, only the pause of its queue holds it up. ``reasons``: the answer of
-    explain_channel. ``settled_in_hour``: messages settled in the last hour. ``clock``: the time of the database.
+    A released channel has no limits any more, only the pause of its queue and its order hold it up. ``reasons``: the
+    answer of explain_channel. ``settled_in_hour``: messages settled in the last hour. ``clock``: the time of the
+    database.
     """
     held = {reason.code: reason for reason in reasons}
     rows = [*queue_pause(held.get("queue_paused"), now, clock), *pause(channel, now, clock)]
+    rows += order(channel, held.get("ordered"), clock)
     if channel.released_at is not None:
         return rows
     return [
@@ -93,6 +95,25 @@ def pause_row(name: str, since: datetime | None, until: datetime | None, now: No
     if since is not None:
         cost += " " + _("It has lasted for %s.") % rendering.duration(max(timedelta(0), clock - since))
     return LimitRow(name, setting, QUIET_DASH, cost, "late")
+
+
+def order(channel: Channel, reached: Reason | None, clock: datetime) -> Iterator[LimitRow]:
+    """Yield the strict order of the channel, and the message that holds it."""
+    if not channel.ordered:
+        return
+    setting = _("one after the other; at a dead letter: %s") % channel.get_on_dead_display()
+    if reached is None:
+        yield free("ordered", setting, QUIET_DASH)
+        return
+    cost = ngettext("%s ready message waits for it.", "%s ready messages wait for it.", reached.facts["behind"])
+    cost %= f"{reached.facts['behind']:,}"
+    until = rendering.parsed(reached.facts["held_until"])
+    if until is not None:
+        cost += " " + _("Message %(id)s is delivered again in %(time)s.") % {
+            "id": reached.facts["message"],
+            "time": rendering.duration(max(timedelta(0), until - clock)),
+        }
+    yield LimitRow("ordered", setting, QUIET_DASH, cost, "late")
 
 
 def max_concurrency(channel: Channel, now: Now, reached: bool) -> LimitRow:

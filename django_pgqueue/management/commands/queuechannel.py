@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from argparse import BooleanOptionalAction
 from typing import Any, get_args
 
 from django.core.management.base import CommandError, CommandParser
@@ -14,7 +15,10 @@ from django_pgqueue.models import Channel, Message
 from django_pgqueue.outcomes import Archive
 from django_pgqueue.rates import parse_rate
 
-LIMITS = ("max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive")
+LIMITS = (
+    "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive", "ordered",
+    "on_dead",
+)  # fmt: skip
 RATE = ("release_interval", "release_burst")
 # The word that lifts a limit.
 LIFTED = dict.fromkeys(LIMITS, "none") | {"archive": "queue"}
@@ -59,6 +63,14 @@ class Command(ActingCommand):
             "--archive",
             choices=[*get_args(Archive), "queue"],
             help="what the archive keeps; queue: the setting of the queue",
+        )
+        parser.add_argument(
+            "--ordered",
+            action=BooleanOptionalAction,
+            help="strictly one after the other, through retries; it sets --max-concurrency to 1",
+        )
+        parser.add_argument(
+            "--on-dead", choices=Channel.OnDead.values, help="what an ordered channel does at a dead letter"
         )
 
     def handle(

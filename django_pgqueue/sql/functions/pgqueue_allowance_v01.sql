@@ -6,9 +6,10 @@
 -- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token
 -- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371).
 -- Returns no row when this call was stopped since it read the clock: it would miss leases of later calls. messages: at
---   most p_quota; room: free places under max_concurrency (0 when paused, NULL without that limit); look_at: when to
---   look again after they are used; next_at: the bucket's time; step, slack: how far a message moves it, and how far it
---   may be ahead of the clock; lease_floor: no live lease of the channel is older.
+--   most p_quota; room: free places under max_concurrency (0 when paused, or when p_current_id holds an ordered
+--   channel; NULL without that limit, which a released channel has only when it is ordered); look_at: when to look
+--   again after they are used; next_at: the bucket's time; step, slack: how far a message moves it, and how far it may
+--   be ahead of the clock; lease_floor: no live lease of the channel is older.
 -- Locks: none.
 -- The function is STABLE, so that it becomes a part of the statement that calls it, for one lane or for many.
 CREATE FUNCTION pgqueue_allowance(
@@ -16,7 +17,8 @@ CREATE FUNCTION pgqueue_allowance(
     p_now timestamptz,
     p_quota integer,
     p_next_at timestamptz,
-    p_lease_floor timestamptz
+    p_lease_floor timestamptz,
+    p_current_id bigint
 )
 RETURNS TABLE (
     messages integer, room integer, look_at timestamptz, next_at timestamptz, step interval, slack interval,
@@ -28,8 +30,11 @@ AS $$
     SELECT greatest(least(p_quota, r.room, b.free), 0)::integer, r.room,
         -- A settlement that did not see a new limit does not tell that it frees a place: look again by ourselves for a
         -- while.
-        CASE WHEN c.paused_at IS NULL AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds'
-            ELSE 'infinity' END,
+        CASE
+            WHEN h.held_until IS NOT NULL THEN h.held_until
+            WHEN c.paused_at IS NULL AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds'
+            ELSE 'infinity'
+        END,
         b.next_at, coalesce(r.interval, '0'), (c.release_burst - 1) * r.interval,
         -- While the limit is new, leases that were taken without it may be on their way to be committed.
         CASE
@@ -46,13 +51,21 @@ AS $$
     CROSS JOIN LATERAL (
         SELECT count(*) AS running, min(m.leased_at) AS oldest
         FROM pgqueue_message AS m
-        WHERE c.max_concurrency IS NOT NULL AND c.paused_at IS NULL AND c.released_at IS NULL
+        WHERE c.max_concurrency IS NOT NULL
+            AND (c.released_at IS NULL AND c.paused_at IS NULL OR c.released_at IS NOT NULL AND c.ordered)
             AND m.channel_id = p_channel_id AND m.status = 2 AND m.leased_at >= f.lease_floor
     ) AS o
+    -- The message of an ordered channel that was delivered last is held after a failure or a deferral. The cast is as
+    -- in pgqueue_announce.
+    CROSS JOIN LATERAL (
+        SELECT max(m.held_until) AS held_until FROM pgqueue_message AS m
+        WHERE c.ordered AND m.id = p_current_id AND m.channel_id = p_channel_id AND m.status::integer = 1
+            AND m.held_until > p_now
+    ) AS h
     CROSS JOIN LATERAL (
         SELECT CASE
-                WHEN c.released_at IS NOT NULL THEN NULL
-                WHEN c.paused_at IS NOT NULL THEN 0
+                WHEN c.released_at IS NOT NULL AND NOT c.ordered THEN NULL
+                WHEN h.held_until IS NOT NULL OR c.released_at IS NULL AND c.paused_at IS NOT NULL THEN 0
                 ELSE (c.max_concurrency - o.running)::integer
             END AS room,
             CASE WHEN c.released_at IS NULL THEN c.release_interval END AS interval

@@ -1,8 +1,8 @@
--- Makes the next dequeue look at the lanes of channels whose limits, pause or weight were edited (by admin, ORM or
--- SQL).
+-- Makes the next dequeue look at the lanes of channels whose limits, order, pause or weight were edited (by admin, ORM
+-- or SQL). A message that holds a channel which is not ordered any more becomes a scheduled one.
 -- Caller: trigger of pgqueue_channel.
 -- Statement trigger, AFTER UPDATE (transition tables: old_channels, new_channels).
--- Locks: none; only dequeue changes the lane.
+-- Locks: messages that hold a channel, SKIP LOCKED. Only dequeue changes the lane.
 CREATE FUNCTION pgqueue_channel_changed()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -28,12 +28,23 @@ BEGIN
         SELECT n.id
         FROM new_channels AS n
         JOIN old_channels AS o ON o.id = n.id
-        WHERE (n.max_concurrency, n.max_size, n.release_interval, n.release_burst, n.weight, n.paused_at, n.released_at)
+        WHERE (n.max_concurrency, n.max_size, n.release_interval, n.release_burst, n.weight, n.paused_at, n.released_at,
+                n.ordered)
             IS DISTINCT FROM
-            (o.max_concurrency, o.max_size, o.release_interval, o.release_burst, o.weight, o.paused_at, o.released_at));
+            (o.max_concurrency, o.max_size, o.release_interval, o.release_burst, o.weight, o.paused_at, o.released_at,
+                o.ordered));
     IF v_changed = '{}' THEN
         RETURN NULL;
     END IF;
+    UPDATE pgqueue_message AS m
+    SET status = 3, dequeue_at = m.held_until, held_until = NULL
+    WHERE m.id = ANY (ARRAY(
+        SELECT h.id
+        FROM new_channels AS n
+        JOIN old_channels AS o ON o.id = n.id AND o.ordered AND NOT n.ordered
+        JOIN pgqueue_lane AS l ON l.channel_id = n.id
+        JOIN pgqueue_message AS h ON h.id = l.current_id AND h.status = 1 AND h.held_until IS NOT NULL
+        FOR UPDATE OF h SKIP LOCKED));
     INSERT INTO pgqueue_arrival (queue, channel_id)
     SELECT c.queue, c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_changed);
     -- Open transactions may still go by the old limits: the sweep looks at the channel again for ten minutes.

@@ -9,7 +9,7 @@ STABLE
 AS $$
 DECLARE
     v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight',
-        'archive'];
+        'archive', 'ordered', 'on_dead'];
     v_limit record;
 BEGIN
     IF coalesce(p_channel, '') = '' OR length(p_channel) > 200 THEN
@@ -22,13 +22,22 @@ BEGIN
         RETURN format('unknown limits %s; known are %s', p_limits - v_known, v_known);
     ELSIF p_limits ->> 'full_policy' NOT IN ('error', 'drop', 'drop_oldest', 'replace') THEN
         RETURN 'full_policy is neither error, drop, drop_oldest nor replace';
+    ELSIF p_limits ->> 'on_dead' NOT IN ('continue', 'pause') THEN
+        RETURN 'on_dead is neither continue nor pause';
+    ELSIF jsonb_typeof(p_limits -> 'ordered') NOT IN ('boolean', 'null') THEN
+        RETURN format('ordered is not a boolean but %s', left(p_limits ->> 'ordered', 100));
+    ELSIF p_limits -> 'max_concurrency' <> '1' AND (p_limits -> 'ordered' = 'true'
+        OR p_limits -> 'ordered' IS DISTINCT FROM 'false' AND EXISTS (
+            SELECT FROM pgqueue_channel AS c
+            WHERE c.queue = p_queue AND c.name = p_channel AND c.ordered AND c.released_at IS NULL)) THEN
+        RETURN 'it is ordered: its max_concurrency is 1';
     ELSIF pgqueue_archive_problem(p_limits ->> 'archive') IS NOT NULL THEN
         RETURN pgqueue_archive_problem(p_limits ->> 'archive');
     END IF;
     FOR v_limit IN
         SELECT e.key, e.value, CASE e.key WHEN 'weight' THEN 1000 ELSE 2147483647 END AS most
         FROM jsonb_each(p_limits) AS e
-        WHERE e.key NOT IN ('full_policy', 'release_interval', 'archive') AND e.value <> 'null'
+        WHERE e.key NOT IN ('full_policy', 'release_interval', 'archive', 'ordered', 'on_dead') AND e.value <> 'null'
     LOOP
         IF jsonb_typeof(v_limit.value) <> 'number' THEN
             RETURN format('%s is not a number but %s', v_limit.key, left(v_limit.value::text, 100));

@@ -2,7 +2,8 @@
 -- one: limits, context, pause and place in the line begin anew, because the name may now belong to another tenant.
 -- Caller: pgqueue_missing_channel; lifecycle.channel_set.
 -- p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a
--- limit; and "archive": full | outcome | none, null: the queue's setting applies.
+-- limit; "archive": full | outcome | none, null: the queue's setting applies; "ordered": true sets max_concurrency to
+-- 1, which stays when it becomes false; "on_dead": continue | pause.
 -- Returns the channel's id and created or changed; or the refusal: PGQ05 the released channel still drains, PGQ07
 --   invalid channel. The change holds from the next dequeue on.
 -- Locks: the channel's own row.
@@ -20,6 +21,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_problem text := pgqueue_channel_problem(p_queue, p_channel, p_limits);
+    v_ordered boolean;
 BEGIN
     IF v_problem IS NOT NULL THEN
         refusal := pgqueue_refusal('PGQ07', 'invalid channel: ' || v_problem);
@@ -30,13 +32,16 @@ BEGIN
         outcome := refusal ->> 'outcome';
         RETURN;
     END IF;
+    v_ordered := (p_limits ->> 'ordered')::boolean;
     INSERT INTO pgqueue_channel (
-        queue, name, max_concurrency, max_size, full_policy, release_interval, release_burst, weight, archive)
+        queue, name, max_concurrency, max_size, full_policy, release_interval, release_burst, weight, archive, ordered,
+        on_dead)
     VALUES (
-        p_queue, p_channel, (p_limits ->> 'max_concurrency')::numeric, (p_limits ->> 'max_size')::numeric,
+        p_queue, p_channel, CASE WHEN v_ordered THEN 1 ELSE (p_limits ->> 'max_concurrency')::numeric END,
+        (p_limits ->> 'max_size')::numeric,
         coalesce(p_limits ->> 'full_policy', 'error'), (p_limits ->> 'release_interval')::interval,
         coalesce((p_limits ->> 'release_burst')::numeric, 1), coalesce((p_limits ->> 'weight')::numeric, 1),
-        p_limits ->> 'archive')
+        p_limits ->> 'archive', coalesce(v_ordered, false), coalesce(p_limits ->> 'on_dead', 'continue'))
     ON CONFLICT (queue, name) DO NOTHING
     RETURNING pgqueue_channel.id INTO id;
     IF FOUND THEN
@@ -46,7 +51,8 @@ BEGIN
     outcome := 'changed';
     SELECT c.id INTO id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel;
     UPDATE pgqueue_channel AS c
-    SET max_concurrency = CASE WHEN p_limits ? 'max_concurrency' THEN (p_limits ->> 'max_concurrency')::numeric
+    SET max_concurrency = CASE WHEN v_ordered THEN 1
+            WHEN p_limits ? 'max_concurrency' THEN (p_limits ->> 'max_concurrency')::numeric
             ELSE c.max_concurrency END,
         max_size = CASE WHEN p_limits ? 'max_size' THEN (p_limits ->> 'max_size')::numeric ELSE c.max_size END,
         full_policy = coalesce(p_limits ->> 'full_policy', c.full_policy),
@@ -55,7 +61,9 @@ BEGIN
         END,
         release_burst = coalesce((p_limits ->> 'release_burst')::numeric, c.release_burst),
         weight = coalesce((p_limits ->> 'weight')::numeric, c.weight),
-        archive = CASE WHEN p_limits ? 'archive' THEN p_limits ->> 'archive' ELSE c.archive END
+        archive = CASE WHEN p_limits ? 'archive' THEN p_limits ->> 'archive' ELSE c.archive END,
+        ordered = coalesce(v_ordered, c.ordered),
+        on_dead = coalesce(p_limits ->> 'on_dead', c.on_dead)
     WHERE c.queue = p_queue AND c.name = p_channel AND p_limits <> '{}';
 END;
 $$;

@@ -4,7 +4,8 @@
 -- object for each message.
 -- Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, except for messages that this lease has
 --   settled before.
--- Locks: the messages (lock order, step 2), in the order of ids.
+-- An ordered channel with on_dead = pause is paused.
+-- Locks: the messages (lock order, step 2), in the order of ids; and as pgqueue_pause_at_dead.
 -- Errors: PGQ02, PGQ07 arrays that do not pair up.
 CREATE FUNCTION pgqueue_dead_letter(
     p_ids bigint[],
@@ -27,6 +28,8 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_done bigint[];
     v_limited bigint[];
+    v_stopped bigint[];
+    v_stopping bigint[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_reasons) <> cardinality(p_ids)
         OR cardinality(p_details) <> cardinality(p_ids) THEN
@@ -55,8 +58,10 @@ BEGIN
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
     SELECT array_agg(n.id),
-        array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL)
-    INTO v_done, v_limited
+        array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL),
+        array_agg(n.channel_id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
+        array_agg(n.id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause')
+    INTO v_done, v_limited, v_stopped, v_stopping
     FROM settled AS n
     LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
@@ -64,6 +69,9 @@ BEGIN
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM pgqueue_record_departures(v_limited);
+    END IF;
+    IF v_stopped IS NOT NULL THEN
+        PERFORM pgqueue_pause_at_dead(v_stopped, v_stopping);
     END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

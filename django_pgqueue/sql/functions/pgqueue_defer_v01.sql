@@ -1,5 +1,6 @@
 -- Gives leased messages back on purpose, to be delivered again at p_until or after p_delay; without either at once, in
--- their old place. p_states replaces the saved state.
+-- their old place. A message of an ordered channel always keeps its place, and is held there until its time. p_states
+-- replaces the saved state.
 -- Caller: pgqueue_defer_unknown, pgqueue_heartbeat, pgqueue_stream_release; lifecycle.defer, lifecycle.give_back.
 -- A deferral is progress, not a failure: the attempt is given back, so a long chain of deferrals never runs out of
 -- attempts. With p_count_attempt it counts as a failure does: when the attempts are used up, the message becomes a dead
@@ -54,27 +55,26 @@ BEGIN
     -- Makes the messages ready or scheduled; those to be settled keep their lease until the end of this call.
     WITH given_back AS (
         UPDATE pgqueue_message AS m
-        SET status = CASE
-                WHEN m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts THEN 2
-                WHEN p_until[array_position(p_ids, m.id)] > v_now OR p_delays[array_position(p_ids, m.id)] > '0' THEN 3
-                ELSE 1
-            END,
-            dequeue_at = CASE
-                WHEN p_until[array_position(p_ids, m.id)] IS NULL
-                    AND p_delays[array_position(p_ids, m.id)] IS NULL THEN m.dequeue_at
-                ELSE greatest(v_now, p_until[array_position(p_ids, m.id)],
-                    v_now + p_delays[array_position(p_ids, m.id)])
-            END,
+        SET (status, dequeue_at, held_until, leased_at, lease_expires_at, lease_token, worker) = (
+                SELECT CASE WHEN p.last THEN 2 WHEN p.due_at > v_now AND NOT p.ordered THEN 3 ELSE 1 END,
+                    CASE WHEN p.due_at IS NULL OR p.ordered THEN m.dequeue_at ELSE greatest(v_now, p.due_at) END,
+                    CASE WHEN p.ordered THEN greatest(v_now, p.due_at) END,
+                    CASE WHEN p.last THEN m.leased_at END, CASE WHEN p.last THEN m.lease_expires_at END,
+                    CASE WHEN p.last THEN m.lease_token END, CASE WHEN p.last THEN m.worker END
+                FROM (
+                    SELECT m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts AS last,
+                        (p_until IS NOT NULL OR p_delays IS NOT NULL) AND EXISTS (
+                            SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS ordered,
+                        greatest(p_until[array_position(p_ids, m.id)],
+                            v_now + p_delays[array_position(p_ids, m.id)]) AS due_at
+                ) AS p
+            ),
             attempts = m.attempts - CASE WHEN p_count_attempt OR m.cancelled_at IS NOT NULL THEN 0 ELSE 1 END,
             state = CASE
                 WHEN p_keep_state THEN coalesce(p_states[array_position(p_ids, m.id)], m.state)
                 ELSE p_states[array_position(p_ids, m.id)]
             END,
             last_leased_at = m.leased_at,
-            (leased_at, lease_expires_at, lease_token, worker) = (
-                SELECT m.leased_at, m.lease_expires_at, m.lease_token, m.worker
-                WHERE m.cancelled_at IS NOT NULL OR p_count_attempt AND m.attempts >= m.max_attempts
-            ),
             settled_token = m.lease_token
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.id, m.channel_id, m.status, m.lease_token, m.cancelled_at IS NOT NULL AS cancelled

@@ -38,7 +38,7 @@ BEGIN
             jsonb_build_object('dequeue_at', v_message.dequeue_at);
         -- These obstacles will still be there when its time has come.
         RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_message.channel_id, p_alive) AS o
-        WHERE o.code NOT IN ('concurrency', 'rate', 'workers_busy');
+        WHERE o.code NOT IN ('concurrency', 'rate', 'workers_busy', 'ordered');
     ELSE
         IF v_message.status = 3 THEN
             RETURN QUERY SELECT 'due',

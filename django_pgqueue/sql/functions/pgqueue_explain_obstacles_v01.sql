@@ -1,5 +1,5 @@
--- Explains what holds up all messages of a channel now: pauses, missing workers, limits. Returns no row if there is no
--- obstacle.
+-- Explains what holds up all messages of a channel now: pauses, a message that holds the ordered channel, missing
+-- workers, limits. Returns no row if there is no obstacle.
 -- Caller: pgqueue_explain_channel, pgqueue_explain_message.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_obstacles(p_channel_id bigint, p_alive interval)
@@ -35,6 +35,7 @@ BEGIN
             jsonb_build_object('queue', v_channel.queue, 'channel', v_channel.name, 'paused_at', v_channel.paused_at,
                 'until', v_channel.paused_until, 'reason', v_channel.pause_reason);
     END IF;
+    RETURN QUERY SELECT r.* FROM pgqueue_explain_order(v_channel) AS r;
     RETURN QUERY SELECT w.* FROM pgqueue_explain_workers(v_channel.queue, v_channel.name, p_alive) AS w;
     IF v_channel.released_at IS NULL THEN
         RETURN QUERY SELECT l.* FROM pgqueue_explain_limits(v_channel) AS l;

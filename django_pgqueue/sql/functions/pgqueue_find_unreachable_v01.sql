@@ -38,6 +38,6 @@ LEFT JOIN LATERAL (
 WHERE (SELECT count(*) FROM arrivals) <= p_most AND w.channel_id NOT IN (SELECT n.channel_id FROM arrivals AS n)
     AND (l.reached IS NOT TRUE
         OR l.parked AND c.paused_at IS NULL
-        AND (c.max_concurrency IS NULL OR c.released_at IS NOT NULL OR c.max_concurrency > (
+        AND (c.max_concurrency IS NULL OR c.released_at IS NOT NULL AND NOT c.ordered OR c.max_concurrency > (
             SELECT count(*) FROM pgqueue_message AS r WHERE r.channel_id = c.id AND r.status = 2)));
 $$;

@@ -1,5 +1,5 @@
--- Returns whether a channel is served within limits: max_concurrency, a rate, or a pause. A released channel drains
--- without limits.
+-- Returns whether a channel is served within limits: order, max_concurrency, a rate, or a pause. A released channel
+-- drains without limits, but in order.
 -- Caller: pgqueue_dequeue, pgqueue_take_shared, pgqueue_take_turn.
 -- Channels without limits may be shared by all dequeues. The function is IMMUTABLE, so that it becomes a part of the
 -- statement.
@@ -9,7 +9,8 @@ RETURNS boolean
 LANGUAGE sql
 IMMUTABLE
 AS $$
-SELECT p_channel.released_at IS NULL
-    AND (p_channel.max_concurrency IS NOT NULL OR p_channel.release_interval IS NOT NULL
-        OR p_channel.paused_at IS NOT NULL);
+SELECT p_channel.ordered
+    OR p_channel.released_at IS NULL
+        AND (p_channel.max_concurrency IS NOT NULL OR p_channel.release_interval IS NOT NULL
+            OR p_channel.paused_at IS NOT NULL);
 $$;

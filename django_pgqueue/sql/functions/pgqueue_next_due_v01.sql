@@ -1,4 +1,5 @@
--- Returns how long it takes until a rate lets a channel of these queues be served again; NULL: no channel has to wait.
+-- Returns how long it takes until a rate, or a held message, lets a channel of these queues be served again; NULL: no
+-- channel has to wait.
 -- No NOTIFY is sent at that time.
 -- Caller: lifecycle.wait.
 -- A worker asks before it sleeps. '0' or less: look again now. Paused queues do not count.

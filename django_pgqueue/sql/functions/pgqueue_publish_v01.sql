@@ -29,7 +29,8 @@ BEGIN
         SELECT t.queue, t.channel, t.handler, t.attempts, t.reason, min(t.dequeue_at) AS dequeue_at,
             array_agg(t.id ORDER BY t.id) AS ids
         FROM (
-            SELECT c.queue, c.name AS channel, m.handler, m.attempts, NULL AS reason, m.dequeue_at, m.id
+            SELECT c.queue, c.name AS channel, m.handler, m.attempts, NULL AS reason,
+                greatest(m.dequeue_at, m.held_until) AS dequeue_at, m.id
             FROM pgqueue_message AS m
             JOIN pgqueue_channel AS c ON c.id = m.channel_id
             WHERE m.id = ANY (p_ids)

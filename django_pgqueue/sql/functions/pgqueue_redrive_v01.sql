@@ -3,11 +3,13 @@
 -- Caller: lifecycle.redrive, spark.redrive.batch.
 -- p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those of
 -- single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. p_wait: as in pgqueue_enqueue.
--- A dead letter that was redriven is left out, and so is one that another session redrives right now. One statement
+-- A dead letter of an ordered channel, which goes back to it at once, is put back at its place: before all that wait
+-- there and were enqueued after it; a pause because of it ends (pgqueue_resume_redriven). A dead letter that was
+-- redriven is left out, and so is one that another session redrives right now. One statement
 -- enqueues all, so that they arrive together.
 -- Returns old and new ids, and redriven; or one row with the refusal: PGQ03, PGQ04, PGQ05, PGQ06 of a channel, PGQ07
 --   invalid argument.
--- Locks: the dead letters, SKIP LOCKED; then as enqueue.
+-- Locks: the dead letters, SKIP LOCKED; then as enqueue; then as pgqueue_resume_redriven.
 CREATE FUNCTION pgqueue_redrive(
     p_ids bigint[],
     p_channel text DEFAULT NULL,
@@ -43,11 +45,11 @@ BEGIN
         array_agg(n.due_at) AS times, min(n.problem) AS problem
     INTO v_letters
     FROM (
-        SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload, greatest(v_now, u.due_at) AS due_at,
-            pgqueue_validate(
-                d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers, d.priority,
-                greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest,
-                NULL) AS problem
+        SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload,
+            pgqueue_redrive_time(c, d.channel, d.dequeue_at, d.redriven_from, u.due_at, v_now) AS due_at,
+            pgqueue_validate(d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers, d.priority,
+                greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest, NULL)
+                AS problem
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.payload, i.due_at
             FROM unnest(p_ids, p_payloads, p_times) WITH ORDINALITY AS i (id, payload, due_at, place)
@@ -72,6 +74,7 @@ BEGIN
         RETURN QUERY SELECT NULL::bigint, NULL::bigint, v_refusal ->> 'outcome', v_refusal;
         RETURN;
     END IF;
+    PERFORM pgqueue_resume_redriven(v_letters.ids, v_letters.channel_ids);
     RETURN QUERY
     -- Joins the dead letters with their new ids, channels, payloads and times.
     WITH letter AS MATERIALIZED (
@@ -97,8 +100,7 @@ BEGIN
     -- Writes the new ids into the dead letters.
     marked AS (
         UPDATE pgqueue_dead_letter AS d
-        SET redriven_at = clock_timestamp(),
-            redriven_to = n.new_id
+        SET redriven_at = clock_timestamp(), redriven_to = n.new_id
         FROM letter AS n
         WHERE d.id = n.id
     )

@@ -1,7 +1,7 @@
 -- Gives ready and scheduled messages another time: they are due at p_at; at once without it, or when it has passed.
 -- Caller: pgqueue_lease_release; lifecycle.reschedule.
 -- An operator uses it to retry now. Attempts and errors stay. A ready message that is to be due now keeps its place in
--- the line.
+-- the line. A message that holds an ordered channel keeps its place and goes on holding it, until the new time.
 -- Returns an outcome for each message: rescheduled | ready (it was already) | leased | busy (another transaction takes
 --   or settles it) | settled | not_found; or one row with the refusal PGQ07, a time outside of the years 2 to 9998.
 -- Locks: messages, SKIP LOCKED.
@@ -21,6 +21,7 @@ DECLARE
     v_at timestamptz := greatest(v_now, p_at);
     v_free bigint[];
     v_moved bigint[];
+    v_held bigint[];
 BEGIN
     IF NOT pgqueue_is_valid_time(p_at) THEN
         RETURN QUERY SELECT NULL::bigint, 'invalid',
@@ -36,12 +37,17 @@ BEGIN
     -- Sets the new time and the status that belongs to it.
     WITH moved AS (
         UPDATE pgqueue_message AS m
-        SET dequeue_at = v_at,
-            status = CASE WHEN v_at > v_now THEN 3 ELSE 1 END
-        WHERE m.id = ANY (v_free) AND (m.status = 3 OR v_at > v_now)
-        RETURNING m.id
+        SET dequeue_at = CASE WHEN m.status = 1 AND m.held_until IS NOT NULL THEN m.dequeue_at ELSE v_at END,
+            status = CASE WHEN v_at > v_now AND (m.status = 3 OR m.held_until IS NULL) THEN 3 ELSE 1 END,
+            held_until = CASE WHEN m.status = 1 AND m.held_until IS NOT NULL THEN v_at END
+        WHERE m.id = ANY (v_free) AND (m.status = 3 OR v_at > v_now OR m.held_until > v_now)
+        RETURNING m.id, CASE WHEN m.held_until IS NOT NULL THEN m.channel_id END AS held_id
     )
-    SELECT array_agg(n.id) INTO v_moved FROM moved AS n;
+    SELECT array_agg(n.id), array_agg(n.held_id) FILTER (WHERE n.held_id IS NOT NULL) INTO v_moved, v_held
+    FROM moved AS n;
+    IF v_held IS NOT NULL THEN
+        PERFORM pgqueue_record_departures(v_held, false);
+    END IF;
     IF v_at = v_now THEN
         PERFORM pgqueue_announce(v_moved);
     END IF;

@@ -1,6 +1,6 @@
 -- Puts failed messages back under their retry policy: after p_delays, or the back-off of the message, at most 365,000
 -- days; as dead letters when the attempts are used up. A message whose cancellation was requested goes to the archive
--- instead.
+-- instead. A message of an ordered channel stays ready at its place, held until its pause is over.
 -- Caller: pgqueue_lease_release, pgqueue_reclaim; lifecycle.retry.
 -- p_states: the state to save, one for each message; NULL keeps the saved one. p_errors: one JSON object for each
 -- message; kept with it, attempt by attempt. p_reason is poison and p_swept is true for a worker that died: its token
@@ -34,6 +34,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_back bigint[];
     v_channels bigint[];
+    v_held bigint[];
     v_dead bigint[];
     v_dead_tokens uuid[];
     v_cancelled bigint[];
@@ -52,40 +53,42 @@ BEGIN
                 || (jsonb_build_object('attempt', m.attempts, 'leased_at', m.leased_at, 'at', v_now, 'worker', m.worker)
                     || coalesce(p_errors[array_position(p_ids, m.id)], '{}')),
             state = coalesce(p_states[array_position(p_ids, m.id)], m.state),
-            status = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN 2 ELSE 3 END,
-            dequeue_at = CASE
-                WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.dequeue_at
-                -- The pause is capped, not refused: a message whose pause cannot be added would keep its lease for
-                -- ever, and its whole batch with it.
-                ELSE v_now + least('365000 days', greatest('0', coalesce(
-                    p_delays[array_position(p_ids, m.id)],
-                    pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest))))
-            END,
             last_leased_at = m.leased_at,
-            leased_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.leased_at END,
-            lease_expires_at = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL
-                THEN m.lease_expires_at END,
-            lease_token = CASE
-                WHEN m.attempts < m.max_attempts AND m.cancelled_at IS NULL THEN NULL
-                WHEN p_swept THEN gen_random_uuid()
-                ELSE m.lease_token
-            END,
-            worker = CASE WHEN m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL THEN m.worker END,
-            settled_token = CASE WHEN p_swept THEN m.settled_token ELSE m.lease_token END
+            settled_token = CASE WHEN p_swept THEN m.settled_token ELSE m.lease_token END,
+            (status, dequeue_at, held_until, leased_at, lease_expires_at, worker, lease_token) = (
+                SELECT CASE WHEN p.last THEN 2 WHEN p.ordered THEN 1 ELSE 3 END,
+                    CASE WHEN p.last OR p.ordered THEN m.dequeue_at ELSE p.due_at END,
+                    CASE WHEN p.ordered AND NOT p.last THEN p.due_at END,
+                    CASE WHEN p.last THEN m.leased_at END, CASE WHEN p.last THEN m.lease_expires_at END,
+                    CASE WHEN p.last THEN m.worker END,
+                    CASE WHEN p.last AND p_swept THEN gen_random_uuid() WHEN p.last THEN m.lease_token END
+                FROM (
+                    SELECT m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL AS last,
+                        EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS ordered,
+                        -- The pause is capped, not refused: a message whose pause cannot be added would keep its lease
+                        -- for ever, and its whole batch with it.
+                        v_now + least('365000 days', greatest('0', coalesce(p_delays[array_position(p_ids, m.id)],
+                            pgqueue_backoff(m.attempts, m.backoff, m.backoff_factor, m.backoff_longest)))) AS due_at
+                ) AS p
+            )
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.id, m.channel_id, m.status, m.lease_token, m.cancelled_at IS NOT NULL AS cancelled
     )
-    SELECT array_agg(f.id) FILTER (WHERE f.status = 3), array_agg(f.channel_id) FILTER (WHERE f.status = 3),
+    SELECT array_agg(f.id) FILTER (WHERE f.status <> 2), array_agg(f.channel_id) FILTER (WHERE f.status <> 2),
+        array_agg(f.id) FILTER (WHERE f.status = 1),
         array_agg(f.id ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
         array_agg(f.lease_token ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
         array_agg(f.id) FILTER (WHERE f.cancelled)
-    INTO v_back, v_channels, v_dead, v_dead_tokens, v_cancelled
+    INTO v_back, v_channels, v_held, v_dead, v_dead_tokens, v_cancelled
     FROM failed AS f;
     v_found := v_back || v_dead || v_cancelled;
     IF NOT p_skip_lost AND coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_found);
     END IF;
     IF v_back IS NOT NULL THEN
+        IF v_held IS NOT NULL THEN
+            PERFORM pgqueue_announce(v_held);
+        END IF;
         PERFORM pgqueue_record_departures(v_channels, false);
         IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
             PERFORM pgqueue_publish('retried', v_back);
@@ -98,10 +101,8 @@ BEGIN
         PERFORM pgqueue_archive(v_cancelled, 'cancelled');
     END IF;
     RETURN QUERY
-    SELECT u, 'retried'::text FROM unnest(v_back) AS u
-    UNION ALL
-    SELECT u, 'dead_lettered' FROM unnest(v_dead) AS u
-    UNION ALL
+    SELECT u, 'retried'::text FROM unnest(v_back) AS u UNION ALL
+    SELECT u, 'dead_lettered' FROM unnest(v_dead) AS u UNION ALL
     SELECT u, 'cancelled' FROM unnest(v_cancelled) AS u;
     IF coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
         RETURN QUERY SELECT b.id, b.outcome FROM pgqueue_settled_before(p_ids, p_tokens, v_found) AS b;

@@ -46,7 +46,10 @@ BEGIN
         SELECT l.channel_id, m.id, v_now - pgqueue_clamp_time(m.dequeue_at) AS waited INTO v_late
         FROM pgqueue_starts(v_queue, v_line.lane_seq, v_line.fresh_seq, 100) AS l
         CROSS JOIN LATERAL (
-            SELECT n.id, n.dequeue_at FROM pgqueue_message AS n
+            -- A message of an ordered channel keeps its place while it is held, and when it is redriven.
+            SELECT n.id, greatest(n.dequeue_at, n.held_until,
+                CASE WHEN n.redriven_from IS NOT NULL THEN n.created_at END) AS dequeue_at
+            FROM pgqueue_message AS n
             WHERE n.channel_id = l.channel_id AND n.status = 1
                 AND (-n.priority, n.dequeue_at, n.id) >= (l.rank, l.at, l.key)
             ORDER BY -n.priority, n.dequeue_at, n.id LIMIT 1

@@ -8,7 +8,7 @@
 -- Returns seq: where the lane stood, NULL without a free one; ids: locked, in the order of service; contended: another
 --   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would
 --   not be counted: no message is taken.
--- Locks: a lane and its messages, SKIP LOCKED.
+-- Locks: a lane and its messages, SKIP LOCKED; and as pgqueue_take_ordered.
 CREATE FUNCTION pgqueue_take_turn(
     p_queue text,
     p_channel_id bigint,
@@ -37,9 +37,8 @@ BEGIN
     ids := '{}';
     contended := false;
     IF p_channel_id IS NULL AND p_place IS NULL THEN
-        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited,
-            least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight), 1))::integer AS quota
-        INTO v_lane
+        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) AS limited,
+            least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight), 1))::integer AS quota INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = p_fresh AND l.seq >= p_from
             AND (l.seq <= p_tail IS NOT FALSE OR NOT pgqueue_is_limited(c))
@@ -50,7 +49,7 @@ BEGIN
             p_place := (pgqueue_lock_lane(p_channel_id)).place;
             contended := p_place IS NULL;
         END IF;
-        SELECT l.ctid AS place, l.*, c.weight, pgqueue_is_limited(c) AS limited, p_limit AS quota INTO v_lane
+        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) AS limited, p_limit AS quota INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.ctid = p_place AND l.parked_until IS NULL;
     END IF;
@@ -61,15 +60,18 @@ BEGIN
     -- At a second turn in one call, the floor may stay behind the messages that the first turn took.
     v_again := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
     IF v_lane.limited THEN
-        SELECT a.* INTO v_may
-        FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at, v_lane.lease_floor) AS a;
+        SELECT a.* INTO v_may FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at,
+            v_lane.lease_floor, v_lane.current_id) AS a;
         IF NOT FOUND THEN
             contended := true;
             RETURN;
         END IF;
         v_lane.quota := v_may.messages;
     END IF;
-    IF p_among IS NOT NULL THEN
+    IF v_lane.ordered AND v_lane.quota > 0 THEN
+        SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(v_lane.channel_id,
+            v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
+    ELSIF p_among IS NOT NULL THEN
         ids := pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota);
     ELSIF v_lane.quota > 0 THEN
         ids := ARRAY(
@@ -93,18 +95,16 @@ BEGIN
     IF v_lane.limited THEN
         v_lane.lease_floor := v_may.lease_floor;
         v_lane.next_at := v_may.next_at + v_count * v_may.step;
-        v_lane.parked_until := coalesce(
-            v_lane.parked_until, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
+        v_lane.parked_until := coalesce(v_lane.parked_until, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
             CASE WHEN v_lane.next_at - v_may.slack > p_now THEN v_lane.next_at - v_may.slack END);
     END IF;
     v_done := v_count = 0 OR v_lane.served + v_count >= v_lane.weight OR v_lane.parked_until IS NOT NULL;
     UPDATE pgqueue_lane AS l
-    SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
-        fresh = l.fresh AND NOT v_done,
-        served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END,
-        ahead = v_lane.ahead, parked_until = v_lane.parked_until, next_at = v_lane.next_at,
-        lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at,
-        floor_id = v_lane.floor_id
+    SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, fresh = l.fresh AND NOT v_done,
+        served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END, ahead = v_lane.ahead,
+        current_id = v_lane.current_id, next_at = v_lane.next_at, parked_until = v_lane.parked_until,
+        lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank,
+        floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
     WHERE l.ctid = v_lane.place;
 END;
 $$;

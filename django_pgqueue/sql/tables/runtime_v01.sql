@@ -13,6 +13,7 @@
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
+--   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
 --   1 second     margin below the oldest lease: allowance; default of the first pause: backoff; shortest pause:
 --                defer_unknown
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim
@@ -78,6 +79,7 @@ CREATE TYPE pgqueue_delivery AS (
 --              dequeue looks again
 -- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
 -- lease_floor  no live lease of the channel is older than this
+-- current_id   of an ordered channel: the message that was delivered last; until it is settled, no other one is
 CREATE SEQUENCE pgqueue_lane_seq;
 CREATE TABLE pgqueue_lane (
     seq bigint NOT NULL DEFAULT 0,
@@ -91,7 +93,8 @@ CREATE TABLE pgqueue_lane (
     served integer NOT NULL DEFAULT 0,
     ahead integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT '-infinity',
-    lease_floor timestamptz NOT NULL DEFAULT '-infinity'
+    lease_floor timestamptz NOT NULL DEFAULT '-infinity',
+    current_id bigint
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_lane_head ON pgqueue_lane (queue, fresh, seq) WHERE parked_until IS NULL;

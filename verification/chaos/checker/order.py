@@ -11,6 +11,7 @@ from operator import itemgetter
 from verification.chaos.history import History, Row
 from verification.chaos.history.events import READY
 
+from .limits import settings
 from .lives import Lives, is_grant, transactions
 from .verdict import Findings
 
@@ -50,7 +51,9 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
     """no message of a channel is leased while one before it is ready and free"""
     waiting: dict[int, Waiting] = defaultdict(Waiting)
     held = Periods([*locked(history), *lingered(history)])
+    strict = strict_channels(history)
     following = successors(lives)
+    given: dict[int, int | None] = {}
     folded = history.run.get("folded_within", FOLDED_AFTER)
     for transaction in transactions(history.rows):
         granted: dict[int, tuple[Key, Row]] = {}
@@ -62,6 +65,10 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
             else:
                 waiting[row.channel].remove(row.message)
             if is_grant(row):
+                again = row.channel in strict and given.get(row.channel) == row.message
+                given[row.channel] = row.message
+                if again:
+                    continue  # it goes before those that are more urgent
                 taken = place(lives, row), row
                 granted[row.channel] = max(granted.get(row.channel, taken), taken, key=itemgetter(0))
         for channel, (stood, row) in granted.items():
@@ -131,6 +138,32 @@ def overtaken(waiting: Waiting, stood: Key, row: Row, following: dict[int, dict[
         waited = (began - since) / 1e6
         return f"message {row.message} was leased in {row.xid}, before message {message}, ready for {waited:.3f} s"
     return None
+
+
+def strict_channels(history: History) -> dict[int, str]:
+    """The channels that were ordered all the time, with their names."""
+    channels = settings(history)
+    return {number: c.name for number, c in channels.items() if all(value.get("ordered") for value in c.values)}
+
+
+def i18_strict_order(history: History, lives: Lives) -> Findings:
+    """in an ordered channel no message is leased before the one that was leased last is settled for good"""
+    strict = strict_channels(history)
+    last: dict[int, int] = {}
+    for row in history.rows:
+        if row.channel not in strict or row.message is None:
+            continue
+        before = last.get(row.channel)
+        if row.event == "gone" and row.message == before:
+            del last[row.channel]
+        elif is_grant(row):
+            last[row.channel] = row.message
+            yield (
+                f"channel {strict[row.channel]}: message {row.message} was leased in {row.xid}, "
+                f"before message {before} was settled"
+                if before not in (None, row.message)
+                else None
+            )
 
 
 def i11_not_before_its_time(history: History, lives: Lives) -> Findings:

@@ -11,6 +11,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
     **{name: {} for name in EQUAL},
     "one": {"max_concurrency": 1},
     "three": {"max_concurrency": 3},
+    "strict": {"ordered": True},
     "rated": {"release_interval": "50 ms", "release_burst": 3},
     "small": {"max_size": 20},
     "newest": {"max_size": 10, "full_policy": "drop_oldest"},

@@ -206,6 +206,14 @@ DEFECTS = (
         "a message puts its channel before others", "take_turn", FIRST_LANE, FIRST_MESSAGE, "I10",
         also=(("dequeue", FIRST_LANE, FIRST_MESSAGE),),
     ),
+    defect(
+        "a retry does not hold its ordered channel", "retry",
+        "AND c.ordered) AS ordered", "AND false) AS ordered", "I18",
+    ),
+    defect(
+        "an ordered channel does not know its last message", "take_ordered", "m.id = p_current_id", "m.id = -1", "I18",
+        also=(("allowance", "m.id = p_current_id", "m.id = -1"),),
+    ),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
     defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),

@@ -1,0 +1,53 @@
+-- Takes the message of an ordered channel whose turn it is: the one that was delivered last, until it is settled for
+-- good; then the first one that is ready.
+-- Caller: pgqueue_take_turn.
+-- The caller holds the channel's lane, and pgqueue_allowance has seen that no message is leased, and that the one
+-- delivered last is not held. p_current_id: the message that was delivered last; p_rank, p_at, p_key: no ready message
+-- sorts before this key; p_among: take it only if it is one of these, because a later one must not overtake it.
+-- Returns ids: the message, locked; none, if another transaction holds it, if it is not one of p_among, if it is held,
+--   or if a dead letter has to pause the channel first. current_id: the message that holds the channel from now on.
+-- Locks: the message, SKIP LOCKED: a message that another transaction holds is not passed over; and as
+--   pgqueue_pause_at_dead. The callers pin the plans.
+CREATE FUNCTION pgqueue_take_ordered(
+    p_channel_id bigint,
+    p_current_id bigint,
+    p_rank smallint,
+    p_at timestamptz,
+    p_key bigint,
+    p_now timestamptz,
+    p_among bigint[],
+    OUT ids bigint[],
+    OUT current_id bigint
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_first record;
+BEGIN
+    ids := '{}';
+    current_id := p_current_id;
+    -- The cast is as in pgqueue_announce.
+    SELECT m.id, m.held_until INTO v_first FROM pgqueue_message AS m
+    WHERE m.id = p_current_id AND m.channel_id = p_channel_id AND m.status::integer = 1;
+    IF NOT FOUND THEN
+        -- The settlement could not pause the channel while another transaction edited it.
+        IF pgqueue_pause_at_dead(ARRAY[p_channel_id], ARRAY[p_current_id]) THEN
+            RETURN;
+        END IF;
+        SELECT m.id, m.held_until INTO v_first FROM pgqueue_message AS m
+        WHERE m.channel_id = p_channel_id AND m.status = 1
+            AND (-m.priority, m.dequeue_at, m.id) >= (p_rank, p_at, p_key)
+        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1;
+    END IF;
+    IF v_first.held_until > p_now THEN
+        -- It was leased before the channel was ordered, and failed since: the next turn waits for it.
+        current_id := v_first.id;
+        RETURN;
+    END IF;
+    ids := ARRAY(
+        SELECT m.id FROM pgqueue_message AS m
+        WHERE m.id = v_first.id AND m.status::integer = 1 AND (p_among IS NULL OR m.id = ANY (p_among))
+        FOR UPDATE SKIP LOCKED);
+    current_id := coalesce(ids[1], p_current_id);
+END;
+$$;

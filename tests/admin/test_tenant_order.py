@@ -1,0 +1,40 @@
+"""The page of an ordered channel says which message holds it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from django.test import Client
+
+from django_pgqueue import NewMessage, channel_set, dequeue, enqueue_many, retry
+from django_pgqueue.models import Channel
+from tests.admin.conftest import act, address
+from tests.admin.tenant_page import page_of, part
+
+
+def test_the_order_says_what_it_holds_up(admin_client: Client, tenant: Channel) -> None:
+    assert "one after the other" not in part(admin_client.get(page_of(tenant)).text, "limits")
+    channel_set(channel="acme", ordered=True, on_dead="pause")
+    enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(3))
+    text = "one after the other; at a dead letter: pause the channel – It holds up nothing now."
+    assert text in part(admin_client.get(page_of(tenant)).text, "limits")
+    [delivery] = dequeue(limit=5)
+    retry(delivery, errors=[{}], delays=[timedelta(minutes=10)])
+    assert re.search(
+        rf"2 ready messages wait for it\. Message {delivery.id} is delivered again in (9 min \d+ s|10 min)\.",
+        part(admin_client.get(page_of(tenant)).text, "limits"),
+    )
+
+
+def test_a_held_message_says_until_when(admin_client: Client, tenant: Channel) -> None:
+    channel_set(channel="acme", ordered=True)
+    enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(2))
+    [delivery] = dequeue(limit=5)
+    retry(delivery, errors=[{}], delays=[timedelta(minutes=10)])
+    page = admin_client.get(address("message", delivery.id)).text
+    assert "Held until" in page
+    assert f"message {delivery.id} holds it until" in page
+    assert "Retry now" in page
+    assert act(admin_client, "message", "retry_now", delivery.id, confirmed="yes").status_code == 302
+    assert dequeue(limit=5)[0].id == delivery.id
