@@ -46,7 +46,7 @@ SELECT jsonb_build_object(
         FROM pgqueue_channel_size AS s))
 """
 EMPTIED = (
-    "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "channel_size", "departure",
+    "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "gate", "channel_size", "departure",
     "waiter", "floor", "tally", "unarchived", "unarchived_total",
 )  # fmt: skip
 # Of a message that may have been popped since.

@@ -36,6 +36,7 @@ BEGIN
                 'until', v_channel.paused_until, 'reason', v_channel.pause_reason);
     END IF;
     RETURN QUERY SELECT w.* FROM pgqueue_explain_workers(v_channel.queue, v_channel.name, p_alive) AS w;
+    RETURN QUERY SELECT q.* FROM pgqueue_explain_queue(v_channel) AS q;
     IF v_channel.released_at IS NULL THEN
         RETURN QUERY SELECT l.* FROM pgqueue_explain_limits(v_channel) AS l;
     END IF;
