@@ -52,7 +52,8 @@ BEGIN
             ) AS special
         INTO v_channel
         FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
-        WHERE m.id = p_ids[1] AND c.archive IS NULL;
+        WHERE c.archive IS NULL
+            AND m.id = p_ids[1];
         IF FOUND AND v_channel.special IS DISTINCT FROM 2 THEN
             DELETE FROM pgqueue_message AS m WHERE m.id = p_ids[1] AND m.lease_token = p_tokens[1]
             RETURNING m.* INTO v_one;

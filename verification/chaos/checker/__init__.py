@@ -26,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     readers.i15_readers_see_each_row_once,
     leases.i16_healthy_holders_keep_their_leases,
     settling.i17_effects_once,
+    limits.i18_queue_concurrency,
 )
 
 
