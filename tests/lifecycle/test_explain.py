@@ -240,7 +240,7 @@ def test_a_channel_with_its_part_of_the_slots_waits_for_itself() -> None:
     messages = [enqueue("h").id for _ in range(5)]
     assert len(dequeue(limit=4)) == 2
     assert told(messages[4], "max_share").sentence == (
-        "Channel default may hold 2 messages at a time, 0.5 of the places of queue default: it holds 2."
+        "Channel default may hold 2 messages at a time, 0.5 of the slots of queue default: it holds 2."
     )
     queue_set(max_share=None)
     assert "max_share" not in of_message(messages[4])

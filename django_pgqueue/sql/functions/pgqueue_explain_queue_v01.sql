@@ -59,12 +59,12 @@ BEGIN
             jsonb_build_object('next_at', v_open_at, 'release_interval', v_queue.release_interval,
                 'release_burst', v_queue.release_burst);
     END IF;
-    v_most := pgqueue_queue_places(v_queue);
+    v_most := pgqueue_share_limit(v_queue);
     v_weights := pgqueue_share_weights(v_queue.name, v_held.channel_ids, 0, 0);
     v_share := ceil((v_held.leased + 1) * p_channel.weight / v_weights.total::double precision);
     IF v_held.own >= v_most THEN
         RETURN QUERY SELECT 'max_share',
-            format('Channel %s may hold %s messages at a time, %s of the places of queue %s: it holds %s.',
+            format('Channel %s may hold %s messages at a time, %s of the slots of queue %s: it holds %s.',
                 p_channel.name, v_most, v_queue.max_share::real, v_queue.name, v_held.own),
             jsonb_build_object('running', v_held.own, 'most', v_most, 'max_share', v_queue.max_share::real);
     ELSIF v_queue.fairness = 'share' AND v_held.own >= v_share AND v_weights.waiting > p_channel.weight THEN

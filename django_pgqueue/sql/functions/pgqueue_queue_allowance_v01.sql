@@ -75,6 +75,6 @@ BEGIN
             + 1
         END))::integer;
     by_share := v_queue.fairness = 'share';
-    most := pgqueue_queue_places(v_queue);
+    most := pgqueue_share_limit(v_queue);
 END;
 $$;

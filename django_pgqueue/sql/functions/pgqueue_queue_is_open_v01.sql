@@ -31,7 +31,7 @@ BEGIN
     IF cardinality(v_holders) >= v_queue.max_concurrency THEN
         RETURN false;
     END IF;
-    v_most := pgqueue_queue_places(v_queue);
+    v_most := pgqueue_share_limit(v_queue);
     RETURN v_most IS NULL OR EXISTS (
         SELECT FROM pgqueue_line(p_queue, NULL) AS n
         WHERE n.urgent OR n.lazy OR EXISTS (

@@ -21,7 +21,7 @@
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
 --                between two warnings: may_warn_of_queue
---   15 seconds   a worker that was silent for longer has no places: queue_places
+--   15 seconds   a worker that was silent for longer has no slots: share_limit
 --   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
 --                one transaction: pop
 --   10 minutes   transactions that still go by old limits have ended: allowance, queue_allowance, sweep
