@@ -90,6 +90,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_line", 1),
         InstallFunction("pgqueue_locate", 1),
         InstallFunction("pgqueue_lock_among", 1),
+        InstallFunction("pgqueue_lock_gate", 1),
         InstallFunction("pgqueue_lock_lane", 1),
         InstallFunction("pgqueue_lock_size", 1),
         InstallFunction("pgqueue_look_ahead", 1),

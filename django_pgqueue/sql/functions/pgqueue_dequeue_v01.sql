@@ -9,7 +9,7 @@
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
 --   After an empty answer, pgqueue_is_contended says whether that is the reason; then ask again soon. This function
 --   never sleeps, because it would hold locks meanwhile.
--- Locks: lanes and messages, SKIP LOCKED.
+-- Locks: the gate of a queue with limits, lanes and messages, SKIP LOCKED.
 -- Errors: PGQ07 invalid argument.
 -- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.
 CREATE FUNCTION pgqueue_dequeue(

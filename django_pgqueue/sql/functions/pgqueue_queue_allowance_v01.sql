@@ -33,21 +33,10 @@ DECLARE
 BEGIN
     messages := 0;
     contended := false;
-    -- The newest entry of the index is the live one: a search for one to lock would walk all dead entries.
-    SELECT g.ctid INTO place FROM pgqueue_gate AS g
-    WHERE g.queue = p_queue
-        AND g.seq = (SELECT o.seq FROM pgqueue_gate AS o WHERE o.queue = p_queue ORDER BY o.seq DESC LIMIT 1)
-    FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND AND NOT EXISTS (SELECT FROM pgqueue_gate AS g WHERE g.queue = p_queue)
-        AND pg_try_advisory_xact_lock(hashtextextended(p_queue, 7205))
-    THEN
-        -- This look is repeated: another transaction may have made the gate before this one had the lock.
-        INSERT INTO pgqueue_gate AS g (queue)
-        SELECT p_queue WHERE NOT EXISTS (SELECT FROM pgqueue_gate AS o WHERE o.queue = p_queue)
-        RETURNING g.ctid INTO place;
-    END IF;
+    place := pgqueue_lock_gate(p_queue);
     IF place IS NULL THEN
-        contended := true;
+        contended := NOT EXISTS (
+            SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL);
         RETURN;
     END IF;
     SELECT g.* INTO v_gate FROM pgqueue_gate AS g WHERE g.ctid = place;

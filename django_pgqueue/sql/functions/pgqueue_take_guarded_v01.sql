@@ -1,8 +1,9 @@
 -- Takes messages of a queue that is paused, has limits, or serves by share: asks what the queue allows, takes that
 -- much, and lists the messages at the gate of the queue.
 -- Caller: pgqueue_take.
--- The parameters and results are those of pgqueue_take. With p_channel_id the share of the channel does not matter,
--- only max_share: no other channel could have the message.
+-- The parameters and results are those of pgqueue_take; ids is NULL while another transaction holds the
+-- gate. With p_channel_id the share of the channel does not matter, only max_share: no other channel could have the
+-- message.
 -- Locks: the queue's gate, then as pgqueue_take, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_guarded(
     p_queue text,
@@ -23,6 +24,10 @@ BEGIN
     taken_at := clock_timestamp();
     v_may := pgqueue_queue_allowance(p_queue, p_limit);
     contended := v_may.contended;
+    IF contended THEN
+        ids := NULL;
+        RETURN;
+    END IF;
     IF p_channel_id IS NOT NULL AND v_may.most IS NOT NULL THEN
         v_may.messages := least(
             v_may.messages, v_may.most - cardinality(array_positions(v_may.channel_ids, p_channel_id)));

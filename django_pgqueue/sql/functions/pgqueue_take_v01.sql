@@ -3,8 +3,9 @@
 -- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim, pgqueue_take_guarded.
 -- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
 -- messages only; p_passed: what the queue itself allows was looked at (pgqueue_take_guarded).
--- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by;
---   contended: no message was free, but another transaction holds some.
+-- Returns ids: locked, in the order of service, NULL while another dequeue holds the gate of the queue; taken_at: the
+--   one reading of the clock that rates and leases go by; contended: no message was free, but another transaction
+--   holds some.
 -- Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take(
     p_queue text,

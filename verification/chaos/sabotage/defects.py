@@ -184,7 +184,7 @@ DEFECTS = (
         "I18", queue_limit=4, keeper_pause=0.5,
     ),
     defect(
-        "the gate is not locked", "queue_allowance",
+        "the gate is not locked", "lock_gate",
         "    FOR UPDATE SKIP LOCKED;\n    IF NOT FOUND", "    ;\n    IF NOT FOUND", "I18", queue_limit=4,
     ),
     defect(
