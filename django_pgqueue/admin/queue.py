@@ -1,4 +1,4 @@
-"""Show queues: pause, resume, purge and drop them, set their limits, what they archive, and whether they send events."""
+"""Show queues: pause, resume, purge and drop them; set their limits, what they archive, and their events."""
 
 from __future__ import annotations
 

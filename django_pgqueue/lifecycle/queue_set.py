@@ -57,11 +57,13 @@ def queue_set(
         "events": events,
         "retention": as_text(retention, "retention"),
         "dead_letter_retention": as_text(dead_letter_retention, "dead_letter_retention"),
-        "max_concurrency": max_concurrency if max_concurrency is KEEP else limit_as_json("max_concurrency", max_concurrency),
+        "max_concurrency": max_concurrency,
         "fairness": fairness,
         "max_share": part(max_share),
     } | rate_as_json(rate)
     settings = {name: value for name, value in given.items() if value is not KEEP}
+    if "max_concurrency" in settings:
+        settings["max_concurrency"] = limit_as_json("max_concurrency", max_concurrency)
     ask(alias(using), SQL, (checked_text(queue, "queue"), to_json(settings, "settings")))
 
 

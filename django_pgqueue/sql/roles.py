@@ -103,7 +103,7 @@ OPERATOR = ClientKind(
         TableRight("INSERT", "channel", "add a channel in the admin"),
         TableRight("UPDATE", "channel", "edit the limits of a channel", LIMITS),
         TableRight("INSERT", "queue", "add a queue in the admin"),
-        TableRight("UPDATE", "queue", "pause a queue, edit its limits, say what it archives, or switch its events on", QUEUE),
+        TableRight("UPDATE", "queue", "pause a queue, edit its limits, what it archives, or its events", QUEUE),
         TableRight("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
         TableRight("INSERT", "schedule", "add a schedule"),
         TableRight("UPDATE", "schedule", "edit a schedule", PLAN),

@@ -1,4 +1,4 @@
-"""A tenant with long handlers beside one with short ones, on one worker: what the second waits, what the first keeps."""
+"""A tenant with long handlers beside one with short ones: what the second waits, what the first keeps."""
 
 from __future__ import annotations
 

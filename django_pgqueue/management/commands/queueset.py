@@ -49,7 +49,7 @@ def rate_of(queue: Queue) -> str | None:
 
 
 class Command(ActingCommand):
-    help = "Sets the limits of a whole queue, what the archive keeps of its messages, and for how long, while workers run."
+    help = "Sets the limits of a queue, what the archive keeps of its messages, and for how long, while workers run."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="the queue")

@@ -108,7 +108,6 @@ class Operator(Actor):
 
         self.session.call(call, update)
 
-
     def set_queue(self, value: dict[str, Any]) -> None:
         call = self.recorder.invoke("queue_set", **value)
 

@@ -101,7 +101,9 @@ def i18_queue_concurrency(history: History, lives: Lives) -> Findings:
             elif row.event == "gone" or (row.event == "changed" and row.status != LEASED):
                 held[name].discard(row.message)
         for name, row in granted.items():
-            limit = queues[name].most("max_concurrency", row.leased_at or row.at, row.committed) if name in queues else None
+            if name not in queues:
+                continue
+            limit = queues[name].most("max_concurrency", row.leased_at or row.at, row.committed)
             if limit is not None:
                 running = len(held[name])
                 told = f"queue {name}: {running} leases after transaction {row.xid}, {limit} allowed"

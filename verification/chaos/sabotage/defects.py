@@ -180,8 +180,9 @@ DEFECTS = (
     ),
     defect(
         "an expired lease frees its place of the queue", "queue_leases",
-        "AND m.status::integer = 2\nUNION", "AND m.status::integer = 2 AND m.lease_expires_at > clock_timestamp()\nUNION",
-        "I18", queue_limit=4, keeper_pause=0.5,
+        "AND m.status::integer = 2\nUNION",
+        "AND m.status::integer = 2 AND m.lease_expires_at > clock_timestamp()\nUNION", "I18",
+        queue_limit=4, keeper_pause=0.5,
     ),
     defect(
         "the gate is not locked", "lock_gate",
