@@ -264,3 +264,41 @@ def test_the_round_robin_goes_on_under_a_limit(session: Session, limit: int) -> 
     assert len(order) >= 40
     for start in range(0, 39, 3):
         assert sorted(order[start : start + 3]) == CHANNELS
+
+
+OF_LIMITS = {
+    "pgqueue_lock_gate", "pgqueue_queue_allowance", "pgqueue_queue_leases", "pgqueue_take_guarded",
+    "pgqueue_take_by_share", "pgqueue_share_limit", "pgqueue_record_departures", "pgqueue_queue_is_open",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("limit", [1, 4])
+def test_a_queue_without_limits_calls_no_function_of_them(
+    session: Session, business: Session, limit: int, others: bool
+) -> None:
+    """Also beside a queue that has some, and with a row of its own."""
+    make_channel(session, "default", "mails")
+    if others:
+        set_queue(session, "mails", max_concurrency=1, fairness="share", max_share=0.5)
+        set_queue(session, retention="3 days")
+    fill(session, "default", 9)
+    business.execute("SET track_functions = 'all'")
+    settle(business, dequeue(business, limit))
+    business.execute("SELECT pgqueue_is_contended('{default}')")
+    called = set(column(business, "SELECT funcname FROM pg_stat_xact_user_functions"))
+
+    assert "pgqueue_dequeue" in called
+    assert called & OF_LIMITS == set()
+
+
+def test_the_functions_of_limits_are_called_for_a_queue_that_has_them(session: Session, business: Session) -> None:
+    set_queue(session, max_concurrency=1, max_share=0.5)
+    fill(session, "default", 9)
+    business.execute("SET track_functions = 'all'")
+    settle(business, dequeue(business))
+    business.execute("SELECT pgqueue_is_contended('{default}')")
+    called = set(column(business, "SELECT funcname FROM pg_stat_xact_user_functions"))
+
+    # pgqueue_queue_leases becomes a part of its statement.
+    assert OF_LIMITS - called == {"pgqueue_queue_leases"}

@@ -60,7 +60,9 @@ BEGIN
                 'release_burst', v_queue.release_burst);
     END IF;
     v_most := pgqueue_share_limit(v_queue);
-    v_weights := pgqueue_share_weights(v_queue.name, v_held.channel_ids, 0, 0);
+    SELECT w.* INTO v_weights
+    FROM pgqueue_line(v_queue.name, v_now) AS n
+    CROSS JOIN LATERAL pgqueue_share_weights(v_queue.name, v_held.channel_ids, n.lane_seq, n.fresh_seq) AS w;
     v_share := ceil((v_held.leased + 1) * p_channel.weight / v_weights.total::double precision);
     IF v_held.own >= v_most THEN
         RETURN QUERY SELECT 'max_share',

@@ -8,19 +8,19 @@ RETURNS tid
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    v_seq bigint;
     v_place tid;
 BEGIN
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL) THEN
         RETURN NULL;
     END IF;
-    -- The newest entry of the index is the live one: a search for one to lock would walk all dead entries.
-    SELECT g.ctid INTO v_place FROM pgqueue_gate AS g
-    WHERE g.queue = p_queue
-        AND g.seq = (SELECT o.seq FROM pgqueue_gate AS o WHERE o.queue = p_queue ORDER BY o.seq DESC LIMIT 1)
-    FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND AND NOT EXISTS (SELECT FROM pgqueue_gate AS g WHERE g.queue = p_queue)
-        AND pg_try_advisory_xact_lock(hashtextextended(p_queue, 7205))
-    THEN
+    -- The newest entry of the index is the live one. It is looked up first: a search for one to lock would walk all
+    -- dead entries.
+    SELECT g.seq INTO v_seq FROM pgqueue_gate AS g WHERE g.queue = p_queue ORDER BY g.seq DESC LIMIT 1;
+    IF FOUND THEN
+        SELECT g.ctid INTO v_place FROM pgqueue_gate AS g WHERE g.queue = p_queue AND g.seq = v_seq
+        FOR UPDATE SKIP LOCKED;
+    ELSIF pg_try_advisory_xact_lock(hashtextextended(p_queue, 7205)) THEN
         -- This look is repeated: another transaction may have made the gate before this one had the lock.
         INSERT INTO pgqueue_gate AS g (queue)
         SELECT p_queue WHERE NOT EXISTS (SELECT FROM pgqueue_gate AS o WHERE o.queue = p_queue)

@@ -186,7 +186,7 @@ DEFECTS = (
     ),
     defect(
         "the gate is not locked", "lock_gate",
-        "    FOR UPDATE SKIP LOCKED;\n    IF NOT FOUND", "    ;\n    IF NOT FOUND", "I18", queue_limit=4,
+        "\n        FOR UPDATE SKIP LOCKED", "", "I18", queue_limit=4,
     ),
     defect(
         "the gate lists the newest leases only", "take_guarded",
