@@ -155,7 +155,7 @@ def test_what_a_queue_archives_is_chosen_and_shown(admin_client: Client) -> None
     assert admin_client.post(address("queue", "default"), posted).status_code == 302
     assert Queue.objects.get().archive == "outcome"
     assert "the outcome, no payload" in admin_client.get(address("queue")).content.decode()
-    assert admin_client.post(address("queue", "default"), {"archive": "some"}).status_code == 200
+    assert admin_client.post(address("queue", "default"), REQUIRED | {"archive": "some"}).status_code == 200
     assert Queue.objects.get().archive == "outcome"
 
 
