@@ -1,4 +1,4 @@
-"""Check the limits of a channel in its form."""
+"""Check the limits of a channel, or of a whole queue, in its form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     pass
 
 
-class ChannelForm(forms.ModelForm):
+class LimitForm(forms.ModelForm):
     """Check limits with errors in the form's words, before the table's constraints refuse them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -26,12 +26,6 @@ class ChannelForm(forms.ModelForm):
                 field.validators = [v for v in field.validators if not isinstance(v, MinValueValidator)]
                 field.validators.append(MinValueValidator(1))
                 field.widget.attrs["min"] = 1
-        if context := self.fields.get("context"):
-            # Changes are found by comparing with the channel, not with a hidden field of the page.
-            context.show_hidden_initial = False
-        if weight := self.fields.get("weight"):
-            weight.validators.append(MaxValueValidator(1000))
-            weight.widget.attrs["max"] = 1000
 
     def clean(self) -> dict[str, Any] | None:
         """Give an ordered channel its max_concurrency of 1, when the field is empty."""
@@ -45,6 +39,29 @@ class ChannelForm(forms.ModelForm):
         if interval is not None and interval.total_seconds() <= 0:
             raise forms.ValidationError(_("Give a time longer than zero, or leave it empty for no limit."))
         return interval
+
+
+class QueueForm(LimitForm):
+    """Check the limits of a whole queue."""
+
+    def clean_max_share(self) -> Any:
+        share = self.cleaned_data["max_share"]
+        if share is not None and not 0 < share <= 1:
+            raise forms.ValidationError(_("Give a part above 0 and up to 1, such as 0.75, or leave it empty."))
+        return share
+
+
+class ChannelForm(LimitForm):
+    """Check the limits of a channel, and its context."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if context := self.fields.get("context"):
+            # Changes are found by comparing with the channel, not with a hidden field of the page.
+            context.show_hidden_initial = False
+        if weight := self.fields.get("weight"):
+            weight.validators.append(MaxValueValidator(1000))
+            weight.widget.attrs["max"] = 1000
 
     def clean_context(self) -> dict[str, Any]:
         context = self.cleaned_data["context"]

@@ -1,4 +1,4 @@
-"""Show queues: pause, resume, purge and drop them, and set what they archive and whether they send events."""
+"""Show queues: pause, resume, purge and drop them; set their limits, what they archive, and their events."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.channel_form import QueueForm
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import QUEUES
 from django_pgqueue.admin.pausable import PausableAdmin
@@ -22,6 +24,7 @@ from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_purge import queue_purge
 from django_pgqueue.lifecycle.queue_resume import queue_resume
 from django_pgqueue.models import Channel, Message, Queue
+from django_pgqueue.models.queue import Fairness
 from django_pgqueue.sql.call import call
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ class DropForm(forms.Form):
 
 @admin.register(Queue)
 class QueueAdmin(PausableAdmin):
-    list_display = ["name_shown", "state", "archive", "events"]
+    form = QueueForm
+    list_display = ["name_shown", "state", "limits_shown", "archive", "events"]
     search_fields = ["name"]
     sortable_by = ["name_shown"]
     fields = [
@@ -53,6 +57,11 @@ class QueueAdmin(PausableAdmin):
         "retention",
         "dead_letter_retention",
         "events",
+        "max_concurrency",
+        "release_interval",
+        "release_burst",
+        "fairness",
+        "max_share",
         "paused_at",
         "paused_until",
         "pause_reason",
@@ -98,6 +107,21 @@ class QueueAdmin(PausableAdmin):
         if queue.paused_at:
             return rendering.paused(queue.pause_reason, queue.paused_until)
         return rendering.badge(_("open"), "good")
+
+    @admin.display(description=_("limits"), empty_value="-")
+    def limits_shown(self, queue: Queue) -> str | None:
+        limits = []
+        if queue.max_concurrency is not None:
+            limits.append(_("%d at once") % queue.max_concurrency)
+        if queue.release_interval is not None:
+            limits.append(_("1 per %s") % rendering.duration(queue.release_interval))
+        if queue.release_interval is not None and queue.release_burst > 1:
+            limits.append(_("burst %d") % queue.release_burst)
+        if queue.fairness != Fairness.TURNS:
+            limits.append(queue.get_fairness_display())
+        if queue.max_share is not None:
+            limits.append(_("at most %s for one channel") % f"{float(queue.max_share):.4g}")
+        return format_html('<span class="pgqueue-limits">{}</span>', ", ".join(map(str, limits))) if limits else None
 
     def pause_one(self, item: Queue, reason: str, *, until: datetime | None, using: str) -> None:
         queue_pause(item.name, reason=reason, until=until, using=using)

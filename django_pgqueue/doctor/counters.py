@@ -55,6 +55,24 @@ WHERE c.max_concurrency < (
     WHERE m.channel_id = c.id AND m.status = 2
         AND m.leased_at > coalesce(c.changed_at + interval '10 minutes', '-infinity'))
 """
+# The leases of each queue with limits: all, those that began since its max_concurrency holds, and those that its gate
+# does not list.
+LISTED = """
+SELECT c.queue::text, q.max_concurrency, count(*),
+    count(*) FILTER (WHERE l.leased_at > q.changed_at + interval '10 minutes') > q.max_concurrency,
+    count(*) FILTER (WHERE g.seen_at = q.changed_at AND l.id <> ALL (g.held))
+FROM (
+    SELECT m.id, m.channel_id, m.leased_at FROM pgqueue_message AS m
+    WHERE m.status = 2 ORDER BY m.channel_id, m.leased_at LIMIT %s
+) AS l
+JOIN pgqueue_channel AS c ON c.id = l.channel_id
+JOIN pgqueue_queue AS q ON q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL)
+LEFT JOIN LATERAL (
+    SELECT s.held, s.seen_at FROM pgqueue_gate AS s WHERE s.queue = q.name ORDER BY s.seq DESC LIMIT 1
+) AS g ON true
+GROUP BY c.queue, q.max_concurrency
+ORDER BY c.queue
+"""
 MISPLACED = """
 SELECT p.queue, p.channel, p.problem, clock_timestamp() - greatest(p.oldest_at, '0002-01-01 00:00+00')
 FROM pgqueue_find_unreachable(%s) AS p
@@ -73,6 +91,11 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
         yield lost_leases(floors)
     if crowded := call(using, CROWDED, (limits.most,)):
         yield over_limit(crowded)
+    queues = call(using, LISTED, (limits.most,))
+    if crowded := [row for row in queues if row[3]]:
+        yield queues_over_limit(crowded)
+    if unlisted := [row for row in queues if row[4]]:
+        yield unlisted_leases(unlisted)
     found = call(using, MISPLACED, (limits.most,))
     if hidden := [row for row in found if row[2] == "hidden"]:
         yield out_of_line(hidden)
@@ -124,6 +147,30 @@ def over_limit(rows: list[tuple[Any, ...]]) -> Finding:
         f"More messages are leased than max_concurrency allows: {list_text(texts)}.",
         f"The excess is over when they end. Look for rows that were changed by hand; then run {MEND}",
         {"channels": len(rows), "shown": first_channels(rows)},
+    )
+
+
+def queues_over_limit(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report queues with more leases than max_concurrency."""
+    texts = [f"{queue} ({running} of {most})" for queue, most, running, *_ in rows]
+    return Finding(
+        "queue_over_limit",
+        Severity.CRITICAL,
+        f"More messages are leased than max_concurrency of the queue allows: {list_text(texts)}.",
+        f"The excess is over when they end. Look for rows that were changed by hand; then run {MEND}",
+        {"queues": [queue for queue, *_ in rows[:SHOWN_NAMES]]},
+    )
+
+
+def unlisted_leases(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report queues whose gate leaves leases out of the count."""
+    names = [queue for queue, *_ in rows]
+    return Finding(
+        "lease_list_wrong",
+        Severity.CRITICAL,
+        f"Not all leases of the queue are counted on {list_text(names)}: more than its limits allow may run.",
+        MEND,
+        {"queues": names[:SHOWN_NAMES]},
     )
 
 

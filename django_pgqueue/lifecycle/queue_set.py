@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import boolean, checked_duration, checked_text
+from django_pgqueue.lifecycle.channel_set import limit_as_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP, Archive, Keep
+from django_pgqueue.rates import parse_rate
 from django_pgqueue.sql.call import ask
 
 SQL = "SELECT outcome, refusal FROM pgqueue_queue_set(%s::text, %s::jsonb)"
@@ -20,6 +24,10 @@ def queue_set(
     events: bool | Keep = KEEP,
     retention: timedelta | Keep | None = KEEP,
     dead_letter_retention: timedelta | Keep | None = KEEP,
+    max_concurrency: int | Keep | None = KEEP,
+    rate: str | Keep | None = KEEP,
+    fairness: Literal["turns", "share"] | Keep = KEEP,
+    max_share: float | Keep | None = KEEP,
     using: str | None = None,
 ) -> None:
     """Change the settings of a whole queue; a setting that is not given stays as it is.
@@ -30,6 +38,14 @@ def queue_set(
 
     ``retention``, ``dead_letter_retention``: how long its archived messages and its dead letters are kept (a
     timedelta); None: as the settings ARCHIVE_RETENTION and DEAD_LETTER_RETENTION say. The archive counts whole days.
+
+    ``max_concurrency``: messages of all its channels that may be leased at the same time; None: no limit. ``rate``:
+    deliveries of all its channels in a time, such as ``"10/m"`` or ``"100/s burst 50"``; None: no limit. Both hold from
+    the next dequeue on, for all workers together.
+
+    ``fairness``: ``turns`` serves the channels round robin; with ``share``, a channel has no turn while it holds its
+    share of the leases of the queue, by weight, and another one waits. ``max_share``: the part of the slots of the live
+    workers that one channel may hold, above 0 and up to 1, so that the rest is free for others; None: no limit.
     ``using``: database alias; default: the queue's.
 
     Raises ChannelNotFound for a queue without channels; InvalidMessage for a value that is not allowed.
@@ -41,8 +57,13 @@ def queue_set(
         "events": events,
         "retention": as_text(retention, "retention"),
         "dead_letter_retention": as_text(dead_letter_retention, "dead_letter_retention"),
-    }
+        "max_concurrency": max_concurrency,
+        "fairness": fairness,
+        "max_share": part(max_share),
+    } | rate_as_json(rate)
     settings = {name: value for name, value in given.items() if value is not KEEP}
+    if "max_concurrency" in settings:
+        settings["max_concurrency"] = limit_as_json("max_concurrency", max_concurrency)
     ask(alias(using), SQL, (checked_text(queue, "queue"), to_json(settings, "settings")))
 
 
@@ -52,3 +73,20 @@ def as_text(value: timedelta | Keep | None, name: str) -> str | Keep | None:
         return value
     found = checked_duration(value, name)
     return f"{found.total_seconds():f} seconds" if found is not None else None
+
+
+def rate_as_json(rate: str | Keep | None) -> dict[str, object]:
+    """Return the two settings that a rate stands for; none of them if it is not given. Raises InvalidMessage."""
+    if isinstance(rate, Keep):
+        return {}
+    if rate is None:
+        return {"release_interval": None, "release_burst": None}
+    interval, burst = parse_rate(rate)
+    return {"release_interval": as_text(interval, "rate"), "release_burst": burst}
+
+
+def part(value: float | Keep | None) -> float | Keep | None:
+    """Return a part of a whole. Raises InvalidMessage for a value that is no number."""
+    if value is not None and value is not KEEP and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise InvalidMessage(f"max_share takes a number or None, not {value!r}", hint="Give a part such as 0.75.")
+    return value

@@ -198,6 +198,12 @@ class Migration(migrations.Migration):
                 ('retention', models.DurationField(blank=True, help_text='How long the archive keeps its messages, counted in whole days. Empty: as long as the setting ARCHIVE_RETENTION says.', null=True)),
                 ('dead_letter_retention', models.DurationField(blank=True, help_text='How long its dead letters are kept. Empty: as long as the setting DEAD_LETTER_RETENTION says.', null=True)),
                 ('events', models.BooleanField(db_default=False, default=False, help_text='Send a NOTIFY on pgqueue_events for each change of its messages.')),
+                ('max_concurrency', models.PositiveIntegerField(blank=True, help_text='Messages of all channels that may be leased at the same time. Empty: no limit.', null=True)),
+                ('release_interval', models.DurationField(blank=True, help_text='At most one delivery of all channels in this time, retries included. Empty: no limit.', null=True)),
+                ('release_burst', models.PositiveIntegerField(db_default=1, default=1, help_text='Deliveries that may come at once after a quiet time.')),
+                ('fairness', models.CharField(choices=[('turns', 'by turns'), ('share', 'by share of the leases')], db_default='turns', default='turns', help_text='By share, a channel has no turn while it holds its share of the leases and another one waits.', max_length=10)),
+                ('max_share', models.DecimalField(blank=True, decimal_places=5, help_text="The part of the workers' slots that one channel may hold, above 0 and up to 1. Empty: no limit.", max_digits=6, null=True)),
+                ('changed_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False, help_text='The time of the last change of its limits.')),
             ],
             options={
                 'db_table': 'pgqueue_queue',
@@ -379,11 +385,27 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='queue',
-            index=models.Index(condition=models.Q(('events', True), models.Q(('archive', 'full'), _negated=True), _connector='OR'), fields=['name'], name='pgqueue_queue_special'),
+            index=models.Index(condition=models.Q(('events', True), models.Q(('archive', 'full'), _negated=True), models.Q(('max_concurrency', None), _negated=True), models.Q(('max_share', None), _negated=True), _connector='OR'), fields=['name'], name='pgqueue_queue_special'),
         ),
         migrations.AddConstraint(
             model_name='queue',
             constraint=models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_queue_named'),
+        ),
+        migrations.AddConstraint(
+            model_name='queue',
+            constraint=models.CheckConstraint(condition=models.Q(('max_concurrency', None), ('max_concurrency__gte', 1), _connector='OR'), name='pgqueue_queue_max_concurrency'),
+        ),
+        migrations.AddConstraint(
+            model_name='queue',
+            constraint=models.CheckConstraint(condition=models.Q(('release_interval', None), ('release_interval__gt', '00:00:00'), _connector='OR'), name='pgqueue_queue_release_interval'),
+        ),
+        migrations.AddConstraint(
+            model_name='queue',
+            constraint=models.CheckConstraint(condition=models.Q(('release_burst__gte', 1)), name='pgqueue_queue_release_burst'),
+        ),
+        migrations.AddConstraint(
+            model_name='queue',
+            constraint=models.CheckConstraint(condition=models.Q(('max_share', None), models.Q(('max_share__gt', 0), ('max_share__lte', 1)), _connector='OR'), name='pgqueue_queue_max_share'),
         ),
         migrations.AddIndex(
             model_name='schedule',
@@ -446,8 +468,8 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning",
-                "SEQUENCE pgqueue_lane_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning",
+                "SEQUENCE pgqueue_lane_seq, pgqueue_gate_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
                 "TYPE pgqueue_delivery, pgqueue_request",
             ],
         ),

@@ -17,6 +17,7 @@ class Migration(migrations.Migration):
             "pgtrigger_channel_changed_e4b0f",
             "pgtrigger_dead_letter_added_5bbc5",
             "pgtrigger_message_arrived_bae37",
+            "pgtrigger_queue_changed_3b2fa",
             "pgtrigger_schedule_changed_870d1",
         ),
         pgtrigger.migrations.AddTrigger(
@@ -30,6 +31,10 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='message',
             trigger=pgtrigger.compiler.Trigger(name='message_arrived', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_message_arrived()', func='RETURN NULL;', hash='eb558fda9bfd2bb1a08318576114f10b2490203f', level='STATEMENT', operation='INSERT', pgid='pgtrigger_message_arrived_bae37', referencing='REFERENCING NEW TABLE AS arrived ', table='pgqueue_message', when='AFTER')),
+        ),
+        pgtrigger.migrations.AddTrigger(
+            model_name='queue',
+            trigger=pgtrigger.compiler.Trigger(name='queue_changed', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_queue_changed()', func='RETURN NULL;', hash='2018f97a6297d068efdacf9975ab58c5e57f20bb', level='STATEMENT', operation='UPDATE', pgid='pgtrigger_queue_changed_3b2fa', referencing='REFERENCING OLD TABLE AS old_queues  NEW TABLE AS new_queues ', table='pgqueue_queue', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='schedule',

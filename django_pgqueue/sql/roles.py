@@ -20,6 +20,7 @@ LIMITS = (
 )  # fmt: skip
 QUEUE = (
     "paused_at", "pause_reason", "paused_until", "archive", "retention", "dead_letter_retention", "events",
+    "max_concurrency", "release_interval", "release_burst", "fairness", "max_share",
 )  # fmt: skip
 PLAN = (
     "name", "handler", "queue", "channel", "payload", "headers", "priority", "cron", "every", "time_zone", "enabled",
@@ -27,7 +28,7 @@ PLAN = (
 )  # fmt: skip
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
-    "arrival", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
+    "arrival", "gate", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
     "queue_warning", "pruned", "activity", "backlog", "measurement",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
@@ -102,7 +103,7 @@ OPERATOR = ClientKind(
         TableRight("INSERT", "channel", "add a channel in the admin"),
         TableRight("UPDATE", "channel", "edit the limits of a channel", LIMITS),
         TableRight("INSERT", "queue", "add a queue in the admin"),
-        TableRight("UPDATE", "queue", "pause a queue, say what it archives, or switch its events on", QUEUE),
+        TableRight("UPDATE", "queue", "pause a queue, edit its limits, what it archives, or its events", QUEUE),
         TableRight("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
         TableRight("INSERT", "schedule", "add a schedule"),
         TableRight("UPDATE", "schedule", "edit a schedule", PLAN),

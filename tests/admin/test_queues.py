@@ -9,6 +9,8 @@ from django_pgqueue import channel_set, dequeue, enqueue, queue_drop, queue_paus
 from django_pgqueue.models import ArchivedMessage, Channel, Message, Queue
 from tests.admin.conftest import act, address, logged, notices
 
+REQUIRED = {"archive": "full", "release_burst": 1, "fairness": "turns"}
+
 
 def names(response: object) -> list[str]:
     return [queue.name for queue in response.context["cl"].result_list]
@@ -51,11 +53,47 @@ def test_resume_leaves_queues_alone_that_are_not_paused(admin_client: Client) ->
 
 def test_events_are_switched_on_and_a_pause_of_another_user_stays(admin_client: Client) -> None:
     queue_pause(reason="incident")
-    posted = {"archive": "full", "events": "on", "paused_at": "", "pause_reason": "", "name": "other"}
+    posted = REQUIRED | {"events": "on", "paused_at": "", "pause_reason": "", "name": "other"}
     assert admin_client.post(address("queue", "default"), posted).status_code == 302
     queue = Queue.objects.get()
     assert (queue.name, queue.events, queue.pause_reason) == ("default", True, "incident")
     assert queue.paused_at is not None
+
+
+LIMITS = {
+    "archive": "full", "max_concurrency": "20", "release_interval": "00:00:02", "release_burst": "50",
+    "fairness": "share", "max_share": "0.75",
+}  # fmt: skip
+
+
+def test_limits_of_a_queue_are_edited_and_listed(admin_client: Client) -> None:
+    admin_client.get(address("queue"))
+    changed_at = Queue.objects.get().changed_at
+    assert admin_client.post(address("queue", "default"), LIMITS).status_code == 302
+    queue = Queue.objects.get()
+    assert (queue.max_concurrency, queue.release_burst, queue.fairness) == (20, 50, "share")
+    assert queue.changed_at > changed_at
+    text = admin_client.get(address("queue")).content.decode()
+    assert "20 at once, 1 per 2\N{NO-BREAK SPACE}s, burst 50, by share of the leases, at most 0.75 for one" in text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_concurrency": "0"},
+        {"release_interval": "0"},
+        {"release_burst": "0"},
+        {"max_share": "0"},
+        {"max_share": "2"},
+    ],
+    ids=str,
+)
+def test_a_limit_that_cannot_be_is_refused_in_the_form(admin_client: Client, wrong: dict[str, str]) -> None:
+    admin_client.get(address("queue"))
+    response = admin_client.post(address("queue", "default"), LIMITS | wrong)
+    assert response.status_code == 200
+    assert list(response.context["adminform"].form.errors) == list(wrong)
+    assert Queue.objects.get().max_concurrency is None
 
 
 @pytest.mark.parametrize("page", ["add/", "default/delete/"])
@@ -113,10 +151,11 @@ def test_a_queue_whose_messages_are_leased_is_not_dropped(admin_client: Client) 
 
 def test_what_a_queue_archives_is_chosen_and_shown(admin_client: Client) -> None:
     admin_client.get(address("queue"))
-    assert admin_client.post(address("queue", "default"), {"archive": "outcome"}).status_code == 302
+    posted = REQUIRED | {"archive": "outcome"}
+    assert admin_client.post(address("queue", "default"), posted).status_code == 302
     assert Queue.objects.get().archive == "outcome"
     assert "the outcome, no payload" in admin_client.get(address("queue")).content.decode()
-    assert admin_client.post(address("queue", "default"), {"archive": "some"}).status_code == 200
+    assert admin_client.post(address("queue", "default"), REQUIRED | {"archive": "some"}).status_code == 200
     assert Queue.objects.get().archive == "outcome"
 
 

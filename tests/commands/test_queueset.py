@@ -40,7 +40,7 @@ def test_a_dry_run_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["default"], "Give --archive"),
+        (["default"], "Give a setting"),
         (["default", "--archive", "some"], "invalid choice"),
         (["nowhere", "--archive", "none"], "does not exist"),
         (["nowhere", "--archive", "none", "--dry-run"], "There is no queue"),
@@ -50,6 +50,22 @@ def test_what_it_cannot_do_is_an_error(arguments: list[str], problem: str) -> No
     with pytest.raises(CommandError, match=problem):
         run(*arguments)
     assert not Queue.objects.exists()
+
+
+def test_limits_and_their_end() -> None:
+    given = ["--max-concurrency", "20", "--rate", "100/s burst 50", "--fairness", "share", "--max-share", "0.75"]
+    assert run("default", *given) == (
+        "default: max_concurrency None → 20, rate None → 100/s burst 50, fairness turns → share, max_share None → 0.75"
+    )
+    queue = Queue.objects.get()
+    assert (queue.max_concurrency, queue.release_interval, queue.release_burst) == (20, timedelta(seconds=0.01), 50)
+    assert (queue.fairness, float(queue.max_share)) == ("share", 0.75)
+    assert run("default", "--max-concurrency", "none", "--rate", "none", "--max-share", "none") == (
+        "default: max_concurrency 20 → None, rate 1 per 0:00:00.010000 burst 50 → None, max_share 0.75000 → None"
+    )
+    queue.refresh_from_db()
+    assert (queue.max_concurrency, queue.release_interval, queue.max_share) == (None, None, None)
+    assert queue.release_burst == 1
 
 
 def test_retention_takes_days_or_none() -> None:
@@ -62,5 +78,5 @@ def test_retention_takes_days_or_none() -> None:
     for wrong in ("0", "-1", "soon"):
         with pytest.raises(CommandError, match="retention"):
             run("default", "--retention", wrong)
-    with pytest.raises(CommandError, match="Give --archive"):
+    with pytest.raises(CommandError, match="Give a setting"):
         run("default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue
+from django_pgqueue import channel_set, complete, dequeue, enqueue, queue_set
 from django_pgqueue.lifecycle.repair import RepairCounts, repair
 from tests.doctor.conftest import Examine
 from tests.support.messages import enqueue_numbered
@@ -71,6 +71,30 @@ def test_a_limit_that_was_lowered_is_not_exceeded_by_what_ran_before(found: Exam
     dequeue(limit=3)
     channel_set(channel="tenant", max_concurrency=1)
     assert found("counters") == {}
+
+
+def test_leases_that_the_gate_of_their_queue_does_not_list(found: Examine) -> None:
+    queue_set(max_concurrency=2)
+    pass_time(minutes=11)
+    enqueue_numbered(6)
+    assert len(dequeue(limit=6)) == 2
+    assert found("counters") == {}
+    sql("UPDATE pgqueue_gate SET held = held[1:1]")
+    assert found("counters")["lease_list_wrong"].facts == {"queues": ["default"]}
+    assert repair().lease_floors == 1
+    assert found("counters") == {}
+    assert dequeue(limit=6) == []
+
+
+def test_more_leases_than_the_limit_of_the_queue_allows(found: Examine) -> None:
+    queue_set(max_concurrency=2)
+    pass_time(minutes=11)
+    enqueue_numbered(3)
+    held = dequeue(limit=3)
+    sql("UPDATE pgqueue_message SET status = 2, leased_at = clock_timestamp() WHERE status = 1")
+    assert "default (3 of 2)" in found("counters")["queue_over_limit"].problem
+    complete(held)
+    assert "queue_over_limit" not in found("counters")
 
 
 def test_a_channel_without_a_place_in_the_line_is_never_served(found: Examine) -> None:

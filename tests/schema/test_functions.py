@@ -138,12 +138,14 @@ def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None
 INLINED = {
     "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', '-infinity', 1) AS a",
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
+    "pgqueue_is_guarded": "SELECT pgqueue_is_guarded(q) FROM pgqueue_queue AS q",
     "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_look_ahead": "SELECT a.* FROM pgqueue_look_ahead(1, 0::smallint, '-infinity', 0, '{}') AS a",
     "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
     "pgqueue_late_arrivals": "SELECT n.xid FROM pgqueue_late_arrivals('default', '{1}') AS n",
     "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",
+    "pgqueue_queue_leases": "SELECT l.* FROM pgqueue_queue_leases('default', '{1}') AS l",
     "pgqueue_redrive_time": "SELECT pgqueue_redrive_time(c, 'a', m.dequeue_at, 1, NULL, m.created_at) "
     "FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id",
     "pgqueue_starts": "SELECT s.* FROM pgqueue_starts('default', 1, 1, 8) AS s",

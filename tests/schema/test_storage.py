@@ -13,6 +13,7 @@ pytestmark = pytest.mark.django_db
 OPTIONS = {
     "pgqueue_message": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_lane": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_gate": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_arrival": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_floor": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_channel_size": {"fillfactor"},

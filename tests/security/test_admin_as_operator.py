@@ -86,7 +86,8 @@ def test_an_operator_saves_every_form(client: Client, one_of_each: dict[str, int
     assert client.post(f"{address('channel')}add/", {**LIMITS, "queue": "default", "name": "acme"}).status_code == 302
     added = Channel.objects.get(name="acme")
     assert client.post(address("channel", added.pk), {**LIMITS, "name": "acme", "max_size": "7"}).status_code == 302
-    assert client.post(address("queue", "default"), {"archive": "outcome", "events": "on"}).status_code == 302
+    posted = {"archive": "outcome", "events": "on", "max_concurrency": 20, "release_burst": 1, "fairness": "share"}
+    assert client.post(address("queue", "default"), posted | {"max_share": 0.5}).status_code == 302
     assert client.post(f"{address('schedule')}add/", {**FORM, "name": "added", "cron": "@daily"}).status_code == 302
     schedule = Schedule.objects.get(name="added")
     assert (

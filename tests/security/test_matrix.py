@@ -95,6 +95,7 @@ TABLES = """
     backlog_forecast    .          .       S         S       SID
     lane                .          .       S         S       S
     arrival             .          .       S         S       S
+    gate                .          .       S         S       S
     departure           .          .       S         S       S
     channel_size        .          .       S         S       S
     floor               .          .       S         S       S
@@ -124,7 +125,8 @@ COLUMNS = {
     ("i", "message"): GIVEN,
     ("s", "channel"): "id queue name",
     ("u", "channel"): LIMITS,
-    ("u", "queue"): "paused_at pause_reason paused_until archive retention dead_letter_retention events",
+    ("u", "queue"): "paused_at pause_reason paused_until archive retention dead_letter_retention events "
+    "max_concurrency release_interval release_burst fairness max_share",
     ("u", "worker"): "paused_at pause_reason",
     ("u", "schedule"): PLAN,
 }

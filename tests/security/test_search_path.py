@@ -25,6 +25,7 @@ TRIGGERS = {
     "pgqueue_channel_changed",
     "pgqueue_schedule_changed",
     "pgqueue_dead_letter_added",
+    "pgqueue_queue_changed",
 }
 # One names nothing that could belong to another role. The other runs inside functions whose path is fixed: no role may
 # insert a dead letter by itself.

@@ -16,7 +16,8 @@ MOMENTS = {
     "pgqueue_floor": ("parked_from", "ticked_at", "expiry_from", "due_from", "watched_at"),
     "pgqueue_waiter": ("wait_until",),
     "pgqueue_channel": ("released_at", "paused_until"),
-    "pgqueue_queue": ("paused_until",),
+    "pgqueue_queue": ("paused_until", "changed_at"),
+    "pgqueue_gate": ("next_at", "seen_at"),
     "pgqueue_dead_letter": ("dead_at",),
 }
 

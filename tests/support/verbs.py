@@ -23,6 +23,11 @@ def make_channel(session: Session, name: str, queue: str = "default", **limits: 
     return one(session, "SELECT id FROM pgqueue_channel_set(%s, %s, %s)", queue, name, Jsonb(limits))
 
 
+def set_queue(session: Session, queue: str = "default", **settings: Any) -> None:
+    """Change the settings of a queue."""
+    assert one(session, "SELECT outcome FROM pgqueue_queue_set(%s, %s)", queue, Jsonb(settings)) == "changed"
+
+
 def enqueue(session: Session, channel: str = "default", queue: str = "default", **arguments: Any) -> int:
     """Enqueue a message. Returns its id. The arguments are those of pgqueue_enqueue, without p_."""
     named = "".join(f", p_{name} => %s" for name in arguments)

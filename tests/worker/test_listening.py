@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_pgqueue import Delivery, channel_set
+from django_pgqueue import Delivery, channel_set, queue_set
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.options import WorkerOptions
@@ -188,6 +188,39 @@ def test_a_message_that_becomes_due_is_started_without_a_poll(start: Start) -> N
 def test_a_settlement_lets_the_next_of_a_limited_channel_start(start: Start) -> None:
     channel_set(channel="narrow", max_concurrency=1)
     messages = scripts(5, ["effect"], channel="narrow")
+    start(listen=None, poll_interval=NEVER, concurrency=4)
+    eventually(lambda: len(effects()) == len(messages))
+
+
+def test_a_settlement_lets_the_next_of_a_limited_queue_start(start: Start) -> None:
+    queue_set(max_concurrency=1)
+    messages = scripts(5, ["effect"])
+    start(listen=None, poll_interval=NEVER, concurrency=4)
+    eventually(lambda: len(effects()) == len(messages))
+
+
+def test_a_place_that_one_worker_frees_is_used_by_another_one(start: Start) -> None:
+    """The first worker leaves, so only the sleeper can use the place."""
+    queue_set(max_concurrency=1)
+    first = start(listen="default", poll_interval=NEVER, name="first")
+    running = script(["mark", "started"], ["await", "end"], ["effect"])
+    eventually(lambda: sql("SELECT 1 FROM scripted_mark WHERE name = 'started'"))
+    waiting = script(["effect"])
+    start(listen="default", poll_interval=NEVER, name="second")
+    eventually(lambda: sql("SELECT 1 FROM pgqueue_waiter WHERE worker = 'second'"))
+    time.sleep(0.2)
+    assert effects() == []
+    stopping = threading.Thread(target=first.stop)
+    stopping.start()
+    sql("INSERT INTO scripted_mark (name) VALUES ('end')")
+    stopping.join(PATIENCE)
+
+    eventually(lambda: sorted(effects()) == [(running, 1), (waiting, 1)], seconds=60)
+
+
+def test_a_queue_with_a_rate_goes_on_without_a_poll(start: Start) -> None:
+    queue_set(rate="10/s")
+    messages = scripts(5, ["effect"])
     start(listen=None, poll_interval=NEVER, concurrency=4)
     eventually(lambda: len(effects()) == len(messages))
 

@@ -19,6 +19,12 @@ def atomic_noop(delivery: Delivery) -> None: ...
 async def async_noop(delivery: Delivery) -> None: ...
 
 
+@handler("benchmark.sleep")
+def sleep(delivery: Delivery) -> None:
+    """Sleeps for the seconds that the payload names."""
+    time.sleep(delivery.payload["seconds"])
+
+
 @handler("benchmark.stamp")
 def stamp(delivery: Delivery) -> None:
     """Writes down when it started. A line is short enough to be written in one piece."""

@@ -21,8 +21,12 @@ LOOK_EVERY = 0.02  # seconds
 CLIENT = "worker's CPU µs per message"
 
 
-def drain_by_worker(cluster: Cluster, *, messages: int, handler: str, options: tuple[str, ...] = USUAL) -> Figures:
+def drain_by_worker(
+    cluster: Cluster, *, messages: int, handler: str, options: tuple[str, ...] = USUAL, limits: str | None = None
+) -> Figures:
     with fresh(cluster, PGQUEUE, CHANNELS) as run:
+        if limits:
+            run.script(limits)
         run.fill(messages)
         run.connection.execute("UPDATE pgqueue_message SET handler = %s", [handler])
         run.connection.execute("VACUUM (ANALYZE)")

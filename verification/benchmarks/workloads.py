@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from . import bulk, growth, published, scripted, short_line, sparse
+from . import bulk, capacity, growth, published, scripted, short_line, sparse
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
 from .latency import idle_latency, sustained
-from .measure import drain, mixed, single
+from .measure import Figures, drain, mixed, single
 from .plan import Plan, absent, designs, others
 from .worker import CLIENT, drain_by_worker
 
@@ -149,6 +149,26 @@ def _worker(plan: Plan) -> list[Contest]:
     ]
 
 
+def _queue_limits(plan: Plan) -> list[Contest]:
+    limits = {"no limit": None, "max_concurrency": "queue_limit", "share": "queue_share"}
+    by_worker = partial(drain_by_worker, plan.cluster, messages=plan.backlog // 10, handler="benchmark.noop")
+    by_calls = partial(
+        drain, plan.cluster, PGQUEUE, channels=16, backlog=plan.backlog // 4, seconds=plan.seconds, batch=1
+    )
+
+    def contest(title: str, run: Callable[..., Figures]) -> Contest:
+        return Contest(
+            f"{title}, by the limit of the queue", "messages/s", "no limit",
+            {name: partial(run, limits=script) for name, script in limits.items()},
+        )  # fmt: skip
+
+    return [
+        contest("one worker process", by_worker),
+        contest("one message per call, one consumer", partial(by_calls, clients=1)),
+        contest("one message per call, 8 consumers", partial(by_calls, clients=8)),
+    ]
+
+
 def _latency(plan: Plan) -> list[Contest]:
     messages = int(plan.seconds * 10)
     run = partial(idle_latency, plan.cluster)
@@ -192,9 +212,11 @@ SPEED: dict[str, Callable[[Plan], list[Contest]]] = {
     "drain-single": _drain_single,
     "short-line": short_line.contests,
     "sparse": sparse.contests,
+    "capacity": capacity.contests,
     "enqueue": _enqueue,
     "bulk": _bulk,
     "worker": _worker,
+    "queue-limits": _queue_limits,
     "latency": _latency,
     "notify": _notify,
 }

@@ -58,6 +58,8 @@ class Storm:
         stage = Stage(self.url, self.folder, self.seed, LEASE, CHANNELS, options=self.options)
         with self.session() as session:
             prepare(session, CHANNELS)
+            if "queue_limit" in self.options:
+                limit_queue(session, self.options["queue_limit"])
         driver = Recorder(self.folder, "driver")
         trickle(stage)
         self.backlog(stage)
@@ -167,6 +169,13 @@ def prepare(session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]
     audit.install(session)
     for name, limits in channels.items():
         session.execute("SELECT pgqueue_channel_set('default', %s, p_limits => %s)", (name, json.dumps(limits)))
+
+
+def limit_queue(session: psycopg.Connection[Any], limit: int) -> None:
+    """Let the limit of the queue be so old that leases are counted by the list at its gate."""
+    limits = json.dumps({"max_concurrency": limit})
+    session.execute("SELECT pgqueue_queue_set('default', %s)", (limits,))
+    session.execute("UPDATE pgqueue_queue SET changed_at = changed_at - interval '11 minutes'")
 
 
 def drained(session: psycopg.Connection[Any], within: float) -> bool:

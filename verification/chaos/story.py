@@ -70,6 +70,9 @@ class Story:
     def channel(self, number: int = 1, **limits: Any) -> None:
         self.row("channel", channel=number, key=f"channel {number}", detail=limits)
 
+    def queue(self, name: str = "default", **limits: Any) -> None:
+        self.row("queue", key=name, detail=limits)
+
     def create(
         self, message: int, *, channel: int = 1, kind: str = "other", due: int | None = None, **row: Any
     ) -> None:

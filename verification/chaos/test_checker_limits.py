@@ -37,6 +37,55 @@ def test_i6_a_lowered_limit_takes_no_lease_back_but_gives_none() -> None:
     assert "2 leases" in only(story, "I6")
 
 
+def two_channels(story: Story) -> None:
+    for number in (1, 2):
+        story.channel(number)
+        story.create(number, channel=number)
+
+
+def test_i19_more_leases_than_the_queue_may_have() -> None:
+    story = Story()
+    story.queue(max_concurrency=1)
+    story.wait(5)
+    two_channels(story)
+    story.lease(1, "a")
+    story.lease(2, "b")
+    story.complete(1)
+    story.complete(2)
+    assert only(story, "I19") == "queue default: 2 leases after transaction 107, 1 allowed"
+
+
+def test_i19_what_was_leased_before_the_limit_stays() -> None:
+    story = Story()
+    two_channels(story)
+    story.lease(1, "a")
+    story.lease(2, "b")
+    story.queue(max_concurrency=1)
+    story.wait(5)
+    story.complete(1)
+    story.complete(2)
+    story.create(3)
+    story.lease(3, "c")
+    story.complete(3)
+    assert violated(story).get("I19") is None
+
+
+def test_i19_a_paused_queue_and_another_one() -> None:
+    story = Story()
+    story.queue("mails", max_concurrency=0)
+    story.channel(1, queue="mails")
+    story.channel(2, queue="default")
+    story.create(1, channel=2)
+    story.lease(1, "a")
+    story.complete(1)
+    assert violated(story).get("I19") is None
+    story.create(2)
+    story.wait(5)
+    story.lease(2, "b")
+    story.complete(2)
+    assert "queue mails: 1 leases" in only(story, "I19")
+
+
 def test_i7_two_messages_in_one_interval() -> None:
     story = Story()
     story.channel(1, release_interval=SECOND, release_burst=1)

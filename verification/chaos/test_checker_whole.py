@@ -13,6 +13,7 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     story = Story()
     story.run["equal_channels"] = []
     story.run["effects"] = {"atomic": "atomic"}
+    story.queue(max_concurrency=3)
     story.channel(1)
     story.channel(2, max_concurrency=1, ordered=True, max_size=2, release_interval=1000, release_burst=1)
     story.create(1, kind="atomic")

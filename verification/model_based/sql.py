@@ -47,8 +47,8 @@ SELECT jsonb_build_object(
         FROM pgqueue_channel_size AS s))
 """
 EMPTIED = (
-    "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "channel_size", "departure",
-    "waiter", "floor", "tally", "unarchived", "unarchived_total",
+    "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "gate", "channel_size",
+    "departure", "waiter", "floor", "tally", "unarchived", "unarchived_total",
 )  # fmt: skip
 # The time of a message that may have been popped since.
 NEXT_AT = """SELECT us(coalesce((SELECT coalesce(m.held_until, m.dequeue_at) FROM pgqueue_message AS m WHERE m.id = %s),

@@ -10,7 +10,25 @@ from django_pgqueue.lifecycle.queue_set import queue_set
 from django_pgqueue.management.acting import ActingCommand, errors_as_command_errors, has_queue
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Queue
+from django_pgqueue.models.queue import Fairness
 from django_pgqueue.outcomes import KEEP, Archive
+
+SETTINGS = ("archive", "retention", "dead_letter_retention", "max_concurrency", "rate", "fairness", "max_share")
+
+
+def count(text: str) -> int | None:
+    """Return a whole number; None for "none"."""
+    return None if text == "none" else int(text)
+
+
+def part(text: str) -> float | None:
+    """Return a part of a whole; None for "none"."""
+    return None if text == "none" else float(text)
+
+
+def rate(text: str) -> str | None:
+    """Return a rate as it was given; None for "none". queue_set reads it."""
+    return None if text == "none" else text
 
 
 def days(text: str) -> timedelta | None:
@@ -23,8 +41,15 @@ def days(text: str) -> timedelta | None:
     return timedelta(days=number)
 
 
+def rate_of(queue: Queue) -> str | None:
+    """Return the rate of a queue in words."""
+    if queue.release_interval is None:
+        return None
+    return f"1 per {queue.release_interval} burst {queue.release_burst}"
+
+
 class Command(ActingCommand):
-    help = "Sets what the archive keeps of a queue's messages, and for how long, while workers run."
+    help = "Sets the limits of a queue, what the archive keeps of its messages, and for how long, while workers run."
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="the queue")
@@ -45,16 +70,26 @@ class Command(ActingCommand):
             help="how long its dead letters are kept; none: as the settings say",
         )
 
+        parser.add_argument(
+            "--max-concurrency", type=count, default=KEEP, metavar="N", help="messages leased at the same time; none"
+        )
+        parser.add_argument(
+            "--rate", type=rate, default=KEEP, help='deliveries in a time, such as "10/m" or "100/s burst 50"; none'
+        )
+        parser.add_argument("--fairness", choices=Fairness.values, default=KEEP, help="how channels share the workers")
+        parser.add_argument(
+            "--max-share", type=part, default=KEEP, metavar="PART", help="of the slots for one channel, to 1; none"
+        )
+
     def handle(self, *, name: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
-        names = ("archive", "retention", "dead_letter_retention")
-        after = {key: given[key] for key in names if given[key] is not KEEP}
+        after = {key: given[key] for key in SETTINGS if given[key] is not KEEP}
         if not after:
-            raise CommandError("Give --archive, --retention or --dead-letter-retention.")
+            raise CommandError("Give a setting, such as --archive or --max-concurrency.")
         if dry_run and not has_queue(name, using):
             raise CommandError(f"There is no queue {name!r}.")
         row = Queue.objects.using(using).filter(name=name).first() or Queue(name=name)
-        before = {key: getattr(row, key) for key in after}
+        before = {key: rate_of(row) if key == "rate" else getattr(row, key) for key in after}
         with errors_as_command_errors(using):
             if not dry_run:
                 queue_set(name, **after, using=using)

@@ -16,12 +16,15 @@ DECLARE
     v_unarchived jsonb;
     v_events boolean;
     v_archives jsonb;
+    v_counted text[];
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
     -- For most queues this look is cheap: the index is empty.
-    SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
+    SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive),
+        array_agg(q.name) FILTER (WHERE q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL)
+    INTO v_events, v_archives, v_counted
     FROM pgqueue_queue AS q
-    WHERE q.events OR q.archive <> 'full';
+    WHERE q.events OR q.archive <> 'full' OR q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL;
     -- Deletes the messages that the caller still holds.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
@@ -31,7 +34,7 @@ BEGIN
     -- Adds the queue and the channel, by a left join: a message must not vanish because its channel was deleted.
     placed AS (
         SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
-            c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
+            c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL OR c.queue = ANY (v_counted) AS limited,
             coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
         FROM settled AS s
         LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id

@@ -43,11 +43,18 @@ BEGIN
     IF cardinality(p_ids) = 1 AND NOT p_cancelled AND p_archive IS NULL THEN
         -- One message that is archived in full, the most frequent case: several short statements cost less than the
         -- large one.
-        SELECT c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited INTO v_channel
+        SELECT c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
+            -- 2: a queue has events, or does not archive in full; 1: this queue has a limit. One look for both.
+            (
+                SELECT max(CASE WHEN q.events OR q.archive <> 'full' THEN 2 WHEN q.name = c.queue THEN 1 END)
+                FROM pgqueue_queue AS q
+                WHERE q.events OR q.archive <> 'full' OR q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL
+            ) AS special
+        INTO v_channel
         FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
-        WHERE m.id = p_ids[1] AND c.archive IS NULL
-            AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events OR q.archive <> 'full');
-        IF FOUND THEN
+        WHERE c.archive IS NULL
+            AND m.id = p_ids[1];
+        IF FOUND AND v_channel.special IS DISTINCT FROM 2 THEN
             DELETE FROM pgqueue_message AS m WHERE m.id = p_ids[1] AND m.lease_token = p_tokens[1]
             RETURNING m.* INTO v_one;
         END IF;
@@ -61,7 +68,7 @@ BEGIN
                 v_one.priority, v_one.attempts, v_one.max_attempts, v_one.created_at, v_one.dequeue_at, v_one.leased_at,
                 v_one.lease_token, v_now, 'completed', p_results[1], v_one.state, v_one.errors, v_one.dedupe_key,
                 v_one.worker, v_one.redriven_from);
-            IF v_channel.limited THEN
+            IF v_channel.limited OR v_channel.special = 1 THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
             RETURN NEXT v_one.id;

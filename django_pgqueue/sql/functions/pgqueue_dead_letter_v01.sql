@@ -58,7 +58,9 @@ BEGIN
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
     SELECT array_agg(n.id),
-        array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL),
+        array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL OR EXISTS (
+            SELECT FROM pgqueue_queue AS q
+            WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),
         array_agg(n.channel_id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
         array_agg(n.id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause')
     INTO v_done, v_limited, v_stopped, v_stopping

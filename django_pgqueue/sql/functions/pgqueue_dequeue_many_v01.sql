@@ -16,6 +16,8 @@ DECLARE
 BEGIN
     FOR v_try IN 0..4 LOOP
         v_taken := pgqueue_take(p_queue, p_limit - v_count);
+        -- While another dequeue holds the gate of the queue, the rest would be done in vain.
+        EXIT WHEN v_taken.ids IS NULL;
         -- Repeats at once: the arrivals that were folded last stand in the line only now.
         CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
         IF v_taken.ids <> '{}' THEN

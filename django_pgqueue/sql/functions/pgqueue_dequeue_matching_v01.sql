@@ -62,7 +62,7 @@ BEGIN
             LOOP
                 EXIT WHEN v_count = p_limit;
                 v_taken := pgqueue_take(p_queue, least(v_quota, p_limit - v_count), v_part.channel_id, v_part.ids);
-                CONTINUE WHEN v_taken.ids = '{}';
+                CONTINUE WHEN coalesce(v_taken.ids, '{}') = '{}';
                 v_count := v_count + cardinality(v_taken.ids);
                 RETURN QUERY
                 SELECT l.* FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;

@@ -9,7 +9,7 @@
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
 --   After an empty answer, pgqueue_is_contended says whether that is the reason; then ask again soon. This function
 --   never sleeps, because it would hold locks meanwhile.
--- Locks: lanes and messages, SKIP LOCKED.
+-- Locks: the gate of a queue with limits, lanes and messages, SKIP LOCKED.
 -- Errors: PGQ07 invalid argument.
 -- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.
 CREATE FUNCTION pgqueue_dequeue(
@@ -39,17 +39,17 @@ BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.paused INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded INTO v_line
     FROM pgqueue_line(p_queue, v_now) AS n;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
-    IF v_line.head IS NULL AND NOT v_fresh AND NOT v_line.paused THEN
+    IF v_line.head IS NULL AND NOT v_fresh THEN
         -- The many dequeues of idle consumers end here.
         PERFORM FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due OR n.expired OR n.scheduled;
         IF NOT FOUND THEN
             RETURN;
         END IF;
     END IF;
-    IF p_limit > 1 OR v_line.paused THEN
+    IF p_limit > 1 OR v_line.guarded THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
         RETURN;
     END IF;

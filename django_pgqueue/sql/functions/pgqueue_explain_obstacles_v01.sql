@@ -37,6 +37,7 @@ BEGIN
     END IF;
     RETURN QUERY SELECT r.* FROM pgqueue_explain_order(v_channel) AS r;
     RETURN QUERY SELECT w.* FROM pgqueue_explain_workers(v_channel.queue, v_channel.name, p_alive) AS w;
+    RETURN QUERY SELECT q.* FROM pgqueue_explain_queue(v_channel) AS q;
     IF v_channel.released_at IS NULL THEN
         RETURN QUERY SELECT l.* FROM pgqueue_explain_limits(v_channel) AS l;
     END IF;

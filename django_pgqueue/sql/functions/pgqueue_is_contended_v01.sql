@@ -1,10 +1,10 @@
 -- Returns whether the line of one of these queues has a lane or an arrival. After an empty answer of pgqueue_dequeue,
 -- another transaction holds it at this moment, or it is new: no NOTIFY follows when it is given back, so ask again
 -- soon.
--- Caller: pgqueue_take; lifecycle.wait.
--- Paused queues do not count. The function is in plpgsql, which keeps its plan from call to call: a function of SQL
--- that cannot become a part of its statement is planned at each call. A worker asks after a dequeue that found nothing,
--- before it sleeps.
+-- Caller: pgqueue_take, pgqueue_take_by_share; lifecycle.wait.
+-- Queues that are paused or at a limit do not count. The function is in plpgsql, which keeps its plan from call to
+-- call: a function of SQL that cannot become a part of its statement is planned at each call. A worker asks after a
+-- dequeue that found nothing, before it sleeps.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_contended(p_queues text[])
 RETURNS boolean
@@ -22,6 +22,7 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM unnest(p_queues) AS q (name)
         CROSS JOIN LATERAL pgqueue_line(q.name, NULL) AS n
-        WHERE NOT n.paused AND (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy));
+        WHERE (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy)
+            AND CASE WHEN n.guarded THEN pgqueue_queue_is_open(q.name) ELSE true END);
 END;
 $$;

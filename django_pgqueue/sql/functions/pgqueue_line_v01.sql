@@ -1,13 +1,15 @@
 -- Returns where the line of a queue begins (lower bounds from the newest row of pgqueue_floor) and what stands there.
--- Caller: pgqueue_bring_back, pgqueue_dequeue, pgqueue_explain_place, pgqueue_find_matching, pgqueue_fold,
---   pgqueue_is_contended, pgqueue_starts, pgqueue_sweep, pgqueue_take.
+-- Caller: pgqueue_bring_back, pgqueue_dequeue, pgqueue_explain_place, pgqueue_explain_queue, pgqueue_find_matching,
+--   pgqueue_fold, pgqueue_is_contended, pgqueue_queue_is_open, pgqueue_queue_leases, pgqueue_starts, pgqueue_sweep,
+--   pgqueue_take, pgqueue_take_by_share.
 -- A floor from the future comes from a dump that was restored in a younger cluster: it bounds nothing. Messages that
 -- this transaction has enqueued itself may stand below the floor, when it is old.
 -- The function is STABLE, so that it becomes a part of the statement, which pays for each mention of a column: name
 -- each one once.
 -- Returns head, fresh_head: the places of the first lane and of the first fresh one, NULL without any; urgent: arrivals
 --   that cannot wait; lazy: arrivals that can; due: lanes whose time has come at p_now; expired, scheduled: leases that
---   are over, and scheduled messages that are due, of any queue; paused: the queue is.
+--   are over, and scheduled messages that are due, of any queue; guarded: the settings of the
+--   queue must be looked at (pgqueue_is_guarded).
 -- Locks: none.
 -- Each look has the order of its index and a LIMIT: an EXISTS could use another index, which looks as cheap while it is
 -- small.
@@ -16,7 +18,7 @@ RETURNS TABLE (
     arrival_xid xid8, late_xids xid8[], lane_seq bigint, fresh_seq bigint, parked_from timestamptz,
     expiry_from timestamptz, due_from timestamptz,
     head bigint, fresh_head bigint, urgent boolean, lazy boolean, due boolean, expired boolean, scheduled boolean,
-    paused boolean
+    guarded boolean
 )
 LANGUAGE sql
 STABLE
@@ -52,7 +54,7 @@ SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.fresh_seq, f.parked_from, f.exp
         SELECT m.dequeue_at FROM pgqueue_message AS m
         WHERE m.status = 3 AND m.dequeue_at >= f.due_from AND m.dequeue_at <= p_now ORDER BY m.dequeue_at LIMIT 1
     ) IS NOT NULL,
-    EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND q.paused_at IS NOT NULL)
+    EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = p_queue AND pgqueue_is_guarded(q))
 FROM (
     SELECT CASE
             WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())

@@ -1,8 +1,9 @@
--- Returns how long it takes until a rate, or a held message, lets a channel of these queues be served again; NULL: no
--- channel has to wait.
+-- Returns how long it takes until a rate, or a held message, lets a channel of these queues, or one of the queues, be
+-- served again; NULL: nothing has to wait.
 -- No NOTIFY is sent at that time.
 -- Caller: lifecycle.wait.
--- A worker asks before it sleeps. '0' or less: look again now. Paused queues do not count.
+-- A worker asks before it sleeps. '0' or less: look again now. Paused queues do not count. The rate of a queue is left
+-- out 10 milliseconds after its time, because pgqueue_is_contended is true then.
 -- Locks: none.
 CREATE FUNCTION pgqueue_next_due(p_queues text[])
 RETURNS interval
@@ -16,15 +17,26 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     RETURN (
-        SELECT min(n.parked_until) - clock_timestamp()
+        SELECT min(least(n.parked_until, g.open_at)) - clock_timestamp()
         FROM (SELECT f.parked_from FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS o
         CROSS JOIN unnest(p_queues) AS q (name)
-        CROSS JOIN LATERAL (
+        LEFT JOIN LATERAL (
             SELECT l.parked_until FROM pgqueue_lane AS l
             WHERE l.queue = q.name AND l.parked_until >= o.parked_from AND l.parked_until < 'infinity'
             ORDER BY l.parked_until
             LIMIT 1
-        ) AS n
+        ) AS n ON true
+        LEFT JOIN LATERAL (
+            SELECT b.next_at - (r.release_burst - 1) * r.release_interval AS open_at
+            FROM pgqueue_queue AS r
+            CROSS JOIN LATERAL (
+                SELECT least(s.next_at, clock_timestamp() + r.release_burst * r.release_interval) AS next_at
+                FROM pgqueue_gate AS s WHERE s.queue = r.name ORDER BY s.seq DESC LIMIT 1
+            ) AS b
+            WHERE r.name = q.name AND r.release_interval IS NOT NULL
+                AND b.next_at - (r.release_burst - 1) * r.release_interval
+                    > clock_timestamp() - interval '10 milliseconds'
+        ) AS g ON true
         WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL));
 END;
 $$;

@@ -1,7 +1,7 @@
 -- Removes what channels and sessions that are gone have left in the tables behind the line, and the rows of workers
 -- that have been silent for a day; recounts channels with a max_size, and brings back lanes that no event brings back.
 -- Caller: pgqueue_prune.
--- Locks: counts, lanes and workers, SKIP LOCKED where others may hold them.
+-- Locks: counts, gates, lanes and workers, SKIP LOCKED where others may hold them.
 CREATE FUNCTION pgqueue_prune_line()
 RETURNS void
 LANGUAGE plpgsql
@@ -10,6 +10,10 @@ BEGIN
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
     DELETE FROM pgqueue_channel_size AS s
     WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = s.channel_id AND c.max_size IS NOT NULL);
+    DELETE FROM pgqueue_gate AS g
+    WHERE g.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM pgqueue_gate AS o
+        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = o.queue) FOR UPDATE SKIP LOCKED));
     DELETE FROM pgqueue_queue_warning AS w WHERE w.warned_at < clock_timestamp() - interval '1 day';
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
     DELETE FROM pgqueue_worker AS w

@@ -1,10 +1,10 @@
 -- Repairs the data that the queue keeps beside its messages, where it disagrees with them: counts of live messages
--- (max_size), floors of leases (max_concurrency), places in the line. None of it should ever be needed; after it,
--- nothing disagrees.
+-- (max_size), floors and lists of leases (max_concurrency), places in the line. None of it should ever be needed; after
+-- it, nothing disagrees.
 -- Caller: lifecycle.repair.
 -- It is safe while the queue works, and when it is repeated. It looks at p_most channels of each kind at most.
 -- Returns the number of repairs of each kind.
--- Locks: rows of pgqueue_channel_size and lanes, SKIP LOCKED: rows in use are left alone.
+-- Locks: rows of pgqueue_channel_size, lanes and gates, SKIP LOCKED: rows in use are left alone.
 CREATE FUNCTION pgqueue_repair(p_most integer DEFAULT 10000, OUT counts integer, OUT lease_floors integer,
     OUT places integer)
 LANGUAGE plpgsql
@@ -15,6 +15,7 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
+    v_gates integer;
     v_next_ids bigint[];
     v_stuck bigint[];
 BEGIN
@@ -32,6 +33,16 @@ BEGIN
         LIMIT p_most
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS lease_floors = ROW_COUNT;
+    -- The same for a lease that the gate of its queue does not list: the list is made anew.
+    UPDATE pgqueue_gate AS g
+    SET seen_at = NULL
+    WHERE g.ctid = ANY (ARRAY(
+        SELECT s.ctid FROM pgqueue_gate AS s
+        WHERE s.seen_at IS NOT NULL AND EXISTS (
+            SELECT FROM pgqueue_queue_leases(s.queue, NULL) AS l WHERE l.id <> ALL (s.held))
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_gates = ROW_COUNT;
+    lease_floors := lease_floors + v_gates;
 
     -- A message below the floor of its lane, or of a channel that has no lane, would never be found. The arrival
     -- lowers the floor.

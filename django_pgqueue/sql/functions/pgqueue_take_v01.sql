@@ -1,16 +1,18 @@
 -- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by
--- weight, within limits. A paused queue gives none.
--- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim.
+-- weight, within limits.
+-- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim, pgqueue_take_guarded.
 -- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
--- messages only.
--- Returns ids: locked, in the order of service; taken_at: the one reading of the clock that rates and leases go by;
---   contended: no message was free, but another transaction holds some.
+-- messages only; p_passed: what the queue itself allows was looked at (pgqueue_take_guarded).
+-- Returns ids: locked, in the order of service, NULL while another dequeue holds the gate of the queue; taken_at: the
+--   one reading of the clock that rates and leases go by; contended: no message was free, but another transaction
+--   holds some.
 -- Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take(
     p_queue text,
     p_limit integer,
     p_channel_id bigint DEFAULT NULL,
     p_among bigint[] DEFAULT NULL,
+    p_passed boolean DEFAULT false,
     OUT ids bigint[],
     OUT taken_at timestamptz,
     OUT contended boolean
@@ -29,9 +31,11 @@ BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
     contended := false;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.paused INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded INTO v_line
     FROM pgqueue_line(p_queue, taken_at) AS n;
-    IF v_line.paused THEN
+    IF v_line.guarded AND NOT p_passed THEN
+        SELECT g.ids, g.taken_at, g.contended INTO ids, taken_at, contended
+        FROM pgqueue_take_guarded(p_queue, p_limit, p_channel_id, p_among) AS g;
         RETURN;
     END IF;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;

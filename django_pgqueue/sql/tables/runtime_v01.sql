@@ -9,20 +9,23 @@
 --                discard_dead, channel_erase
 --   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune, channel_erase
 --   7205, 4      one sweep at a time warns of queues that are not picked up: sweep
---   hash, 7205   one transaction at a time makes the lane of a channel: lock_lane
+--   hash, 7205   one transaction at a time makes the lane of a channel, or the gate of a queue: lock_lane,
+--                lock_gate
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
 --   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
+--   10 milliseconds   margin after the time of a rate: next_due
 --   1 second     margin below the oldest lease: allowance; default of the first pause: backoff; shortest pause:
 --                defer_unknown
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
 --                between two warnings: may_warn_of_queue
+--   15 seconds   a worker that was silent for longer has no slots: share_limit
 --   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
 --                one transaction: pop
---   10 minutes   transactions that still go by old limits have ended: allowance, sweep
+--   10 minutes   transactions that still go by old limits have ended: allowance, queue_allowance, sweep
 --   1 hour       a settlement that becomes visible later is in no figure: measure_since, measure_tidy, prune;
 --                default of the longest pause: backoff
 --   2 hours      retention of fine figures: measure_tidy
@@ -141,6 +144,24 @@ CREATE TABLE pgqueue_floor (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
 VALUES (1, clock_timestamp(), '0', '{}', 0, '-infinity', '0', 0);
+
+-- A row is the gate of a queue with limits: a dequeue locks it, so that one transaction at a time leases from the
+-- queue.
+-- seq          drawn anew with each change: the newest entry of the index is the live one
+-- held         every lease of the queue is of one of these messages; those whose lease has ended are left out with the
+--              next change
+-- next_at      token bucket of the queue's release_interval, as that of a lane
+-- seen_at      the change of the queue's limits since which held is complete; NULL: it is not yet
+CREATE SEQUENCE pgqueue_gate_seq;
+CREATE TABLE pgqueue_gate (
+    queue varchar(100) COLLATE "C" NOT NULL,
+    seq bigint NOT NULL DEFAULT 0,
+    held bigint[] NOT NULL DEFAULT '{}',
+    next_at timestamptz NOT NULL DEFAULT '-infinity',
+    seen_at timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX pgqueue_gate_queue ON pgqueue_gate (queue, seq);
 
 -- The tables count the live messages of channels that have a max_size, and those that left since (the next enqueue
 -- subtracts them).

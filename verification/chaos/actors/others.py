@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from functools import partial
@@ -89,8 +90,12 @@ class Operator(Actor):
             ("edited", {"max_concurrency": self.random.choice([1, 2, 4])}),
             ("pausing", {"paused_at": self.random.choice([None, "now"])}),
         ]
+        if "queue_limit" not in self.stage.options:
+            edits.append(("the queue", {"max_concurrency": self.random.choice([None, None, 8])}))
         name, value = self.random.choice(edits)
-        if name in self.stage.channels:
+        if name == "the queue":
+            self.set_queue(value)
+        elif name in self.stage.channels:
             self.set(name, value)
 
     def set(self, name: str, value: dict[str, Any]) -> None:
@@ -102,6 +107,15 @@ class Operator(Actor):
             call.ok()
 
         self.session.call(call, update)
+
+    def set_queue(self, value: dict[str, Any]) -> None:
+        call = self.recorder.invoke("queue_set", **value)
+
+        def change(session: psycopg.Connection[Any]) -> None:
+            session.execute("SELECT pgqueue_queue_set('default', %s)", (json.dumps(value),))
+            call.ok()
+
+        self.session.call(call, change)
 
 
 class Reader(Actor):

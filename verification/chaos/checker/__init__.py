@@ -27,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     leases.i16_healthy_holders_keep_their_leases,
     settling.i17_effects_once,
     order.i18_strict_order,
+    limits.i19_queue_concurrency,
 )
 
 

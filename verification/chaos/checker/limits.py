@@ -1,4 +1,4 @@
-"""Limits of channels, at every commit."""
+"""Limits of channels and queues, at every commit."""
 
 from __future__ import annotations
 
@@ -74,6 +74,40 @@ def i6_concurrency(history: History, lives: Lives) -> Findings:
                 if running > limit
                 else None
             )
+
+
+def i19_queue_concurrency(history: History, lives: Lives) -> Findings:
+    """no lease is given above the limit of the whole queue, nor in a paused queue"""
+    queues: dict[str, Settings] = {}
+    queue_of: dict[int, str] = {}
+    for row in history.rows:
+        if row.event == "queue" and row.key is not None:
+            # Before its first row a queue had no limit.
+            queue = queues.setdefault(row.key, Settings(row.key, [0], [{}]))
+            queue.times.append(row.committed)
+            queue.values.append(row.detail)
+        elif row.event == "channel" and row.channel is not None:
+            queue_of[row.channel] = row.detail.get("queue", "default")
+    held: dict[str, set[int]] = defaultdict(set)
+    for transaction in transactions(history.rows):
+        granted: dict[str, Row] = {}
+        for row in transaction:
+            if row.channel is None or row.message is None:
+                continue
+            name = queue_of.get(row.channel, "default")
+            if is_grant(row):
+                held[name].add(row.message)
+                granted[name] = row
+            elif row.event == "gone" or (row.event == "changed" and row.status != LEASED):
+                held[name].discard(row.message)
+        for name, row in granted.items():
+            if name not in queues:
+                continue
+            limit = queues[name].most("max_concurrency", row.leased_at or row.at, row.committed)
+            if limit is not None:
+                running = len(held[name])
+                told = f"queue {name}: {running} leases after transaction {row.xid}, {limit} allowed"
+                yield told if running > limit else None
 
 
 def i7_release_interval(history: History, lives: Lives) -> Findings:

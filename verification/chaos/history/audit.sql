@@ -82,9 +82,18 @@ BEGIN
     INSERT INTO chaos_audit (event, channel, key, detail)
     VALUES ('channel', NEW.id, NEW.name, jsonb_build_object(
         'max_concurrency', CASE WHEN NEW.paused_at IS NOT NULL THEN 0 ELSE NEW.max_concurrency END,
-        'max_size', NEW.max_size, 'full_policy', NEW.full_policy, 'weight', NEW.weight,
+        'queue', NEW.queue, 'max_size', NEW.max_size, 'full_policy', NEW.full_policy, 'weight', NEW.weight,
         'release_interval', (extract(epoch FROM NEW.release_interval) * 1000000)::bigint, 'release_burst', NEW.release_burst,
         'ordered', NEW.ordered));
     RETURN NULL;
 END $$;
 CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE ON pgqueue_channel FOR EACH ROW EXECUTE FUNCTION chaos_channel();
+
+CREATE FUNCTION chaos_queue() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO chaos_audit (event, key, detail)
+    VALUES ('queue', NEW.name, jsonb_build_object(
+        'max_concurrency', CASE WHEN NEW.paused_at IS NOT NULL THEN 0 ELSE NEW.max_concurrency END));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE ON pgqueue_queue FOR EACH ROW EXECUTE FUNCTION chaos_queue();

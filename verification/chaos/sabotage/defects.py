@@ -183,6 +183,24 @@ DEFECTS = (
         "a full channel drops messages that are being taken", "choose_dropped", "FOR UPDATE OF m SKIP LOCKED", "", "I4",
         producers=4, crowded=["newest"] * 10,
     ),
+    defect(
+        "leases of the queue are not counted", "queue_allowance",
+        "v_queue.max_concurrency - cardinality(ids)", "v_queue.max_concurrency", "I19", queue_limit=4,
+    ),
+    defect(
+        "an expired lease frees its place of the queue", "queue_leases",
+        "AND m.status::integer = 2\nUNION",
+        "AND m.status::integer = 2 AND m.lease_expires_at > clock_timestamp()\nUNION", "I19",
+        queue_limit=4, keeper_pause=0.5,
+    ),
+    defect(
+        "the gate is not locked", "lock_gate",
+        "\n        FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
+    ),
+    defect(
+        "the gate lists the newest leases only", "take_guarded",
+        "held = v_may.ids || v_taken.ids", "held = v_taken.ids", "I19", queue_limit=4,
+    ),
     # Order, time, turns.
     defect(
         "promoted before it is due", "promote",

@@ -1,0 +1,96 @@
+-- Takes messages of a queue for the channels that hold less than their share of its leases, in the order of the line;
+-- what these leave goes to the others.
+-- Caller: pgqueue_take_guarded.
+-- The caller holds the gate of the queue. p_holders: the channel of each live lease. p_fair: the share of a channel is
+-- its part, by weight, of all leases after this call; the weights are those of the channels that hold leases or stand
+-- among the first 100 lanes. Without it the share is not looked at. p_most: what one channel may hold in any case.
+-- Returns as pgqueue_take does.
+-- Locks: arrivals, lanes and messages, all SKIP LOCKED.
+CREATE FUNCTION pgqueue_take_by_share(
+    p_queue text,
+    p_limit integer,
+    p_holders bigint[],
+    p_fair boolean,
+    p_most integer,
+    OUT ids bigint[],
+    OUT taken_at timestamptz,
+    OUT contended boolean
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_line record;
+    v_lane record;
+    v_turn record;
+    v_holders bigint[] := p_holders;
+    v_weights record;
+    v_cap integer;
+    v_full bigint[];
+    v_once bigint[] := '{}';
+    v_fresh boolean;
+    v_from bigint;
+BEGIN
+    ids := '{}';
+    taken_at := clock_timestamp();
+    contended := false;
+    SELECT coalesce(n.head, n.lane_seq) AS lane_seq, coalesce(n.fresh_head, n.fresh_seq) AS fresh_seq, n.urgent, n.lazy,
+        n.due
+    INTO v_line
+    FROM pgqueue_line(p_queue, taken_at) AS n;
+    -- An arrival may be of a channel that waits without a lane in the line: all are folded before a channel gets more
+    -- than its share.
+    IF v_line.urgent THEN
+        contended := pgqueue_fold(p_queue, false, taken_at);
+    END IF;
+    IF v_line.lazy OR v_line.due THEN
+        contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
+    END IF;
+    v_weights := pgqueue_share_weights(p_queue, p_holders, v_line.lane_seq, v_line.fresh_seq);
+    FOR v_pass IN CASE WHEN p_fair THEN 1 ELSE 2 END..2 LOOP
+        v_full := v_once;
+        v_fresh := true;
+        v_from := v_line.fresh_seq;
+        FOR v_round IN 1..1000 LOOP
+            EXIT WHEN cardinality(ids) = p_limit;
+            SELECT l.ctid AS place, l.seq, l.channel_id, l.served, c.weight, pgqueue_is_limited(c) AS limited
+            INTO v_lane
+            FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= v_from
+                AND l.channel_id <> ALL (v_full)
+            ORDER BY l.seq LIMIT 1
+            FOR UPDATE OF l SKIP LOCKED;
+            IF NOT FOUND THEN
+                EXIT WHEN NOT v_fresh;
+                v_fresh := false;
+                v_from := v_line.lane_seq;
+                CONTINUE;
+            END IF;
+            v_cap := least(p_most, CASE WHEN v_pass = 1 THEN
+                ceil((cardinality(p_holders) + p_limit) * v_lane.weight / v_weights.total::double precision) END)
+                - cardinality(array_positions(v_holders, v_lane.channel_id));
+            IF v_cap <= 0 THEN
+                v_full := v_full || v_lane.channel_id;
+                CONTINUE;
+            END IF;
+            v_turn := pgqueue_take_turn(
+                p_queue, NULL, v_fresh, NULL, -1, least(v_cap, p_limit - cardinality(ids), greatest(
+                    v_lane.weight - v_lane.served, ceil(p_limit * v_lane.weight / v_weights.waiting::double precision)
+                ))::integer, 0, taken_at, NULL, ids, v_lane.place);
+            ids := ids || v_turn.ids;
+            contended := contended OR v_turn.contended;
+            v_holders := v_holders || array_fill(v_lane.channel_id, ARRAY[cardinality(v_turn.ids)]);
+            v_from := v_lane.seq + 1;
+            -- The leases of this call are not counted yet: a channel with a limit has one turn.
+            IF v_lane.limited THEN
+                v_once := v_once || v_lane.channel_id;
+                v_full := v_full || v_lane.channel_id;
+            ELSIF v_turn.ids = '{}' THEN
+                v_full := v_full || v_lane.channel_id;
+            END IF;
+        END LOOP;
+    END LOOP;
+    IF ids = '{}' THEN
+        contended := contended OR pgqueue_is_contended(ARRAY[p_queue]);
+    END IF;
+END;
+$$;

@@ -1,0 +1,304 @@
+"""Limits of a whole queue hold exactly at every commit, for all channels and workers together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.concurrency.test_limits import audit, gaps  # noqa: F401  (a fixture)
+from tests.support.chance import Chance, seeds
+from tests.support.sessions import Session, column, one, together
+from tests.support.verbs import (
+    dequeue,
+    enqueue_many,
+    fill,
+    make_channel,
+    retry,
+    set_queue,
+    settle,
+    tick,
+)  # fmt: skip
+
+WORKERS = 8
+CHANNELS = ["a", "b", "c"]
+# A limit that is edited in the middle of a transaction holds from the next one on.
+LEASED = """
+SELECT q.max_concurrency, q.xmin::text, (
+    SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
+    WHERE c.queue = q.name AND m.status = 2)
+FROM pgqueue_queue AS q WHERE q.name = 'default'
+"""
+
+
+class Crew:
+    """Workers that hold leases for a moment, give some back, and die on some. Each dequeue then counts all leases."""
+
+    def __init__(self, seed: int, connect: Callable[..., Session]) -> None:
+        self.seed = seed
+        self.sessions = [connect() for _ in range(WORKERS)]
+        self.keeper = connect(autocommit=True)
+        self.done = threading.Event()
+        self.violations: list[str] = []
+        self.peak = 0
+
+    def work(self, place: int) -> None:
+        chance = Chance(self.seed, f"worker {place}")
+        session = self.sessions[place]
+        while not self.done.is_set():
+            before = one(session, "SELECT xmin::text FROM pgqueue_queue WHERE name = 'default'")
+            dying = chance.of(0.1)
+            leases = dequeue(session, chance.random.choice([1, 1, 5]), lease="1 microsecond" if dying else "1 minute")
+            for limit, version, count in session.execute(LEASED).fetchall():
+                if leases and limit is not None and version == before and count > limit:
+                    self.violations.append(f"{count} leased, limit {limit}")
+                self.peak = max(count, self.peak)
+            session.commit()
+            if not leases or dying:
+                continue
+            chance.pause(0.004)
+            try:
+                match chance.random.random():
+                    case dice if dice < 0.1:
+                        retry(session, leases)
+                    case dice if dice < 0.2:
+                        settle(session, leases, "defer")
+                    case _:
+                        settle(session, leases)
+            finally:
+                session.commit()
+
+    def sweep(self) -> None:
+        """Until everything is settled."""
+        for _ in range(5000):
+            self.keeper.execute("SELECT * FROM pgqueue_sweep()")
+            self.keeper.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp() WHERE status = 3")
+            if not one(self.keeper, "SELECT count(*) FROM pgqueue_message"):
+                break
+            self.keeper.execute("SELECT pg_sleep(0.005)")
+        self.done.set()
+
+    def run(self, *more: Callable[[], object]) -> None:
+        together(*(lambda place=place: self.work(place) for place in range(WORKERS)), self.sweep, *more)
+        assert self.violations == []
+        assert one(self.keeper, "SELECT count(*) FROM pgqueue_message") == 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"fairness": "share"}, {"max_share": 0.7}])
+@pytest.mark.parametrize("seed", seeds(1))
+def test_max_concurrency_is_never_exceeded(
+    session: Session, connect: Callable[..., Session], seed: int, settings: dict[str, object]
+) -> None:
+    for name in CHANNELS:
+        make_channel(session, name)
+    make_channel(session, "c", max_concurrency=1)
+    set_queue(session, max_concurrency=4, **settings)
+    enqueue_many(session, CHANNELS * 30)
+    # After ten minutes the leases are counted by the list at the gate.
+    session.execute("UPDATE pgqueue_queue SET changed_at = changed_at - interval '11 minutes'")
+    crew = Crew(seed, connect)
+
+    crew.run()
+
+    # Reached, too: a limit that lets nobody through would hold as well.
+    assert crew.peak == 4
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_limit_that_changes_all_the_time(session: Session, connect: Callable[..., Session], seed: int) -> None:
+    for name in CHANNELS:
+        make_channel(session, name)
+    enqueue_many(session, CHANNELS * 40)
+    crew = Crew(seed, connect)
+    operator = connect(autocommit=True)
+
+    def edit() -> None:
+        chance = Chance(seed, "operator")
+        while not crew.done.is_set():
+            # Without a limit, a dequeue that is open when one comes is not counted before it commits.
+            set_queue(operator, max_concurrency=chance.random.choice([1, 2, 5]))
+            chance.pause(0.01)
+
+    set_queue(session, max_concurrency=2)
+    crew.run(edit)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_limit_counts_the_leases_that_were_taken_without_it(session: Session, business: Session, later: bool) -> None:
+    """Also of a transaction that was open when the limit came; and after the time when all leases are read."""
+    fill(session, "default", 6)
+    early = dequeue(session, 1)
+    open_one = dequeue(business, 1)
+    set_queue(session, max_concurrency=3)
+    assert len(dequeue(session, 5)) == 2, "the open one cannot be seen yet"
+    business.commit()
+    if later:
+        session.execute("UPDATE pgqueue_queue SET changed_at = changed_at - interval '11 minutes'")
+
+    assert dequeue(session, 5) == []
+    settle(session, early)
+    assert dequeue(session, 5) == [], "it holds three of three"
+    settle(session, open_one)
+    assert len(dequeue(session, 5)) == 1
+
+
+def test_a_limit_that_was_lifted_for_a_while_counts_what_was_leased_meanwhile(session: Session) -> None:
+    fill(session, "default", 9)
+    set_queue(session, max_concurrency=2)
+    session.execute("UPDATE pgqueue_queue SET changed_at = changed_at - interval '11 minutes'")
+    assert len(dequeue(session, 5)) == 2
+    set_queue(session, max_concurrency=None)
+    assert len(dequeue(session, 2)) == 2
+    set_queue(session, max_concurrency=4)
+
+    assert dequeue(session, 5) == []
+
+
+def test_the_limit_is_of_one_queue(session: Session) -> None:
+    make_channel(session, "default", "mails")
+    set_queue(session, max_concurrency=1)
+    for queue in ("default", "mails"):
+        enqueue_many(session, ["default"] * 4, queue)
+
+    assert len(dequeue(session, 4)) == 1
+    assert len(dequeue(session, 4, queue="mails")) == 4
+
+
+def test_expired_leases_count_until_they_are_taken_back(session: Session, business: Session) -> None:
+    """A killed worker holds its places until a sweep, or a dequeue, takes its leases back."""
+    set_queue(session, max_concurrency=2)
+    fill(session, "default", 8)
+    leases = dequeue(session, 5, lease="1 microsecond")
+    assert len(leases) == 2
+    settle(business, leases, "heartbeat")
+    assert dequeue(session, 5) == []
+    business.rollback()
+
+    session.execute("SELECT * FROM pgqueue_sweep()")
+
+    assert len(dequeue(session, 5)) == 2
+
+
+def test_a_dequeue_takes_expired_leases_back_and_uses_their_places(session: Session) -> None:
+    set_queue(session, max_concurrency=2)
+    fill(session, "default", 8)
+    killed = dequeue(session, 5, lease="1 microsecond")
+
+    again = dequeue(session, 5)
+
+    assert len(again) == 2
+    assert not {lease.token for lease in again} & {lease.token for lease in killed}
+
+
+def test_a_retry_waits_without_a_place(session: Session) -> None:
+    set_queue(session, max_concurrency=1)
+    fill(session, "default", 3)
+    first = dequeue(session)
+    retry(session, first, "1 hour")
+    second = dequeue(session)
+    assert len(second) == 1
+    session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp() WHERE status = 3")
+    tick(session)
+
+    assert dequeue(session, 5) == []
+
+
+def test_a_dequeue_that_is_open_holds_the_gate_and_nobody_waits_for_it(session: Session, business: Session) -> None:
+    """A wait for a lock would be an error here. Afterwards nothing is lost."""
+    set_queue(session, max_concurrency=5)
+    fill(session, "default", 6)
+    assert len(dequeue(business, 1)) == 1
+    assert dequeue(session, 5) == []
+    assert one(session, "SELECT pgqueue_is_contended('{default}')"), "ask again soon"
+    set_queue(session, max_concurrency=3)
+    session.execute("SELECT pgqueue_queue_pause('default')")
+    session.execute("SELECT pgqueue_queue_resume('default')")
+    business.rollback()
+
+    assert len(dequeue(session, 5)) == 3
+
+
+@pytest.mark.parametrize("verb", ["complete", "defer", "dead_letter", "release", "pop"])
+def test_each_way_to_give_a_place_back(session: Session, verb: str) -> None:
+    set_queue(session, max_concurrency=1)
+    fill(session, "default", 3)
+    if verb == "pop":
+        session.execute("SELECT * FROM pgqueue_pop('default', 5)")
+    else:
+        [lease] = dequeue(session, 5)
+        assert dequeue(session, 5) == []
+        match verb:
+            case "release":
+                session.execute("SELECT * FROM pgqueue_lease_release(%s)", [[lease.id]])
+            case "dead_letter":
+                settle(session, [lease], verb, ["a test"])
+            case _:
+                settle(session, [lease], verb)
+
+    assert len(dequeue(session, 5)) == 1
+
+
+def test_matching_and_popping_obey(session: Session) -> None:
+    set_queue(session, max_concurrency=3)
+    fill(session, "default", 9)
+    matching = "SELECT id FROM pgqueue_dequeue_matching('default', 2, p_handler => 'work')"
+    assert len(column(session, matching)) == 2
+    assert len(column(session, "SELECT id FROM pgqueue_pop('default', 5)")) == 1
+    assert len(column(session, matching)) == 1
+    assert column(session, matching) == []
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_the_round_robin_goes_on_under_a_limit(session: Session, limit: int) -> None:
+    for name in CHANNELS:
+        make_channel(session, name)
+    enqueue_many(session, CHANNELS * 20)
+    set_queue(session, max_concurrency=2)
+    order: list[str] = []
+    for _ in range(40):
+        leases = dequeue(session, limit)
+        order += [lease.channel for lease in leases]
+        settle(session, leases)
+
+    assert len(order) >= 40
+    for start in range(0, 39, 3):
+        assert sorted(order[start : start + 3]) == CHANNELS
+
+
+OF_LIMITS = {
+    "pgqueue_lock_gate", "pgqueue_queue_allowance", "pgqueue_queue_leases", "pgqueue_take_guarded",
+    "pgqueue_take_by_share", "pgqueue_share_limit", "pgqueue_record_departures", "pgqueue_queue_is_open",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("limit", [1, 4])
+def test_a_queue_without_limits_calls_no_function_of_them(
+    session: Session, business: Session, limit: int, others: bool
+) -> None:
+    """Also beside a queue that has some, and with a row of its own."""
+    make_channel(session, "default", "mails")
+    if others:
+        set_queue(session, "mails", max_concurrency=1, fairness="share", max_share=0.5)
+        set_queue(session, retention="3 days")
+    fill(session, "default", 9)
+    business.execute("SET track_functions = 'all'")
+    settle(business, dequeue(business, limit))
+    business.execute("SELECT pgqueue_is_contended('{default}')")
+    called = set(column(business, "SELECT funcname FROM pg_stat_xact_user_functions"))
+
+    assert "pgqueue_dequeue" in called
+    assert called & OF_LIMITS == set()
+
+
+def test_the_functions_of_limits_are_called_for_a_queue_that_has_them(session: Session, business: Session) -> None:
+    set_queue(session, max_concurrency=1, max_share=0.5)
+    fill(session, "default", 9)
+    business.execute("SET track_functions = 'all'")
+    settle(business, dequeue(business))
+    business.execute("SELECT pgqueue_is_contended('{default}')")
+    called = set(column(business, "SELECT funcname FROM pg_stat_xact_user_functions"))
+
+    # pgqueue_queue_leases becomes a part of its statement.
+    assert OF_LIMITS - called == {"pgqueue_queue_leases"}
