@@ -16,6 +16,7 @@ class Migration(migrations.Migration):
         TakeTriggerFunctionsBack(
             "pgtrigger_channel_changed_e4b0f",
             "pgtrigger_dead_letter_added_5bbc5",
+            "pgtrigger_limit_changed_de118",
             "pgtrigger_message_arrived_bae37",
             "pgtrigger_schedule_changed_870d1",
         ),
@@ -30,6 +31,10 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='message',
             trigger=pgtrigger.compiler.Trigger(name='message_arrived', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_message_arrived()', func='RETURN NULL;', hash='eb558fda9bfd2bb1a08318576114f10b2490203f', level='STATEMENT', operation='INSERT', pgid='pgtrigger_message_arrived_bae37', referencing='REFERENCING NEW TABLE AS arrived ', table='pgqueue_message', when='AFTER')),
+        ),
+        pgtrigger.migrations.AddTrigger(
+            model_name='sharedlimit',
+            trigger=pgtrigger.compiler.Trigger(name='limit_changed', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_limit_changed()', func='RETURN NULL;', hash='f5f63652472e5ba5c62e3f0e13f59d69f22bbaca', level='STATEMENT', operation='UPDATE', pgid='pgtrigger_limit_changed_de118', referencing='REFERENCING OLD TABLE AS old_limits  NEW TABLE AS new_limits ', table='pgqueue_limit', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='schedule',

@@ -1,4 +1,4 @@
--- Returns whether the line of one of these queues has a lane or an arrival. After an empty answer of pgqueue_dequeue,
+-- Returns whether the line of one of these queues has a lane or an arrival, or messages that may be promoted. After an empty answer of pgqueue_dequeue,
 -- another transaction holds it at this moment, or it is new: no NOTIFY follows when it is given back, so ask again
 -- soon.
 -- Caller: pgqueue_take; lifecycle.wait.
@@ -22,6 +22,7 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM unnest(p_queues) AS q (name)
         CROSS JOIN LATERAL pgqueue_line(q.name, NULL) AS n
-        WHERE NOT n.paused AND (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy));
+        WHERE NOT n.paused AND (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy))
+        OR EXISTS (SELECT FROM pgqueue_limit) AND pgqueue_may_promote(p_queues);
 END;
 $$;

@@ -1,4 +1,5 @@
--- Returns how long it takes until a rate lets a channel of these queues be served again; NULL: no channel has to wait.
+-- Returns how long it takes until a rate lets a channel of these queues, or a shared limit, be served again; NULL: none
+-- has to wait.
 -- No NOTIFY is sent at that time.
 -- Caller: lifecycle.wait.
 -- A worker asks before it sleeps. '0' or less: look again now. Paused queues do not count.
@@ -14,7 +15,7 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    RETURN (
+    RETURN least((
         SELECT min(n.parked_until) - clock_timestamp()
         FROM (SELECT f.parked_from FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS o
         CROSS JOIN unnest(p_queues) AS q (name)
@@ -24,6 +25,13 @@ BEGIN
             ORDER BY l.parked_until
             LIMIT 1
         ) AS n
-        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL));
+        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL)),
+        -- The next token of a shared limit that messages wait for.
+        (
+            SELECT min(r.filled_at + (1 - r.tokens) * l.release_interval) - clock_timestamp()
+            FROM pgqueue_waiting_limits(0, 100) AS w (id)
+            JOIN pgqueue_limit AS l ON l.id = w.id AND l.paused_at IS NULL
+            JOIN pgqueue_meter AS r ON r.limit_id = w.id
+            WHERE r.filled_at + (1 - r.tokens) * l.release_interval > clock_timestamp()));
 END;
 $$;

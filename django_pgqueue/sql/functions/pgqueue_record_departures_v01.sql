@@ -1,4 +1,5 @@
--- Records that messages left limited channels: a place is free (max_concurrency), a live message is gone (max_size).
+-- Records that messages left limited channels, or had shared limits: a place is free (max_concurrency), a live message
+-- is gone (max_size).
 -- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_defer, pgqueue_retry.
 -- The caller settles or removes the messages in the same transaction. p_channel_ids has one entry for each message.
 -- Locks: none (append only), so that settling never waits for an enqueuer and never touches a lane.
@@ -40,5 +41,6 @@ BEGIN
     PERFORM pgqueue_wake(q.queue)
     FROM (SELECT DISTINCT c.queue FROM pgqueue_channel AS c
         WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL) AS q;
+    PERFORM pgqueue_wake_waiting();
 END;
 $$;

@@ -87,10 +87,11 @@ BEGIN
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor,
-            backoff_longest, state, redriven_from, dequeue_at, status)
+            backoff_longest, state, redriven_from, dequeue_at, status, limits, cost, waits_for)
         SELECT n.new_id, n.channel_id, n.handler, n.new_payload, n.body, n.headers, n.priority, n.max_attempts,
             n.backoff, n.backoff_factor, n.backoff_longest, n.state, n.id, n.due_at,
-            CASE WHEN n.due_at > v_now THEN 3 ELSE 1 END
+            CASE WHEN n.due_at > v_now OR n.limits IS NOT NULL THEN 3 ELSE 1 END, n.limits, n.cost,
+            CASE WHEN n.due_at <= v_now THEN n.limits[1] END
         FROM letter AS n
         ORDER BY n.place
     ),
