@@ -169,7 +169,8 @@ class Migration(migrations.Migration):
                 ('dedupe_key', models.CharField(blank=True, max_length=200, null=True)),
                 ('limits', django_pgqueue.models.counts.Ids(editable=False, help_text='The ids of its shared limits.', null=True)),
                 ('cost', models.PositiveIntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
-                ('waits_for', models.BigIntegerField(editable=False, help_text='The shared limit that it waits for, or was promoted for.', null=True)),
+                ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for.', null=True)),
+                ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
@@ -473,7 +474,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(condition=models.Q(('status', 3)), fields=['dequeue_at', 'channel'], name='pgqueue_message_scheduled'),
+            index=models.Index(condition=models.Q(('status', 3)), fields=['channel', 'dequeue_at'], name='pgqueue_message_scheduled'),
         ),
         migrations.AddIndex(
             model_name='message',
@@ -481,11 +482,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(models.F('waits_for'), models.F('channel'), django_pgqueue.models.expressions.Negated('priority'), models.F('dequeue_at'), models.F('id'), condition=models.Q(('status', 3), ('waits_for__isnull', False)), name='pgqueue_message_waiting'),
+            index=models.Index(models.F('waits_for'), models.F('channel'), django_pgqueue.models.expressions.Negated('priority'), models.F('dequeue_at'), models.F('id'), condition=models.Q(('waits_for__isnull', False)), name='pgqueue_message_waiting'),
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(condition=models.Q(('status', 1), ('waits_for__isnull', False)), fields=['waits_for', 'channel'], name='pgqueue_message_promoted'),
+            index=models.Index(condition=models.Q(('promoted_for__isnull', False)), fields=['promoted_for', 'channel'], name='pgqueue_message_promoted'),
         ),
         migrations.AddConstraint(
             model_name='message',

@@ -95,7 +95,6 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_limit_changed", 1),
         InstallFunction("pgqueue_limit_drop", 1),
         InstallFunction("pgqueue_limit_ids", 1),
-        InstallFunction("pgqueue_limit_names", 1),
         InstallFunction("pgqueue_limit_pause", 1),
         InstallFunction("pgqueue_limit_problem", 1),
         InstallFunction("pgqueue_limit_resume", 1),

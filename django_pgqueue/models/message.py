@@ -50,7 +50,10 @@ class Message(models.Model):
         null=True, blank=True, help_text=_("The tokens of rates, and the part of max_cost, that it takes. Empty: 1.")
     )
     waits_for = models.BigIntegerField(
-        null=True, editable=False, help_text=_("The shared limit that it waits for, or was promoted for.")
+        null=True, editable=False, help_text=_("The id of the shared limit that it waits for.")
+    )
+    promoted_for = models.BigIntegerField(
+        null=True, editable=False, help_text=_("The id of the shared limit that had room when it was made ready.")
     )
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)
@@ -80,7 +83,7 @@ class Message(models.Model):
             models.Index(
                 fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(lease_expires_at__isnull=False)
             ),
-            models.Index(fields=["dequeue_at", "channel"], name="pgqueue_message_scheduled", condition=Q(status=3)),
+            models.Index(fields=["channel", "dequeue_at"], name="pgqueue_message_scheduled", condition=Q(status=3)),
             # Those of them that wait for their time; the others wait for a shared limit.
             models.Index(
                 fields=["dequeue_at"], name="pgqueue_message_due", condition=Q(status=3, waits_for__isnull=True)
@@ -92,12 +95,12 @@ class Message(models.Model):
                 F("dequeue_at"),
                 F("id"),
                 name="pgqueue_message_waiting",
-                condition=Q(status=3, waits_for__isnull=False),
+                condition=Q(waits_for__isnull=False),
             ),
             models.Index(
-                fields=["waits_for", "channel"],
+                fields=["promoted_for", "channel"],
                 name="pgqueue_message_promoted",
-                condition=Q(status=1, waits_for__isnull=False),
+                condition=Q(promoted_for__isnull=False),
             ),
         ]
         constraints = [

@@ -16,7 +16,8 @@ DECLARE
     v_back record;
     v_count integer := 0;
 BEGIN
-    SELECT n.expiry_from, n.due_from, n.expired, n.scheduled, n.waiting INTO v_look FROM pgqueue_line(p_queue, p_now) AS n;
+    SELECT n.expiry_from, n.due_from, n.expired, n.scheduled, n.waiting INTO v_look
+    FROM pgqueue_line(p_queue, p_now) AS n;
     IF v_look.expired THEN
         v_back := pgqueue_reclaim(least(p_limit, 16), v_look.expiry_from, p_now, p_queue, p_worker);
         v_count := v_back.retried + v_back.poisoned + v_back.cancelled;

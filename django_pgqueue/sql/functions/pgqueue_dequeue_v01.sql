@@ -90,17 +90,14 @@ BEGIN
             served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END, ahead = l.ahead - 1
         WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
     END IF;
-    IF v_line.limits AND v_id IS NOT NULL THEN
-        v_id := (pgqueue_lease_within(ARRAY[v_id], v_now))[1];
-    END IF;
+    v_id := CASE WHEN v_line.limits THEN (pgqueue_lease_within(ARRAY[v_id], v_now))[1] ELSE v_id END;
     UPDATE pgqueue_message AS m
     SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
-        lease_token = gen_random_uuid(), worker = p_worker, waits_for = NULL
+        lease_token = gen_random_uuid(), worker = p_worker, waits_for = NULL, promoted_for = NULL
     WHERE m.id = v_id
     RETURNING m.id, v_lane.name, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
         m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, nullif(v_lane.context, '{}'),
-        m.last_leased_at
-    INTO v_delivery;
+        m.last_leased_at INTO v_delivery;
     IF NOT FOUND THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
         RETURN;

@@ -1,7 +1,7 @@
 -- Enqueues many messages in one statement. Arrays pair up; NULL for an array means the default for all.
 -- Caller: lifecycle.enqueue.
--- p_limits: for each message a JSON array of names, see pgqueue_enqueue. p_partial: enqueue every message that is not refused, even if others are; without it all or none. p_wait: as in
--- pgqueue_enqueue.
+-- p_limits: for each message a JSON array of names. p_partial: enqueue every message that is not refused, even if
+-- others are; without it all or none. p_wait: as in pgqueue_enqueue.
 -- Returns one row for each message, in the order given, as pgqueue_enqueue does. All or none: if one is refused,
 --   nothing is written, and those that could have been enqueued have the outcome withheld. Arrays that do not pair up:
 --   one row, invalid.
@@ -60,10 +60,9 @@ BEGIN
         p_handlers, p_channels, p_queues, p_dedupe_keys, p_create_channel, p_partial, p_wait);
     v_refused := v_look.refusals <> '{}';
     IF p_partial IS NOT TRUE AND NOT v_refused THEN
-        v_refused := (SELECT min(pgqueue_validate(
-            u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0), u.dequeue_at, u.delay,
-            coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key)) IS NOT NULL
-            OR min(pgqueue_metering_problem(pgqueue_limit_names(u.limits), u.cost)) IS NOT NULL
+        v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
+            u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
+            u.dedupe_key)) IS NOT NULL OR bool_or(pgqueue_metering_problem(u.limits, u.cost) IS NOT NULL)
         FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
             p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs)
             AS u (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
@@ -77,8 +76,7 @@ BEGIN
         v_requests := ARRAY(
             SELECT ROW(u.place, u.handler, u.payload, coalesce(u.channel, 'default'), coalesce(u.queue, 'default'),
                 u.body, u.headers, coalesce(u.priority, 0), u.dequeue_at, u.delay, coalesce(u.max_attempts, 5),
-                u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key, pgqueue_limit_names(u.limits), u.cost
-                )::pgqueue_request
+                u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key, u.limits, u.cost)::pgqueue_request
             FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
                 p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits,
                 p_costs) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at,
@@ -94,7 +92,7 @@ BEGIN
     -- Pairs up the arrays, and looks up the channels.
     WITH input AS MATERIALIZED (
         SELECT u.*, c.id AS channel_id, coalesce(u.dequeue_at, v_now + coalesce(u.delay, '0')) AS due_at,
-            CASE WHEN u.limits IS NOT NULL THEN pgqueue_limit_ids(pgqueue_limit_names(u.limits)) END AS limit_ids
+            CASE WHEN u.limits IS NOT NULL THEN pgqueue_limit_ids(u.limits) END AS limit_ids
         FROM (
             SELECT nextval('pgqueue_message_id_seq') AS id, n.*
             FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
@@ -114,8 +112,7 @@ BEGIN
             i.due_at, CASE WHEN i.due_at > v_now OR i.limit_ids IS NOT NULL THEN 3 ELSE 1 END,
             coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest, v_now, i.limit_ids, i.cost,
             CASE WHEN i.due_at <= v_now THEN i.limit_ids[1] END
-        FROM input AS i
-        ORDER BY i.place
+        FROM input AS i ORDER BY i.place
     )
     SELECT i.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb FROM input AS i ORDER BY i.place;
 END;

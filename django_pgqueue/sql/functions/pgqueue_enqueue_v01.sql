@@ -50,8 +50,8 @@ BEGIN
         p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff,
         p_backoff_factor, p_backoff_longest, p_dedupe_key);
     IF p_limits IS NOT NULL OR p_cost IS NOT NULL THEN
-        v_problem := coalesce(v_problem, pgqueue_metering_problem(p_limits, p_cost));
-        v_limits := pgqueue_limit_ids(p_limits);
+        v_problem := coalesce(v_problem, pgqueue_metering_problem(to_jsonb(p_limits), p_cost));
+        v_limits := pgqueue_limit_ids(to_jsonb(p_limits));
     END IF;
     IF v_problem IS NOT NULL THEN
         refusal := pgqueue_refusal('PGQ07', 'invalid message: ' || v_problem);

@@ -1,5 +1,5 @@
 -- Locks a shared limit until the end of the transaction, and reads how much room it has.
--- Caller: pgqueue_lease_within, pgqueue_promote_waiting.
+-- Caller: pgqueue_lease_within, pgqueue_promote_within.
 -- p_now: the caller's reading of the clock.
 -- Returns held: false when another transaction holds the limit, or this one was stopped since it read the clock; then
 --   the rest does not matter. A limit that was deleted limits nothing. The rest is that of pgqueue_limit_room.

@@ -1,6 +1,6 @@
--- Returns whether the line of one of these queues has a lane or an arrival, or messages that may be promoted. After an empty answer of pgqueue_dequeue,
--- another transaction holds it at this moment, or it is new: no NOTIFY follows when it is given back, so ask again
--- soon.
+-- Returns whether the line of one of these queues has a lane or an arrival, or messages that may be promoted. After an
+-- empty answer of pgqueue_dequeue, another transaction holds them at this moment, or they are new: no NOTIFY follows
+-- when they are given back, so ask again soon.
 -- Caller: pgqueue_take; lifecycle.wait.
 -- Paused queues do not count. The function is in plpgsql, which keeps its plan from call to call: a function of SQL
 -- that cannot become a part of its statement is planned at each call. A worker asks after a dequeue that found nothing,

@@ -1,5 +1,5 @@
 -- Returns whether a channel has ready messages and is not served now: it is paused, or at a limit of its own.
--- Caller: pgqueue_promote_within.
+-- Caller: pgqueue_may_promote, pgqueue_promote_within.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)
 RETURNS boolean

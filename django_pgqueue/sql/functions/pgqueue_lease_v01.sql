@@ -16,7 +16,7 @@ BEGIN
     WITH leased AS (
         UPDATE pgqueue_message AS m
         SET status = 2, attempts = m.attempts + 1, leased_at = p_at, lease_expires_at = p_at + p_lease,
-            lease_token = p_token, worker = p_worker, waits_for = NULL
+            lease_token = p_token, worker = p_worker, waits_for = NULL, promoted_for = NULL
         WHERE m.id = ANY (p_ids)
         RETURNING m.id, m.channel_id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
             m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, m.last_leased_at

@@ -1,6 +1,6 @@
 -- Checks messages that are about to be leased against their shared limits, and takes a place in each limit for those
--- that may run. A message whose limit is full, or is held by another transaction, is set aside: it is in nobody's way
--- until pgqueue_promote_waiting makes it ready.
+-- that may run. A message whose limit is full, or is held by another transaction, is set aside: it blocks no
+-- other, until pgqueue_promote_waiting makes it ready.
 -- Caller: pgqueue_dequeue, pgqueue_lease.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
 -- leased_at. A message has its own limits and those of its handler.

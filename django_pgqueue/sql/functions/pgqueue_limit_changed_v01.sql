@@ -9,11 +9,12 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-    v_counted bigint[] := ARRAY(
+    v_counted bigint[];
+BEGIN
+    v_counted := ARRAY(
         SELECT n.id FROM new_limits AS n JOIN old_limits AS o ON o.id = n.id
         WHERE o.max_concurrency IS NULL AND o.max_cost IS NULL
             AND (n.max_concurrency IS NOT NULL OR n.max_cost IS NOT NULL));
-BEGIN
     IF v_counted <> '{}' THEN
         -- No places were kept before: they are made from the leases.
         DELETE FROM pgqueue_place AS p WHERE p.limit_id = ANY (v_counted);

@@ -58,7 +58,7 @@ SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.fresh_seq, f.parked_from, f.exp
     EXISTS (SELECT FROM pgqueue_limit),
     (
         SELECT m.waits_for FROM pgqueue_message AS m
-        WHERE m.status = 3 AND m.waits_for IS NOT NULL ORDER BY m.waits_for LIMIT 1
+        WHERE m.waits_for >= 0 ORDER BY m.waits_for LIMIT 1
     ) IS NOT NULL
 FROM (
     SELECT CASE

@@ -1,5 +1,5 @@
--- Returns whether a message of these queues waits for a shared limit that has room, and its channel is served: a dequeue
--- found it held by another transaction, so ask again soon.
+-- Returns whether a message of these queues waits for a shared limit that has room, and its channel is served. After an
+-- empty answer, another transaction holds the limit.
 -- Caller: pgqueue_is_contended.
 -- It looks at 16 limits, and at 100 messages of each.
 -- Locks: none.
@@ -18,7 +18,7 @@ SELECT EXISTS (
             SELECT
             FROM (
                 SELECT m.channel_id, m.dequeue_at FROM pgqueue_message AS m
-                WHERE m.status = 3 AND m.waits_for = w.id ORDER BY m.channel_id LIMIT 100
+                WHERE m.waits_for = w.id ORDER BY m.channel_id LIMIT 100
             ) AS n
             JOIN pgqueue_channel AS c ON c.id = n.channel_id
             WHERE c.queue = ANY (p_queues) AND n.dequeue_at <= clock_timestamp() AND NOT pgqueue_is_parked(c.id)));

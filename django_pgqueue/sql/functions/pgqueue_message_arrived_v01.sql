@@ -62,8 +62,7 @@ BEGIN
                 a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
                 a.backoff_factor, a.backoff_longest, NULL)
             ELSE 'created_at is outside of the years 2 to 9998'
-        END) AS problem, bool_or(a.status = 1 AND a.dequeue_at > v_now) AS early,
-        bool_or(a.waits_for IS NOT NULL) AS waits
+        END) AS problem, bool_or(a.status = 1 AND a.dequeue_at > v_now) AS early
     INTO v_arrival FROM arrived AS a;
     IF v_arrival.problem IS NOT NULL THEN
         RAISE EXCEPTION 'invalid message: %', v_arrival.problem USING ERRCODE = 'PGQ07';
@@ -72,19 +71,13 @@ BEGIN
         UPDATE pgqueue_message AS m SET status = 3
         WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));
     END IF;
-    IF v_arrival.waits THEN
-        -- They have no arrival, and the shared limit that they wait for may have room.
-        PERFORM pgqueue_wake(c.queue) FROM (SELECT DISTINCT c.queue
-            FROM (SELECT DISTINCT a.channel_id FROM arrived AS a WHERE a.waits_for IS NOT NULL) AS n
-            JOIN pgqueue_channel AS c ON c.id = n.channel_id) AS c;
-    END IF;
     SELECT pgqueue_arrive(array_agg(n.channel_id), array_agg(n.messages), array_agg(n.rank), array_agg(n.at),
-        array_agg(n.id))
-    INTO v_full
+        array_agg(n.id), array_agg(n.waits)) INTO v_full
     FROM (
         -- The floor is the least of each part: at or before the first message, and cheaper than a sort of a million.
         SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
-            min(r.dequeue_at) FILTER (WHERE r.ready) AS at, min(r.id) FILTER (WHERE r.ready) AS id
+            min(r.dequeue_at) FILTER (WHERE r.ready) AS at, min(r.id) FILTER (WHERE r.ready) AS id,
+            bool_or(r.waits_for IS NOT NULL) AS waits
         FROM (SELECT a.*, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a) AS r
         GROUP BY r.channel_id
     ) AS n;

@@ -16,7 +16,8 @@ BEGIN
     FOR v_limit_id IN
         -- Begins at another limit in each call, so that none is left out for good.
         SELECT n.id FROM pgqueue_waiting_limits(
-            (SELECT floor(random() * (l.id + 1))::bigint FROM pgqueue_limit AS l ORDER BY l.id DESC LIMIT 1), 16) AS n (id)
+            (SELECT floor(random() * (l.id + 1))::bigint FROM pgqueue_limit AS l ORDER BY l.id DESC LIMIT 1),
+            16) AS n (id)
         UNION
         SELECT n.id FROM pgqueue_waiting_limits(0, 16) AS n (id)
         LIMIT 16
@@ -24,7 +25,9 @@ BEGIN
         EXIT WHEN cardinality(v_ids) >= p_most;
         v_ids := v_ids || pgqueue_promote_within(v_limit_id, p_queue, p_most - cardinality(v_ids), p_now);
     END LOOP;
-    PERFORM pgqueue_announce(v_ids);
+    IF v_ids <> '{}' THEN
+        PERFORM pgqueue_announce(v_ids);
+    END IF;
     RETURN cardinality(v_ids);
 END;
 $$;

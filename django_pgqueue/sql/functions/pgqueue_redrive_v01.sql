@@ -97,9 +97,7 @@ BEGIN
     ),
     -- Writes the new ids into the dead letters.
     marked AS (
-        UPDATE pgqueue_dead_letter AS d
-        SET redriven_at = clock_timestamp(),
-            redriven_to = n.new_id
+        UPDATE pgqueue_dead_letter AS d SET redriven_at = clock_timestamp(), redriven_to = n.new_id
         FROM letter AS n
         WHERE d.id = n.id
     )

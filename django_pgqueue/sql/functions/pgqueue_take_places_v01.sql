@@ -24,7 +24,7 @@ BEGIN
         WHERE p.ctid = ANY (ARRAY(SELECT unnest(u.stale) FROM unnest(p_rooms) AS u));
     END IF;
     IF p_aside <> '{}' THEN
-        UPDATE pgqueue_message AS m SET status = 3, waits_for = u.limit_id
+        UPDATE pgqueue_message AS m SET status = 3, waits_for = u.limit_id, promoted_for = NULL
         FROM unnest(p_aside) AS u
         WHERE m.id = u.message_id;
     END IF;

@@ -7,15 +7,16 @@ RETURNS SETOF bigint
 LANGUAGE sql
 STABLE
 AS $$
+-- Reads one limit in each step.
 WITH RECURSIVE step (id) AS (
     (
         SELECT m.waits_for FROM pgqueue_message AS m
-        WHERE m.status = 3 AND m.waits_for >= p_from ORDER BY m.waits_for LIMIT 1
+        WHERE m.waits_for >= p_from ORDER BY m.waits_for LIMIT 1
     )
     UNION ALL
     SELECT (
         SELECT m.waits_for FROM pgqueue_message AS m
-        WHERE m.status = 3 AND m.waits_for > s.id ORDER BY m.waits_for LIMIT 1)
+        WHERE m.waits_for > s.id ORDER BY m.waits_for LIMIT 1)
     FROM step AS s
     WHERE s.id IS NOT NULL
 )

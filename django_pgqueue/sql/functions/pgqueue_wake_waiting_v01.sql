@@ -1,4 +1,4 @@
--- Notifies the workers of queues whose messages wait for shared limits, because a limit may have room: the queues of the
+-- Notifies the workers of queues whose messages wait for shared limits, because a limit may have room. It looks at the
 -- first 100 of these messages.
 -- Caller: pgqueue_limit_changed, pgqueue_record_departures.
 -- Locks: as pgqueue_wake.
@@ -11,7 +11,7 @@ FROM (
     SELECT DISTINCT c.queue
     FROM (
         SELECT m.channel_id FROM pgqueue_message AS m
-        WHERE m.status = 3 AND m.waits_for IS NOT NULL ORDER BY m.waits_for, m.channel_id LIMIT 100
+        WHERE m.waits_for >= 0 ORDER BY m.waits_for, m.channel_id LIMIT 100
     ) AS w
     JOIN pgqueue_channel AS c ON c.id = w.channel_id
 ) AS q;

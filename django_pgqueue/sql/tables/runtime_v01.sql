@@ -13,8 +13,8 @@
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
---   1 second     margin below the oldest lease: allowance; default of the first pause: backoff; shortest pause:
---                defer_unknown
+--   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
+--                pause: defer_unknown
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
@@ -46,7 +46,7 @@ CREATE TYPE pgqueue_request AS (
     backoff_factor double precision,
     backoff_longest interval,
     dedupe_key text,
-    limits text[],
+    limits jsonb,
     cost integer
 );
 
