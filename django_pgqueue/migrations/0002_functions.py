@@ -66,6 +66,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_explain_obstacles", 1),
         InstallFunction("pgqueue_explain_place", 1),
         InstallFunction("pgqueue_explain_settled", 1),
+        InstallFunction("pgqueue_explain_shared_limits", 1),
         InstallFunction("pgqueue_explain_workers", 1),
         InstallFunction("pgqueue_find_duplicate", 1),
         InstallFunction("pgqueue_find_matching", 1),
