@@ -9,27 +9,17 @@ from django_pgqueue.admin.paginator import CappedCount
 from django_pgqueue.sql.call import call
 
 MOST_COUNTED = 1_000
-"""The most ready and the most leased messages that are counted per channel."""
-MOST_SCHEDULED = 10_000
-"""The most scheduled messages that are read, over all channels, since no index has the channel. If there are more, all
-counts are lower bounds."""
+"""The most messages of each state that are counted per channel."""
 
 SQL = """
-WITH coming AS MATERIALIZED (
-    SELECT m.channel_id FROM pgqueue_message AS m WHERE m.status = 3 ORDER BY m.dequeue_at LIMIT %s
-),
-scheduled AS (
-    SELECT s.channel_id, count(*) AS messages FROM coming AS s GROUP BY s.channel_id
-)
 SELECT c.id,
     (SELECT count(*) FROM (
-        SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 1 LIMIT %s) AS ready),
+        SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 1 LIMIT %(most)s) AS ready),
     (SELECT count(*) FROM (
-        SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 2 LIMIT %s) AS leased),
-    coalesce(s.messages, 0),
-    (SELECT count(*) FROM coming)
-FROM unnest(%s::bigint[]) AS c (id)
-LEFT JOIN scheduled AS s ON s.channel_id = c.id
+        SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 2 LIMIT %(most)s) AS leased),
+    (SELECT count(*) FROM (
+        SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 3 LIMIT %(most)s) AS scheduled)
+FROM unnest(%(channels)s::bigint[]) AS c (id)
 """
 
 
@@ -42,12 +32,10 @@ class LiveCounts:
 
 def live_counts(channel_ids: Sequence[int], *, using: str) -> dict[int, LiveCounts]:
     """Return the live messages by channel id."""
-    rows = call(using, SQL, (MOST_SCHEDULED + 1, MOST_COUNTED + 1, MOST_COUNTED + 1, list(channel_ids)))
-    return {
-        pk: LiveCounts(
-            ready=CappedCount(MOST_COUNTED) if ready > MOST_COUNTED else ready,
-            leased=CappedCount(MOST_COUNTED) if leased > MOST_COUNTED else leased,
-            scheduled=CappedCount(scheduled) if coming > MOST_SCHEDULED else scheduled,
-        )
-        for pk, ready, leased, scheduled, coming in rows
-    }
+    rows = call(using, SQL, {"most": MOST_COUNTED + 1, "channels": list(channel_ids)})
+    return {pk: LiveCounts(*(capped(count) for count in counts)) for pk, *counts in rows}
+
+
+def capped(count: int) -> int:
+    """Return a count that says of itself whether it is a lower bound."""
+    return CappedCount(MOST_COUNTED) if count > MOST_COUNTED else count

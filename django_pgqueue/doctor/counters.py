@@ -13,7 +13,7 @@ from django_pgqueue.sql.call import call
 SIZES = """
 WITH later AS MATERIALIZED (
     SELECT s.channel_id, count(*) AS messages FROM (
-        SELECT m.channel_id FROM pgqueue_message AS m WHERE m.status = 3 ORDER BY m.dequeue_at LIMIT %(most)s + 1
+        SELECT m.channel_id FROM pgqueue_message AS m WHERE m.status = 3 ORDER BY m.channel_id LIMIT %(most)s + 1
     ) AS s
     GROUP BY s.channel_id
 ),

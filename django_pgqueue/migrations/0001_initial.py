@@ -145,6 +145,8 @@ class Migration(migrations.Migration):
                 ('redriven_from', models.BigIntegerField(null=True)),
                 ('redriven_at', models.DateTimeField(null=True)),
                 ('redriven_to', models.BigIntegerField(null=True)),
+                ('limits', django_pgqueue.models.counts.Ids(null=True)),
+                ('cost', models.PositiveIntegerField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_dead_letter',
@@ -168,6 +170,10 @@ class Migration(migrations.Migration):
                 ('backoff_factor', models.FloatField(blank=True, help_text='How the pause grows, with jitter. Empty: 2. 1: constant, without jitter.', null=True)),
                 ('backoff_longest', models.DurationField(blank=True, help_text='The longest pause. Empty: one hour.', null=True)),
                 ('dedupe_key', models.CharField(blank=True, max_length=200, null=True)),
+                ('limits', django_pgqueue.models.counts.Ids(editable=False, help_text='The ids of its shared limits.', null=True)),
+                ('cost', models.PositiveIntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
+                ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for.', null=True)),
+                ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
@@ -299,6 +305,48 @@ class Migration(migrations.Migration):
                 'db_table': 'pgqueue_lane',
                 'managed': False,
             },
+        ),
+        migrations.CreateModel(
+            name='SharedLimit',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(db_collation='C', max_length=200, unique=True)),
+                ('max_concurrency', models.PositiveIntegerField(blank=True, help_text='Messages that may be leased at the same time. Empty: no limit.', null=True)),
+                ('max_cost', models.PositiveIntegerField(blank=True, help_text='The cost of all messages that are leased at the same time. Empty: no limit.', null=True)),
+                ('release_interval', models.DurationField(blank=True, help_text='One token comes in this time; a message takes its cost. Empty: no limit.', null=True)),
+                ('release_burst', models.PositiveIntegerField(db_default=1, default=1, help_text='Tokens that may be saved up, so that many come at once.')),
+                ('paused_at', models.DateTimeField(blank=True, null=True)),
+                ('pause_reason', models.TextField(blank=True, db_default='', default='')),
+                ('paused_until', models.DateTimeField(blank=True, help_text='The time at which the sweep ends the pause.', null=True)),
+                ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
+            ],
+            options={
+                'verbose_name': 'shared limit',
+                'verbose_name_plural': 'shared limits',
+                'db_table': 'pgqueue_limit',
+                'ordering': ['name'],
+                'permissions': [('pause_sharedlimit', 'Can pause and resume shared limits')],
+            },
+        ),
+        migrations.AddConstraint(
+            model_name='sharedlimit',
+            constraint=models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_limit_named'),
+        ),
+        migrations.AddConstraint(
+            model_name='sharedlimit',
+            constraint=models.CheckConstraint(condition=models.Q(('max_concurrency', None), ('max_concurrency__gte', 1), _connector='OR'), name='pgqueue_limit_max_concurrency'),
+        ),
+        migrations.AddConstraint(
+            model_name='sharedlimit',
+            constraint=models.CheckConstraint(condition=models.Q(('max_cost', None), ('max_cost__gte', 1), _connector='OR'), name='pgqueue_limit_max_cost'),
+        ),
+        migrations.AddConstraint(
+            model_name='sharedlimit',
+            constraint=models.CheckConstraint(condition=models.Q(('release_interval', None), ('release_interval__gt', '00:00:00'), _connector='OR'), name='pgqueue_limit_release_interval'),
+        ),
+        migrations.AddConstraint(
+            model_name='sharedlimit',
+            constraint=models.CheckConstraint(condition=models.Q(('release_burst__gte', 1)), name='pgqueue_limit_release_burst'),
         ),
         migrations.AddIndex(
             model_name='channel',
@@ -457,7 +505,19 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(condition=models.Q(('status', 3)), fields=['dequeue_at', 'channel'], name='pgqueue_message_scheduled'),
+            index=models.Index(condition=models.Q(('status', 3)), fields=['channel', 'dequeue_at'], name='pgqueue_message_scheduled'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(condition=models.Q(('status', 3), ('waits_for__isnull', True)), fields=['dequeue_at'], name='pgqueue_message_due'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(models.F('waits_for'), models.F('channel'), django_pgqueue.models.expressions.Negated('priority'), models.F('dequeue_at'), models.F('id'), condition=models.Q(('waits_for__isnull', False)), name='pgqueue_message_waiting'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(condition=models.Q(('promoted_for__isnull', False)), fields=['promoted_for', 'channel'], name='pgqueue_message_promoted'),
         ),
         migrations.AddConstraint(
             model_name='message',
@@ -468,9 +528,9 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_meter",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_gate_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
-                "TYPE pgqueue_delivery, pgqueue_request",
+                "TYPE pgqueue_delivery, pgqueue_request, pgqueue_room",
             ],
         ),
         InstallTables("storage", 1, drop=[]),

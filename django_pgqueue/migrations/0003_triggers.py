@@ -16,6 +16,7 @@ class Migration(migrations.Migration):
         TakeTriggerFunctionsBack(
             "pgtrigger_channel_changed_e4b0f",
             "pgtrigger_dead_letter_added_5bbc5",
+            "pgtrigger_limit_changed_de118",
             "pgtrigger_message_arrived_bae37",
             "pgtrigger_queue_changed_3b2fa",
             "pgtrigger_schedule_changed_870d1",
@@ -35,6 +36,10 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='queue',
             trigger=pgtrigger.compiler.Trigger(name='queue_changed', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_queue_changed()', func='RETURN NULL;', hash='2018f97a6297d068efdacf9975ab58c5e57f20bb', level='STATEMENT', operation='UPDATE', pgid='pgtrigger_queue_changed_3b2fa', referencing='REFERENCING OLD TABLE AS old_queues  NEW TABLE AS new_queues ', table='pgqueue_queue', when='AFTER')),
+        ),
+        pgtrigger.migrations.AddTrigger(
+            model_name='sharedlimit',
+            trigger=pgtrigger.compiler.Trigger(name='limit_changed', sql=pgtrigger.compiler.UpsertTriggerSql(execute='pgqueue_limit_changed()', func='RETURN NULL;', hash='f5f63652472e5ba5c62e3f0e13f59d69f22bbaca', level='STATEMENT', operation='UPDATE', pgid='pgtrigger_limit_changed_de118', referencing='REFERENCING OLD TABLE AS old_limits  NEW TABLE AS new_limits ', table='pgqueue_limit', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='schedule',

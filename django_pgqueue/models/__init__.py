@@ -7,6 +7,7 @@ from django_pgqueue.models.lane import Lane
 from django_pgqueue.models.message import Message
 from django_pgqueue.models.queue import Queue
 from django_pgqueue.models.schedule import Schedule, ScheduleTick
+from django_pgqueue.models.shared_limit import SharedLimit
 from django_pgqueue.models.worker import Worker
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "Queue",
     "Schedule",
     "ScheduleTick",
+    "SharedLimit",
     "Worker",
 ]

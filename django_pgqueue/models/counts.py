@@ -9,3 +9,10 @@ class Counts(models.Field):  # type: ignore[type-arg]  # fields cannot be subscr
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return "integer[]"
+
+
+class Ids(models.Field):  # type: ignore[type-arg]  # fields cannot be subscripted at run time
+    """A column of type bigint[], for the same reason."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "bigint[]"

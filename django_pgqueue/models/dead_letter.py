@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue.models.counts import Ids
 from django_pgqueue.models.fields import Json, Moment, Span
 from django_pgqueue.models.triggers import RunsFunction
 
@@ -51,6 +52,8 @@ class DeadLetter(models.Model):
     redriven_from = models.BigIntegerField(null=True)
     redriven_at = Moment(null=True)
     redriven_to = models.BigIntegerField(null=True)
+    limits = Ids(null=True)
+    cost = models.PositiveIntegerField(null=True)
 
     class Meta:
         db_table = "pgqueue_dead_letter"

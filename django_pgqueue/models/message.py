@@ -6,6 +6,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.channel import Channel
+from django_pgqueue.models.counts import Ids
 from django_pgqueue.models.expressions import ClockTimestamp, Negated
 from django_pgqueue.models.fields import Json, MessageJson, Moment, Span
 from django_pgqueue.models.triggers import RunsFunction
@@ -44,6 +45,16 @@ class Message(models.Model):
     )
     backoff_longest = Span(null=True, blank=True, help_text=_("The longest pause. Empty: one hour."))
     dedupe_key = models.CharField(max_length=200, null=True, blank=True)
+    limits = Ids(null=True, editable=False, help_text=_("The ids of its shared limits."))
+    cost = models.PositiveIntegerField(
+        null=True, blank=True, help_text=_("The tokens of rates, and the part of max_cost, that it takes. Empty: 1.")
+    )
+    waits_for = models.BigIntegerField(
+        null=True, editable=False, help_text=_("The id of the shared limit that it waits for.")
+    )
+    promoted_for = models.BigIntegerField(
+        null=True, editable=False, help_text=_("The id of the shared limit that had room when it was made ready.")
+    )
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)
     created_at = Moment(db_default=ClockTimestamp(), editable=False)
@@ -77,7 +88,25 @@ class Message(models.Model):
             models.Index(
                 fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(lease_expires_at__isnull=False)
             ),
-            models.Index(fields=["dequeue_at", "channel"], name="pgqueue_message_scheduled", condition=Q(status=3)),
+            models.Index(fields=["channel", "dequeue_at"], name="pgqueue_message_scheduled", condition=Q(status=3)),
+            # Those of them that wait for their time; the others wait for a shared limit.
+            models.Index(
+                fields=["dequeue_at"], name="pgqueue_message_due", condition=Q(status=3, waits_for__isnull=True)
+            ),
+            models.Index(
+                F("waits_for"),
+                F("channel"),
+                Negated("priority"),
+                F("dequeue_at"),
+                F("id"),
+                name="pgqueue_message_waiting",
+                condition=Q(waits_for__isnull=False),
+            ),
+            models.Index(
+                fields=["promoted_for", "channel"],
+                name="pgqueue_message_promoted",
+                condition=Q(promoted_for__isnull=False),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -29,7 +29,7 @@ BUFFERS = 1_500
 # An index scan, and three for each row that it finds.
 HITS = 50
 # The tick walks all messages that were scheduled and came due (docs/explanation/delivery-guarantees.md, C10).
-WALKED = "pgqueue_message_scheduled"
+WALKED = "pgqueue_message_due"
 CHURNING = ("message", "lane", "arrival")
 COLUMNS = """
     SELECT i.relname, array_agg(pg_get_indexdef(x.indexrelid, place, true) ORDER BY place)

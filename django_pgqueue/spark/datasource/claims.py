@@ -97,7 +97,8 @@ class Claims:
         (count,) = self._call(
             "SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id"
             " WHERE c.queue = %s AND (%s::text IS NULL OR c.name = %s)"
-            " AND (m.status = 1 OR m.status = 3 AND m.dequeue_at <= clock_timestamp())",
+            " AND (m.status = 1 OR m.status = 3 AND m.waits_for IS NULL"
+            " AND m.dequeue_at <= clock_timestamp())",
             [self.options.queue, self.options.channel, self.options.channel],
         )
         return count

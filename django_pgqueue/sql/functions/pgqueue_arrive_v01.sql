@@ -2,12 +2,13 @@
 -- wakes the workers that sleep on its queue.
 -- Caller: pgqueue_message_arrived.
 -- The arrays pair up. p_messages: how many there are; p_ranks, p_ats, p_ids: no ready message of them sorts before this
--- key, NULL without any.
+-- key, NULL without any; p_waits: some wait for shared limits.
 -- Returns the channels that are full, and whose policy is that older messages leave (drop_oldest, replace).
 -- Locks: as pgqueue_reserve (lock order, step 1), in channel order.
 -- Errors: PGQ03, PGQ04, PGQ05, PGQ06.
 CREATE FUNCTION pgqueue_arrive(
-    p_channel_ids bigint[], p_messages bigint[], p_ranks integer[], p_ats timestamptz[], p_ids bigint[]
+    p_channel_ids bigint[], p_messages bigint[], p_ranks integer[], p_ats timestamptz[], p_ids bigint[],
+    p_waits boolean[]
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -20,7 +21,8 @@ DECLARE
 BEGIN
     FOR v_arrival IN
         SELECT u.*, c.queue, c.released_at, c.max_size, c.full_policy
-        FROM unnest(p_channel_ids, p_messages, p_ranks, p_ats, p_ids) AS u (channel_id, messages, rank, at, id)
+        FROM unnest(p_channel_ids, p_messages, p_ranks, p_ats, p_ids, p_waits)
+            AS u (channel_id, messages, rank, at, id, waits)
         LEFT JOIN pgqueue_channel AS c ON c.id = u.channel_id
         ORDER BY u.channel_id
     LOOP
@@ -40,10 +42,10 @@ BEGIN
         IF v_arrival.id IS NOT NULL THEN
             INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id)
             VALUES (v_arrival.queue, v_arrival.channel_id, v_arrival.rank, v_arrival.at, v_arrival.id);
-            IF v_arrival.queue IS DISTINCT FROM v_queue THEN
-                v_queue := v_arrival.queue;
-                PERFORM pgqueue_wake(v_queue);
-            END IF;
+        END IF;
+        IF (v_arrival.id IS NOT NULL OR v_arrival.waits) AND v_arrival.queue IS DISTINCT FROM v_queue THEN
+            v_queue := v_arrival.queue;
+            PERFORM pgqueue_wake(v_queue);
         END IF;
     END LOOP;
     RETURN v_full;

@@ -10,7 +10,6 @@ AS $$
 DECLARE
     v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight',
         'archive', 'ordered', 'on_dead'];
-    v_limit record;
 BEGIN
     IF coalesce(p_channel, '') = '' OR length(p_channel) > 200 THEN
         RETURN 'its name takes 1 to 200 characters';
@@ -34,33 +33,6 @@ BEGIN
     ELSIF pgqueue_archive_problem(p_limits ->> 'archive') IS NOT NULL THEN
         RETURN pgqueue_archive_problem(p_limits ->> 'archive');
     END IF;
-    FOR v_limit IN
-        SELECT e.key, e.value, CASE e.key WHEN 'weight' THEN 1000 ELSE 2147483647 END AS most
-        FROM jsonb_each(p_limits) AS e
-        WHERE e.key NOT IN ('full_policy', 'release_interval', 'archive', 'ordered', 'on_dead') AND e.value <> 'null'
-    LOOP
-        IF jsonb_typeof(v_limit.value) <> 'number' THEN
-            RETURN format('%s is not a number but %s', v_limit.key, left(v_limit.value::text, 100));
-        ELSIF v_limit.value::numeric NOT BETWEEN 1 AND v_limit.most
-            OR v_limit.value::numeric <> trunc(v_limit.value::numeric) THEN
-            RETURN format('%s is not an integer from 1 to %s but %s%s', v_limit.key, v_limit.most,
-                left(v_limit.value::text, 100),
-                CASE
-                    WHEN v_limit.value::numeric >= 1 THEN ''
-                    WHEN v_limit.key = 'max_concurrency' THEN ' (pause the channel instead)'
-                    WHEN v_limit.key = 'max_size' THEN ' (release the channel instead)'
-                END);
-        END IF;
-    END LOOP;
-    IF (p_limits ->> 'release_interval') IS NOT NULL THEN
-        BEGIN
-            IF (p_limits ->> 'release_interval')::interval NOT BETWEEN '1 microsecond' AND '365000 days' THEN
-                RETURN 'release_interval is not between 1 microsecond and 365000 days';
-            END IF;
-        EXCEPTION WHEN data_exception THEN
-            RETURN format('release_interval is not an interval but %s', left(p_limits ->> 'release_interval', 100));
-        END;
-    END IF;
-    RETURN NULL;
+    RETURN pgqueue_numbers_problem(p_limits, 'channel');
 END;
 $$;

@@ -76,7 +76,7 @@ BEGIN
         v_looked := v_looked * 4;
     END LOOP;
 
-    -- The scheduled messages of all channels are in one index: it is read only as far as the channel has any.
+    -- The scheduled messages are read only as far as the channel has any.
     IF cardinality(v_ids) < v_most THEN
         v_scheduled := p_max_size - p_room + cardinality(p_new)
             - (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 1)

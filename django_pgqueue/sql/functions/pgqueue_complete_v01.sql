@@ -68,7 +68,7 @@ BEGIN
                 v_one.priority, v_one.attempts, v_one.max_attempts, v_one.created_at, v_one.dequeue_at, v_one.leased_at,
                 v_one.lease_token, v_now, 'completed', p_results[1], v_one.state, v_one.errors, v_one.dedupe_key,
                 v_one.worker, v_one.redriven_from);
-            IF v_channel.limited OR v_channel.special = 1 THEN
+            IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
             RETURN NEXT v_one.id;

@@ -49,16 +49,18 @@ BEGIN
         INSERT INTO pgqueue_dead_letter (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff,
             backoff_factor, backoff_longest, created_at, dequeue_at,
-            leased_at, lease_token, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from)
+            leased_at, lease_token, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from, limits,
+            cost)
         SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority,
             n.attempts, n.max_attempts, n.backoff, n.backoff_factor, n.backoff_longest, n.created_at, n.dequeue_at,
             n.leased_at, n.lease_token, v_now, left(coalesce(n.reason, 'rejected'), 200), n.details, n.state, n.errors,
-            n.dedupe_key, n.worker, n.redriven_from
+            n.dedupe_key, n.worker, n.redriven_from, n.limits, n.cost
         FROM settled AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
     SELECT array_agg(n.id),
-        array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL OR EXISTS (
+        array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL
+            OR n.limits IS NOT NULL OR EXISTS (
             SELECT FROM pgqueue_queue AS q
             WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),
         array_agg(n.channel_id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),

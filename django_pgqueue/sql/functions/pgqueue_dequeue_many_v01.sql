@@ -13,16 +13,27 @@ DECLARE
     v_token uuid := gen_random_uuid();
     v_count integer := 0;
     v_looked boolean := false;
+    v_try integer := 0;
+    v_leased integer;
+    v_aside integer := 0;
 BEGIN
-    FOR v_try IN 0..4 LOOP
+    WHILE v_try < 5 LOOP
+        v_try := v_try + 1;
         v_taken := pgqueue_take(p_queue, p_limit - v_count);
         -- While another dequeue holds the gate of the queue, the rest would be done in vain.
         EXIT WHEN v_taken.ids IS NULL;
         -- Repeats at once: the arrivals that were folded last stand in the line only now.
-        CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 0;
+        CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 1;
         IF v_taken.ids <> '{}' THEN
-            v_count := v_count + cardinality(v_taken.ids);
             RETURN QUERY SELECT l.* FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
+            GET DIAGNOSTICS v_leased = ROW_COUNT;
+            v_count := v_count + v_leased;
+            IF v_leased < cardinality(v_taken.ids) AND v_aside < 1000 THEN
+                -- Others may stand behind the messages that were set aside, because a shared limit is full.
+                v_aside := v_aside + 1;
+                v_try := v_try - 1;
+                CONTINUE;
+            END IF;
         END IF;
         -- Repeats once at most with some messages, a few times with none: those that come back may be of channels at
         -- their limit.

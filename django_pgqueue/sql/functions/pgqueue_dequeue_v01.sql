@@ -9,7 +9,7 @@
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
 --   After an empty answer, pgqueue_is_contended says whether that is the reason; then ask again soon. This function
 --   never sleeps, because it would hold locks meanwhile.
--- Locks: the gate of a queue with limits, lanes and messages, SKIP LOCKED.
+-- Locks: the gate of a queue with limits, lanes, messages and shared limits, all SKIP LOCKED.
 -- Errors: PGQ07 invalid argument.
 -- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.
 CREATE FUNCTION pgqueue_dequeue(
@@ -39,12 +39,13 @@ BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.limits INTO v_line
     FROM pgqueue_line(p_queue, v_now) AS n;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
     IF v_line.head IS NULL AND NOT v_fresh THEN
         -- The many dequeues of idle consumers end here.
-        PERFORM FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due OR n.expired OR n.scheduled;
+        PERFORM FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due OR n.expired OR n.scheduled
+            OR n.waiting;
         IF NOT FOUND THEN
             RETURN;
         END IF;
@@ -89,14 +90,14 @@ BEGIN
             served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END, ahead = l.ahead - 1
         WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
     END IF;
+    v_id := CASE WHEN v_line.limits THEN (pgqueue_lease_within(ARRAY[v_id], v_now))[1] ELSE v_id END;
     UPDATE pgqueue_message AS m
     SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
-        lease_token = gen_random_uuid(), worker = p_worker
+        lease_token = gen_random_uuid(), worker = p_worker, waits_for = NULL, promoted_for = NULL
     WHERE m.id = v_id
     RETURNING m.id, v_lane.name, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
         m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, nullif(v_lane.context, '{}'),
-        m.last_leased_at
-    INTO v_delivery;
+        m.last_leased_at INTO v_delivery;
     IF NOT FOUND THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
         RETURN;

@@ -1,7 +1,7 @@
 -- Enqueues many messages in one statement. Arrays pair up; NULL for an array means the default for all.
 -- Caller: lifecycle.enqueue.
--- p_partial: enqueue every message that is not refused, even if others are; without it all or none. p_wait: as in
--- pgqueue_enqueue.
+-- p_limits: for each message a JSON array of names. p_partial: enqueue every message that is not refused, even if
+-- others are; without it all or none. p_wait: as in pgqueue_enqueue.
 -- Returns one row for each message, in the order given, as pgqueue_enqueue does. All or none: if one is refused,
 --   nothing is written, and those that could have been enqueued have the outcome withheld. Arrays that do not pair up:
 --   one row, invalid.
@@ -24,7 +24,9 @@ CREATE FUNCTION pgqueue_enqueue_many(
     p_dedupe_keys text[] DEFAULT NULL,
     p_create_channel boolean DEFAULT false,
     p_partial boolean DEFAULT false,
-    p_wait interval DEFAULT NULL
+    p_wait interval DEFAULT NULL,
+    p_limits jsonb[] DEFAULT NULL,
+    p_costs integer[] DEFAULT NULL
 )
 RETURNS TABLE (id bigint, outcome text, created_at timestamptz, dropped_ids bigint[], refusal jsonb)
 LANGUAGE plpgsql
@@ -41,7 +43,7 @@ DECLARE
         cardinality(p_payloads), cardinality(p_channels), cardinality(p_queues), cardinality(p_bodies),
         cardinality(p_headers), cardinality(p_priorities), cardinality(p_dequeue_ats), cardinality(p_delays),
         cardinality(p_max_attempts), cardinality(p_backoffs), cardinality(p_backoff_factors),
-        cardinality(p_backoff_longests), cardinality(p_dedupe_keys)];
+        cardinality(p_backoff_longests), cardinality(p_dedupe_keys), cardinality(p_limits), cardinality(p_costs)];
     v_look record;
     v_refused boolean;
     v_requests pgqueue_request[];
@@ -51,20 +53,20 @@ BEGIN
             pgqueue_refusal('PGQ07', 'invalid messages: ' || pgqueue_unpaired('p_handlers', cardinality(p_handlers),
                 ARRAY['p_payloads', 'p_channels', 'p_queues', 'p_bodies', 'p_headers', 'p_priorities', 'p_dequeue_ats',
                     'p_delays', 'p_max_attempts', 'p_backoffs', 'p_backoff_factors', 'p_backoff_longests',
-                    'p_dedupe_keys'], v_lengths));
+                    'p_dedupe_keys', 'p_limits', 'p_costs'], v_lengths));
         RETURN;
     END IF;
     v_look := pgqueue_enqueue_look(
         p_handlers, p_channels, p_queues, p_dedupe_keys, p_create_channel, p_partial, p_wait);
     v_refused := v_look.refusals <> '{}';
     IF p_partial IS NOT TRUE AND NOT v_refused THEN
-        v_refused := (SELECT min(pgqueue_validate(
-            u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0), u.dequeue_at, u.delay,
-            coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key)) IS NOT NULL
+        v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
+            u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
+            u.dedupe_key)) IS NOT NULL OR bool_or(pgqueue_metering_problem(u.limits, u.cost) IS NOT NULL)
         FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
-            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys)
+            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs)
             AS u (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
-                backoff_longest, dedupe_key));
+                backoff_longest, dedupe_key, limits, cost));
     END IF;
     FOR v_place IN 1..CASE WHEN v_refused THEN 0 ELSE cardinality(v_look.missing) / 2 END LOOP
         PERFORM pgqueue_raise(m.refusal)
@@ -74,11 +76,11 @@ BEGIN
         v_requests := ARRAY(
             SELECT ROW(u.place, u.handler, u.payload, coalesce(u.channel, 'default'), coalesce(u.queue, 'default'),
                 u.body, u.headers, coalesce(u.priority, 0), u.dequeue_at, u.delay, coalesce(u.max_attempts, 5),
-                u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key)::pgqueue_request
+                u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key, u.limits, u.cost)::pgqueue_request
             FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
-                p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys)
-                WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at, delay,
-                    max_attempts, backoff, backoff_factor, backoff_longest, dedupe_key, place));
+                p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits,
+                p_costs) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at,
+                    delay, max_attempts, backoff, backoff_factor, backoff_longest, dedupe_key, limits, cost, place));
         IF v_refused THEN
             RETURN QUERY SELECT r.* FROM pgqueue_withhold(v_requests, v_look.refusals) AS r;
         ELSE
@@ -86,16 +88,17 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    RETURN QUERY
     -- Pairs up the arrays, and looks up the channels.
-    WITH input AS MATERIALIZED (
-        SELECT u.*, c.id AS channel_id, coalesce(u.dequeue_at, v_now + coalesce(u.delay, '0')) AS due_at
+    RETURN QUERY WITH input AS MATERIALIZED (
+        SELECT u.*, c.id AS channel_id, coalesce(u.dequeue_at, v_now + coalesce(u.delay, '0')) AS due_at,
+            CASE WHEN u.limits IS NOT NULL THEN pgqueue_limit_ids(u.limits) END AS limit_ids,
+            CASE WHEN u.limits IS NOT NULL THEN pgqueue_waits_for(c.id, pgqueue_limit_ids(u.limits)) END AS waits_for
         FROM (
             SELECT nextval('pgqueue_message_id_seq') AS id, n.*
             FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
-                p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests) WITH ORDINALITY
-                AS n (handler, payload, channel, queue, body, headers, priority, dequeue_at, delay, max_attempts,
-                    backoff, backoff_factor, backoff_longest, place)
+                p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_limits, p_costs)
+                WITH ORDINALITY AS n (handler, payload, channel, queue, body, headers, priority, dequeue_at, delay,
+                    max_attempts, backoff, backoff_factor, backoff_longest, limits, cost, place)
         ) AS u
         LEFT JOIN pgqueue_channel AS c ON c.queue = coalesce(u.queue, 'default')
             AND c.name = coalesce(u.channel, 'default')
@@ -104,13 +107,12 @@ BEGIN
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
-            backoff_factor, backoff_longest, created_at)
+            backoff_factor, backoff_longest, created_at, limits, cost, waits_for)
         SELECT i.id, i.channel_id, i.handler, coalesce(i.payload, 'null'), i.body, i.headers, coalesce(i.priority, 0),
-            i.due_at,
-            CASE WHEN i.due_at > v_now THEN 3 ELSE 1 END, coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor,
-            i.backoff_longest, v_now
-        FROM input AS i
-        ORDER BY i.place
+            i.due_at, CASE WHEN i.due_at > v_now OR i.waits_for IS NOT NULL THEN 3 ELSE 1 END,
+            coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest, v_now, i.limit_ids, i.cost,
+            CASE WHEN i.due_at <= v_now THEN i.waits_for END
+        FROM input AS i ORDER BY i.place
     )
     SELECT i.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb FROM input AS i ORDER BY i.place;
 END;

@@ -43,13 +43,9 @@ BEGIN
                         SELECT FROM pgqueue_message AS m
                         WHERE m.channel_id = v_channel.id AND m.status = 2 LIMIT 1000) AS l
                 ) AS leased,
-                -- No index has the scheduled ones of a channel: it is looked for among those of all that are due first.
                 (
-                    SELECT min(s.dequeue_at) FROM (
-                        SELECT m.channel_id, m.dequeue_at FROM pgqueue_message AS m
-                        WHERE m.status = 3
-                        ORDER BY m.dequeue_at LIMIT 10000) AS s
-                    WHERE s.channel_id = v_channel.id
+                    SELECT m.dequeue_at FROM pgqueue_message AS m
+                    WHERE m.channel_id = v_channel.id AND m.status = 3 ORDER BY m.dequeue_at LIMIT 1
                 ) AS due_at
         ) AS n;
     END IF;

@@ -40,7 +40,9 @@ BEGIN
         RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_message.channel_id, p_alive) AS o
         WHERE o.code NOT IN ('concurrency', 'rate', 'workers_busy', 'ordered');
     ELSE
-        IF v_message.status = 3 THEN
+        RETURN QUERY SELECT l.* FROM pgqueue_message AS m CROSS JOIN LATERAL pgqueue_explain_shared_limits(m) AS l
+        WHERE m.id = p_id;
+        IF v_message.status = 3 AND NOT FOUND THEN
             RETURN QUERY SELECT 'due',
                 format('It was due at %s and is not promoted yet: '
                     'the next tick does it, or a dequeue that finds nothing.',

@@ -63,7 +63,7 @@ held AS MATERIALIZED (
             SELECT s.channel_id, s.status, s.errors -> -1 ->> 'type'
             FROM pgqueue_message AS s
             WHERE s.status = 3
-            ORDER BY s.dequeue_at
+            ORDER BY s.channel_id, s.dequeue_at
             LIMIT p_most + 1
         )
     ) AS m

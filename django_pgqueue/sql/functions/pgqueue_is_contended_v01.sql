@@ -1,6 +1,6 @@
--- Returns whether the line of one of these queues has a lane or an arrival. After an empty answer of pgqueue_dequeue,
--- another transaction holds it at this moment, or it is new: no NOTIFY follows when it is given back, so ask again
--- soon.
+-- Returns whether the line of one of these queues has a lane or an arrival, or messages that may be promoted. After an
+-- empty answer of pgqueue_dequeue, another transaction holds them at this moment, or they are new: no NOTIFY follows
+-- when they are given back, so ask again soon.
 -- Caller: pgqueue_take, pgqueue_take_by_share; lifecycle.wait.
 -- Queues that are paused or at a limit do not count. The function is in plpgsql, which keeps its plan from call to
 -- call: a function of SQL that cannot become a part of its statement is planned at each call. A worker asks after a
@@ -23,6 +23,7 @@ BEGIN
         SELECT FROM unnest(p_queues) AS q (name)
         CROSS JOIN LATERAL pgqueue_line(q.name, NULL) AS n
         WHERE (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy)
-            AND CASE WHEN n.guarded THEN pgqueue_queue_is_open(q.name) ELSE true END);
+            AND CASE WHEN n.guarded THEN pgqueue_queue_is_open(q.name) ELSE true END)
+        OR EXISTS (SELECT FROM pgqueue_limit) AND pgqueue_may_promote(p_queues);
 END;
 $$;

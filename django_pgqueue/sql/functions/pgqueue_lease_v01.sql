@@ -1,19 +1,22 @@
 -- Leases messages that the caller has taken: counts the attempt, and gives all of them the token.
 -- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim.
 -- p_ids: locked; p_at: the reading of the clock by which they were taken. The settings of the callers pin the plans.
--- Returns the messages in the order of p_ids.
--- Locks: none beyond those that the caller holds.
+-- Returns the messages in the order of p_ids, without those whose shared limits are full (pgqueue_lease_within).
+-- Locks: shared limits, SKIP LOCKED.
 CREATE FUNCTION pgqueue_lease(p_ids bigint[], p_at timestamptz, p_lease interval, p_worker text, p_token uuid)
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
 BEGIN
+    IF EXISTS (SELECT FROM pgqueue_limit) THEN
+        p_ids := pgqueue_lease_within(p_ids, p_at);
+    END IF;
     RETURN QUERY
     -- Leases the messages.
     WITH leased AS (
         UPDATE pgqueue_message AS m
         SET status = 2, attempts = m.attempts + 1, leased_at = p_at, lease_expires_at = p_at + p_lease,
-            lease_token = p_token, worker = p_worker
+            lease_token = p_token, worker = p_worker, waits_for = NULL, promoted_for = NULL
         WHERE m.id = ANY (p_ids)
         RETURNING m.id, m.channel_id, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
             m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, m.last_leased_at

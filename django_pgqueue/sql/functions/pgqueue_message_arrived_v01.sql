@@ -72,12 +72,12 @@ BEGIN
         WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));
     END IF;
     SELECT pgqueue_arrive(array_agg(n.channel_id), array_agg(n.messages), array_agg(n.rank), array_agg(n.at),
-        array_agg(n.id))
-    INTO v_full
+        array_agg(n.id), array_agg(n.waits)) INTO v_full
     FROM (
         -- The floor is the least of each part: at or before the first message, and cheaper than a sort of a million.
         SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
-            min(r.dequeue_at) FILTER (WHERE r.ready) AS at, min(r.id) FILTER (WHERE r.ready) AS id
+            min(r.dequeue_at) FILTER (WHERE r.ready) AS at, min(r.id) FILTER (WHERE r.ready) AS id,
+            bool_or(r.waits_for IS NOT NULL) AS waits
         FROM (SELECT a.*, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a) AS r
         GROUP BY r.channel_id
     ) AS n;

@@ -1,5 +1,5 @@
--- Returns how long it takes until a rate, or a held message, lets a channel of these queues, or one of the queues, be
--- served again; NULL: nothing has to wait.
+-- Returns how long it takes until a rate, or a held message, lets a channel of these queues, one of the queues or a
+-- shared limit be served again; NULL: nothing has to wait.
 -- No NOTIFY is sent at that time.
 -- Caller: lifecycle.wait.
 -- A worker asks before it sleeps. '0' or less: look again now. Paused queues do not count. The rate of a queue is left
@@ -16,7 +16,7 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    RETURN (
+    RETURN least((
         SELECT min(least(n.parked_until, g.open_at)) - clock_timestamp()
         FROM (SELECT f.parked_from FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS o
         CROSS JOIN unnest(p_queues) AS q (name)
@@ -37,6 +37,13 @@ BEGIN
                 AND b.next_at - (r.release_burst - 1) * r.release_interval
                     > clock_timestamp() - interval '10 milliseconds'
         ) AS g ON true
-        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL));
+        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL)),
+        -- The next token of a shared limit that messages wait for.
+        (
+            SELECT min(r.filled_at + (1 - r.tokens) * l.release_interval) - clock_timestamp()
+            FROM pgqueue_waiting_limits(0, 100) AS w (id)
+            JOIN pgqueue_limit AS l ON l.id = w.id AND l.paused_at IS NULL
+            JOIN pgqueue_meter AS r ON r.limit_id = w.id
+            WHERE r.filled_at + (1 - r.tokens) * l.release_interval > clock_timestamp()));
 END;
 $$;

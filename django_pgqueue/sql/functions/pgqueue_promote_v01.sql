@@ -16,7 +16,7 @@ BEGIN
     IF p_queue IS NULL THEN
         v_ids := ARRAY(
             SELECT m.id FROM pgqueue_message AS m
-            WHERE m.status = 3 AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
+            WHERE m.status = 3 AND m.waits_for IS NULL AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
             ORDER BY m.dequeue_at
             LIMIT p_limit
             FOR UPDATE SKIP LOCKED);
@@ -25,7 +25,7 @@ BEGIN
             SELECT m.id
             FROM (
                 SELECT m.id, m.channel_id, m.dequeue_at FROM pgqueue_message AS m
-                WHERE m.status = 3 AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
+                WHERE m.status = 3 AND m.waits_for IS NULL AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
                 ORDER BY m.dequeue_at LIMIT 1000
             ) AS d
             CROSS JOIN LATERAL (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = d.channel_id OFFSET 0) AS c
@@ -39,7 +39,14 @@ BEGIN
     IF v_ids = '{}' THEN
         RETURN 0;
     END IF;
-    UPDATE pgqueue_message AS m SET status = 1 WHERE m.id = ANY (v_ids);
+    -- A message with shared limits goes on to wait for them.
+    UPDATE pgqueue_message AS m
+    SET status = CASE WHEN w.waits_for IS NULL THEN 1 ELSE 3 END, waits_for = w.waits_for
+    FROM (
+        SELECT o.id, CASE WHEN o.limits IS NOT NULL THEN pgqueue_waits_for(o.channel_id, o.limits) END AS waits_for
+        FROM pgqueue_message AS o WHERE o.id = ANY (v_ids)
+    ) AS w
+    WHERE m.id = w.id;
     PERFORM pgqueue_announce(v_ids);
     RETURN cardinality(v_ids);
 END;

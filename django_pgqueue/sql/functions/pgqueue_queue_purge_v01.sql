@@ -36,7 +36,6 @@ BEGIN
             ) AS w
             WHERE c.queue = p_queue
             LIMIT p_limit);
-        -- One index has the scheduled messages of all queues.
         v_ids := v_ids || ARRAY(
             SELECT m.id
             FROM pgqueue_message AS m

@@ -39,7 +39,8 @@ BEGIN
             ORDER BY m.lease_expires_at LIMIT 1), v_old.watched_at);
         v_old.due_from := coalesce((
             SELECT m.dequeue_at FROM pgqueue_message AS m
-            WHERE m.status = 3 AND m.dequeue_at >= v_old.due_from AND m.dequeue_at < v_old.watched_at
+            WHERE m.status = 3 AND m.waits_for IS NULL AND m.dequeue_at >= v_old.due_from
+                AND m.dequeue_at < v_old.watched_at
             ORDER BY m.dequeue_at LIMIT 1), v_old.watched_at);
         v_old.watched_at := v_now;
         v_old.watched_xid := v_bound;

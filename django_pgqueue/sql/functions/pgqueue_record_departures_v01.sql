@@ -1,6 +1,7 @@
--- Records that messages left limited channels or queues: a place is free (max_concurrency, max_share), a live message
--- is gone (max_size).
--- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_defer, pgqueue_retry.
+-- Records that messages left limited channels or queues, or had shared limits: a place is free (max_concurrency,
+-- max_share), a live message is gone (max_size).
+-- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_defer,
+--   pgqueue_reschedule, pgqueue_retry.
 -- The caller settles or removes the messages in the same transaction. p_channel_ids has one entry for each message.
 -- Locks: none (append only), so that settling never waits for an enqueuer and never touches a lane.
 CREATE FUNCTION pgqueue_record_departures(p_channel_ids bigint[], p_gone boolean DEFAULT true)
@@ -43,5 +44,6 @@ BEGIN
         WHERE c.id = ANY (p_channel_ids) AND (c.max_concurrency IS NOT NULL OR EXISTS (
             SELECT FROM pgqueue_queue AS n
             WHERE n.name = c.queue AND (n.max_concurrency IS NOT NULL OR n.max_share IS NOT NULL)))) AS q;
+    PERFORM pgqueue_wake_waiting();
 END;
 $$;

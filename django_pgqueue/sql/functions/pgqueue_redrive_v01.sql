@@ -79,7 +79,8 @@ BEGIN
     -- Joins the dead letters with their new ids, channels, payloads and times.
     WITH letter AS MATERIALIZED (
         SELECT u.place, nextval('pgqueue_message_id_seq') AS new_id, u.channel_id,
-            coalesce(u.payload, d.payload) AS new_payload, u.due_at, d.*
+            coalesce(u.payload, d.payload) AS new_payload, u.due_at, d.*,
+            CASE WHEN d.limits IS NOT NULL THEN pgqueue_waits_for(u.channel_id, d.limits) END AS waits_for
         FROM unnest(v_letters.ids, v_letters.channel_ids, v_letters.payloads, v_letters.times) WITH ORDINALITY
             AS u (letter_id, channel_id, payload, due_at, place)
         -- The OFFSET looks up each letter by its key, independent of statistics.
@@ -90,19 +91,18 @@ BEGIN
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor,
-            backoff_longest, state, redriven_from, dequeue_at, status)
+            backoff_longest, state, redriven_from, dequeue_at, status, limits, cost, waits_for)
         SELECT n.new_id, n.channel_id, n.handler, n.new_payload, n.body, n.headers, n.priority, n.max_attempts,
             n.backoff, n.backoff_factor, n.backoff_longest, n.state, n.id, n.due_at,
-            CASE WHEN n.due_at > v_now THEN 3 ELSE 1 END
+            CASE WHEN n.due_at > v_now OR n.waits_for IS NOT NULL THEN 3 ELSE 1 END, n.limits, n.cost,
+            CASE WHEN n.due_at <= v_now THEN n.waits_for END
         FROM letter AS n
         ORDER BY n.place
     ),
     -- Writes the new ids into the dead letters.
     marked AS (
-        UPDATE pgqueue_dead_letter AS d
-        SET redriven_at = clock_timestamp(), redriven_to = n.new_id
-        FROM letter AS n
-        WHERE d.id = n.id
+        UPDATE pgqueue_dead_letter AS d SET redriven_at = clock_timestamp(), redriven_to = n.new_id
+        FROM letter AS n WHERE d.id = n.id
     )
     SELECT n.id, n.new_id, 'redriven'::text, NULL::jsonb FROM letter AS n ORDER BY n.place;
 END;

@@ -1,7 +1,7 @@
--- Resumes the channels and queues whose pause has an end that has come, at most p_limit channels a call.
+-- Resumes the channels, queues and shared limits whose pause has an end that has come, at most p_limit channels a call.
 -- Caller: pgqueue_sweep.
--- Returns the number of channels and queues.
--- Locks: the rows of those channels and queues, SKIP LOCKED.
+-- Returns their number.
+-- Locks: their rows, SKIP LOCKED.
 CREATE FUNCTION pgqueue_resume_due(p_limit integer DEFAULT 1000)
 RETURNS integer
 LANGUAGE plpgsql
@@ -17,6 +17,12 @@ BEGIN
         SELECT q.name FROM pgqueue_queue AS q WHERE q.paused_until <= v_now ORDER BY q.name FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM pgqueue_queue_resume(v_due.name);
+        v_count := v_count + 1;
+    END LOOP;
+    FOR v_due IN
+        SELECT l.name FROM pgqueue_limit AS l WHERE l.paused_until <= v_now ORDER BY l.name FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM pgqueue_limit_resume(v_due.name);
         v_count := v_count + 1;
     END LOOP;
     FOR v_due IN

@@ -1,5 +1,5 @@
 -- Moves the floors up, so that no scan walks the dead entries that a pinned xmin horizon leaves, folds arrivals, brings
--- back lanes whose time has come, and promotes messages that are due.
+-- back lanes whose time has come, and promotes messages that are due, or wait for shared limits with room.
 -- Caller: pgqueue_sweep; lifecycle.tick.
 -- The maintenance of a worker runs it about five times a second. The line is correct without it.
 -- Returns the number of promoted messages.
@@ -16,6 +16,7 @@ SET jit = off
 AS $$
 DECLARE
     v_queue text;
+    v_count integer;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(7205, 1) THEN
         RETURN 0;
@@ -29,6 +30,7 @@ BEGIN
         PERFORM pgqueue_fold(v_queue, true, clock_timestamp());
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
-    RETURN pgqueue_promote(p_limit);
+    v_count := pgqueue_promote(p_limit);
+    RETURN v_count + pgqueue_promote_waiting(NULL, p_limit, clock_timestamp());
 END;
 $$;

@@ -11,9 +11,10 @@ AS $$
 SELECT NULL::bigint, coalesce(r.refusal ->> 'outcome', 'withheld'), NULL::timestamptz, NULL::bigint[], r.refusal
 FROM unnest(p_requests) AS u
 CROSS JOIN LATERAL (
-    SELECT pgqueue_validate(
+    SELECT coalesce(pgqueue_validate(
         u.handler, u.payload, u.body, u.headers, u.priority, u.dequeue_at, u.delay, u.max_attempts, u.backoff,
-        u.backoff_factor, u.backoff_longest, u.dedupe_key) AS problem
+        u.backoff_factor, u.backoff_longest, u.dedupe_key),
+        pgqueue_metering_problem(u.limits, u.cost)) AS problem
 ) AS v
 CROSS JOIN LATERAL (
     SELECT CASE

@@ -16,8 +16,8 @@
 -- Intervals:
 --   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
 --   10 milliseconds   margin after the time of a rate: next_due
---   1 second     margin below the oldest lease: allowance; default of the first pause: backoff; shortest pause:
---                defer_unknown
+--   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
+--                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
@@ -49,7 +49,9 @@ CREATE TYPE pgqueue_request AS (
     backoff interval,
     backoff_factor double precision,
     backoff_longest interval,
-    dedupe_key text
+    dedupe_key text,
+    limits jsonb,
+    cost integer
 );
 
 -- A delivery is what every way to take messages returns: the message, its channel with its context, and the lease.
@@ -174,6 +176,49 @@ CREATE TABLE pgqueue_departure (
     messages bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX pgqueue_departure_channel ON pgqueue_departure (channel_id);
+
+-- The tables behind shared limits (pgqueue_limit). The holder of the limit's row alone writes them.
+-- The table of handlers says which handlers' messages have a limit, whatever limits the message names.
+CREATE TABLE pgqueue_limit_handler (
+    handler varchar(200) NOT NULL,
+    limit_id bigint NOT NULL,
+    PRIMARY KEY (handler, limit_id)
+);
+-- A place is what a leased message takes of a limit. It counts as long as the message is under the lease that began at
+-- placed_at; the next lease within the limit deletes it after that. Limits with a rate only keep no places.
+CREATE TABLE pgqueue_place (
+    limit_id bigint NOT NULL,
+    message_id bigint NOT NULL,
+    placed_at timestamptz NOT NULL,
+    cost integer NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX pgqueue_place_limit ON pgqueue_place (limit_id, placed_at);
+-- tokens       in the bucket at filled_at; negative while it has debts; NULL: no message has had this limit yet
+-- place_floor  no live place of the limit is older than this
+-- turn         the channel whose waiting messages were promoted last
+CREATE TABLE pgqueue_meter (
+    limit_id bigint PRIMARY KEY,
+    tokens double precision,
+    filled_at timestamptz,
+    place_floor timestamptz,
+    turn bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+-- A room is what one call knows of a limit that it holds; see pgqueue_hold_limit and pgqueue_limit_room.
+-- counted: its messages take places; used: this call has leased a message within it.
+CREATE TYPE pgqueue_room AS (
+    limit_id bigint,
+    held boolean,
+    counted boolean,
+    used boolean,
+    places bigint,
+    cost bigint,
+    max_cost integer,
+    tokens double precision,
+    burst integer,
+    place_floor timestamptz,
+    stale tid[],
+    turn bigint
+);
 
 -- The table names the workers that sleep until a message arrives on a queue. NOTIFY takes a database-wide lock at
 -- commit, so it is sent to sleepers only.

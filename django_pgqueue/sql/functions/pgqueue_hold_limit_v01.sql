@@ -1,0 +1,37 @@
+-- Locks a shared limit until the end of the transaction, and reads how much room it has.
+-- Caller: pgqueue_lease_within, pgqueue_promote_within.
+-- p_now: the caller's reading of the clock.
+-- Returns held: false when another transaction holds the limit, or this one was stopped since it read the clock; then
+--   the rest does not matter. A limit that was deleted limits nothing. The rest is that of pgqueue_limit_room.
+-- Locks: the row of pgqueue_limit, SKIP LOCKED. Its holder alone writes the row of pgqueue_meter.
+CREATE FUNCTION pgqueue_hold_limit(p_limit_id bigint, p_now timestamptz)
+RETURNS pgqueue_room
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_limit pgqueue_limit;
+    v_now record;
+    v_room pgqueue_room;
+BEGIN
+    SELECT l.* INTO v_limit FROM pgqueue_limit AS l WHERE l.id = p_limit_id FOR NO KEY UPDATE SKIP LOCKED;
+    v_room.limit_id := p_limit_id;
+    v_room.used := false;
+    v_room.counted := v_limit.max_concurrency IS NOT NULL OR v_limit.max_cost IS NOT NULL;
+    IF v_limit.id IS NULL THEN
+        v_room.held := NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.id = p_limit_id);
+        RETURN v_room;
+    END IF;
+    -- A statement of its own, because its snapshot must be younger than the lock.
+    SELECT r.* INTO v_now FROM pgqueue_limit_room(v_limit, p_now) AS r;
+    v_room.held := FOUND;
+    v_room.places := v_now.places;
+    v_room.cost := v_now.cost;
+    v_room.max_cost := v_limit.max_cost;
+    v_room.tokens := v_now.tokens;
+    v_room.burst := v_limit.release_burst;
+    v_room.place_floor := v_now.place_floor;
+    v_room.stale := v_now.stale;
+    v_room.turn := v_now.turn;
+    RETURN v_room;
+END;
+$$;

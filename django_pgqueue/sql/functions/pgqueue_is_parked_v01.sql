@@ -1,0 +1,12 @@
+-- Returns whether a channel has ready messages and is not served now: it is paused, or at a limit of its own.
+-- Caller: pgqueue_may_promote, pgqueue_promote_within.
+-- Locks: none.
+CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)
+RETURNS boolean
+LANGUAGE sql
+STABLE
+AS $$
+SELECT coalesce((
+    SELECT l.parked_until IS NOT NULL AND l.floor_at < 'infinity' FROM pgqueue_lane AS l
+    WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false);
+$$;

@@ -1,0 +1,71 @@
+-- Checks messages that are about to be leased against their shared limits, and takes a place in each limit for those
+-- that may run. A message whose limit is full, or is held by another transaction, is set aside: it blocks no
+-- other, until pgqueue_promote_waiting makes it ready.
+-- Caller: pgqueue_dequeue, pgqueue_lease.
+-- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
+-- leased_at. A message has its own limits and those of its handler.
+-- Returns the ids that may be leased, in the same order.
+-- Locks: rows of pgqueue_limit, SKIP LOCKED, until the end of the transaction: so a limit is exact for all workers.
+CREATE FUNCTION pgqueue_lease_within(p_ids bigint[], p_now timestamptz)
+RETURNS bigint[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_message record;
+    v_limit_id bigint;
+    v_full bigint;
+    v_limit_ids bigint[] := '{}';
+    v_rooms pgqueue_room[] := '{}';
+    v_at integer;
+    v_ids bigint[] := '{}';
+    v_places pgqueue_place[] := '{}';
+    v_aside pgqueue_place[] := '{}';
+BEGIN
+    FOR v_message IN
+        SELECT m.id, coalesce(m.cost, 1) AS cost, n.limits
+        FROM unnest(p_ids) WITH ORDINALITY AS u (id, place)
+        CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.id OFFSET 0) AS m
+        CROSS JOIN LATERAL (
+            SELECT coalesce(array_agg(l.id ORDER BY l.id), '{}') AS limits
+            FROM (
+                SELECT unnest(m.limits) AS id
+                UNION
+                SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler
+            ) AS l
+        ) AS n
+        ORDER BY u.place
+    LOOP
+        v_full := NULL;
+        FOREACH v_limit_id IN ARRAY v_message.limits LOOP
+            IF v_limit_id <> ALL (v_limit_ids) THEN
+                v_limit_ids := v_limit_ids || v_limit_id;
+                v_rooms := v_rooms || pgqueue_hold_limit(v_limit_id, p_now);
+            END IF;
+            v_at := array_position(v_limit_ids, v_limit_id);
+            IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) THEN
+                v_full := v_limit_id;
+                EXIT;
+            END IF;
+        END LOOP;
+        IF v_full IS NOT NULL THEN
+            v_aside := v_aside || ROW(v_full, v_message.id, p_now, 0)::pgqueue_place;
+            CONTINUE;
+        END IF;
+        v_ids := v_ids || v_message.id;
+        FOREACH v_limit_id IN ARRAY v_message.limits LOOP
+            v_at := array_position(v_limit_ids, v_limit_id);
+            v_rooms[v_at].used := true;
+            v_rooms[v_at].places := v_rooms[v_at].places - 1;
+            v_rooms[v_at].cost := v_rooms[v_at].cost - v_message.cost;
+            v_rooms[v_at].tokens := v_rooms[v_at].tokens - v_message.cost;
+            IF v_rooms[v_at].counted THEN
+                v_places := v_places || ROW(v_limit_id, v_message.id, p_now, v_message.cost)::pgqueue_place;
+            END IF;
+        END LOOP;
+    END LOOP;
+    IF v_limit_ids <> '{}' THEN
+        PERFORM pgqueue_take_places(v_rooms, v_places, v_aside, p_now);
+    END IF;
+    RETURN v_ids;
+END;
+$$;

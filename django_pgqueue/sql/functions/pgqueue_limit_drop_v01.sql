@@ -1,0 +1,19 @@
+-- Deletes a shared limit. Messages that wait for it are promoted by the next tick or dequeue, and run without it.
+-- Caller: SQL clients.
+-- Returns dropped, or not_found.
+-- Locks: the limit's own row.
+CREATE FUNCTION pgqueue_limit_drop(p_name text)
+RETURNS text
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+    v_id bigint;
+BEGIN
+    DELETE FROM pgqueue_limit AS l WHERE l.name = p_name RETURNING l.id INTO v_id;
+    DELETE FROM pgqueue_limit_handler AS h WHERE h.limit_id = v_id;
+    DELETE FROM pgqueue_meter AS r WHERE r.limit_id = v_id;
+    DELETE FROM pgqueue_place AS p WHERE p.limit_id = v_id;
+    RETURN CASE WHEN v_id IS NULL THEN 'not_found' ELSE 'dropped' END;
+END;
+$$;

@@ -1,0 +1,12 @@
+-- Returns the ids of shared limits by their names, in order; NULL for none.
+-- Caller: pgqueue_enqueue, pgqueue_enqueue_many.
+-- p_names: a JSON array.
+-- Locks: none.
+CREATE FUNCTION pgqueue_limit_ids(p_names jsonb)
+RETURNS bigint[]
+LANGUAGE sql
+STABLE
+AS $$
+SELECT array_agg(l.id ORDER BY l.id) FROM pgqueue_limit AS l
+WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(nullif(p_names, 'null'))));
+$$;

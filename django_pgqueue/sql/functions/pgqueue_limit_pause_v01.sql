@@ -1,0 +1,31 @@
+-- Pauses a shared limit: no message that has it is leased any more. Those that are leased go on.
+-- Caller: pgqueue_handler_pause.
+-- p_until: when the sweep resumes it; NULL: it stays paused until pgqueue_limit_resume.
+-- Returns paused; or the refusal PGQ03 (there is no such limit) or PGQ07 (p_until).
+-- Locks: the limit's own row.
+CREATE FUNCTION pgqueue_limit_pause(
+    p_name text,
+    p_reason text DEFAULT '',
+    p_until timestamptz DEFAULT NULL,
+    OUT outcome text,
+    OUT refusal jsonb
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+    refusal := pgqueue_past_pause(p_until);
+    IF refusal IS NULL THEN
+        UPDATE pgqueue_limit AS l
+        SET paused_at = coalesce(l.paused_at, clock_timestamp()),
+            pause_reason = coalesce(p_reason, ''),
+            paused_until = nullif(p_until, 'infinity')
+        WHERE l.name = p_name;
+        IF NOT FOUND THEN
+            refusal := pgqueue_refusal('PGQ07', format('there is no limit "%s"', p_name),
+                'Make it with pgqueue_limit_set.');
+        END IF;
+    END IF;
+    outcome := coalesce(refusal ->> 'outcome', 'paused');
+END;
+$$;

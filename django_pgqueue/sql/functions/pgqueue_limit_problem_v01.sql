@@ -1,0 +1,23 @@
+-- Returns the error in the name or the settings of a shared limit; NULL when both are valid.
+-- Caller: pgqueue_limit_set.
+-- p_settings: as in pgqueue_limit_set.
+-- Locks: none.
+CREATE FUNCTION pgqueue_limit_problem(p_name text, p_settings jsonb)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+    v_known text[] := ARRAY['max_concurrency', 'max_cost', 'release_interval', 'release_burst', 'handlers'];
+BEGIN
+    RETURN CASE
+        WHEN coalesce(p_name, '') = '' OR length(p_name) > 200 THEN 'its name takes 1 to 200 characters'
+        WHEN jsonb_typeof(p_settings) IS DISTINCT FROM 'object' THEN 'the settings are not a JSON object'
+        WHEN p_settings - v_known <> '{}' THEN
+            format('unknown settings %s; known are %s', left((p_settings - v_known)::text, 100), v_known)
+        WHEN jsonb_typeof(p_settings -> 'handlers') NOT IN ('array', 'null')
+            OR p_settings @? '$.handlers[*] ? (@.type() != "string")' THEN 'handlers is not a JSON array of names'
+        ELSE pgqueue_numbers_problem(p_settings, 'limit')
+    END;
+END;
+$$;

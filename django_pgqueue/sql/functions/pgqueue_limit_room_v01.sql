@@ -1,0 +1,47 @@
+-- Computes how much room a shared limit has now.
+-- Caller: pgqueue_explain_shared_limits, pgqueue_hold_limit, pgqueue_may_promote.
+-- pgqueue_hold_limit has locked the limit, so no other transaction takes a place meanwhile. Places are counted from the
+-- leases themselves: a place counts while its message is under the lease that took it, so a crash leaks none. The rate
+-- is a token bucket: one token comes with each release_interval, up to release_burst of them; a message takes its cost.
+-- p_now: the caller's reading of the clock.
+-- Returns no row when the caller was stopped since it read the clock: it would miss places of later calls. places,
+--   cost: free under max_concurrency and max_cost, NULL without such a limit, no place when paused; tokens: in the
+--   bucket, negative while it has debts, NULL without a rate; place_floor: no live place is older; stale: rows of
+--   places that are free again; turn: the channel that was promoted last.
+-- Locks: none.
+-- The function is STABLE, so that it becomes a part of the statement that calls it.
+CREATE FUNCTION pgqueue_limit_room(p_limit pgqueue_limit, p_now timestamptz)
+RETURNS TABLE (
+    places bigint, cost bigint, tokens double precision, place_floor timestamptz, stale tid[], turn bigint
+)
+LANGUAGE sql
+STABLE
+AS $$
+    SELECT CASE
+            WHEN p_limit.paused_at IS NOT NULL THEN 0
+            WHEN p_limit.max_concurrency IS NOT NULL THEN greatest(p_limit.max_concurrency - o.places, 0)
+        END,
+        CASE WHEN p_limit.max_cost IS NOT NULL THEN greatest(p_limit.max_cost - o.cost, 0) END, t.tokens,
+        coalesce(o.oldest, p_now) - interval '1 second', o.stale, coalesce(r.turn, 0)
+    FROM (SELECT p_limit.id AS limit_id) AS l
+    LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.limit_id
+    CROSS JOIN LATERAL (
+        -- A floor or a bucket from the future means that the clock was set back.
+        SELECT CASE WHEN r.place_floor <= p_now THEN r.place_floor ELSE '-infinity' END AS place_floor,
+            CASE WHEN p_limit.release_interval IS NOT NULL THEN least(p_limit.release_burst, coalesce(
+                r.tokens + extract(epoch FROM greatest(p_now - r.filled_at, '0'))
+                    / extract(epoch FROM p_limit.release_interval), p_limit.release_burst))
+            END AS tokens
+    ) AS t
+    CROSS JOIN LATERAL (
+        SELECT count(m.id) AS places, coalesce(sum(p.cost) FILTER (WHERE m.id IS NOT NULL), 0) AS cost,
+            min(p.placed_at) FILTER (WHERE m.id IS NOT NULL) AS oldest,
+            array_agg(p.place) FILTER (WHERE m.id IS NULL) AS stale
+        FROM (
+            SELECT n.ctid AS place, n.message_id, n.placed_at, n.cost FROM pgqueue_place AS n
+            WHERE n.limit_id = p_limit.id AND n.placed_at >= t.place_floor
+        ) AS p
+        LEFT JOIN pgqueue_message AS m ON m.id = p.message_id AND m.leased_at = p.placed_at
+    ) AS o
+    WHERE (r.place_floor <= p_now) IS NOT FALSE OR clock_timestamp() < r.place_floor;
+$$;

@@ -1,0 +1,52 @@
+-- Creates a shared limit, or changes the settings that p_settings names. Messages of any channel and queue may have it.
+-- Caller: pgqueue_handler_pause.
+-- p_settings: {"max_concurrency", "max_cost", "release_interval", "release_burst"}, null lifts a limit; max_cost bounds
+-- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it.
+-- Returns the limit's id and created or changed; or the refusal PGQ07. The change holds from the next lease on.
+-- Locks: the limit's own row.
+CREATE FUNCTION pgqueue_limit_set(
+    p_name text,
+    p_settings jsonb DEFAULT '{}',
+    OUT id bigint,
+    OUT outcome text,
+    OUT refusal jsonb
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_problem text := pgqueue_limit_problem(p_name, p_settings);
+    v_handlers text[] := ARRAY(SELECT jsonb_array_elements_text(nullif(p_settings -> 'handlers', 'null')));
+BEGIN
+    IF v_problem IS NOT NULL THEN
+        refusal := pgqueue_refusal('PGQ07', 'invalid limit: ' || v_problem);
+        outcome := refusal ->> 'outcome';
+        RETURN;
+    END IF;
+    INSERT INTO pgqueue_limit (name, max_concurrency, max_cost, release_interval, release_burst)
+    VALUES (
+        p_name, (p_settings ->> 'max_concurrency')::numeric, (p_settings ->> 'max_cost')::numeric,
+        (p_settings ->> 'release_interval')::interval, coalesce((p_settings ->> 'release_burst')::numeric, 1))
+    ON CONFLICT (name) DO NOTHING
+    RETURNING pgqueue_limit.id INTO id;
+    outcome := CASE WHEN FOUND THEN 'created' ELSE 'changed' END;
+    IF outcome = 'changed' THEN
+        UPDATE pgqueue_limit AS l
+        SET max_concurrency = CASE WHEN p_settings ? 'max_concurrency'
+                THEN (p_settings ->> 'max_concurrency')::numeric ELSE l.max_concurrency END,
+            max_cost = CASE WHEN p_settings ? 'max_cost' THEN (p_settings ->> 'max_cost')::numeric
+                ELSE l.max_cost END,
+            release_interval = CASE WHEN p_settings ? 'release_interval'
+                THEN (p_settings ->> 'release_interval')::interval ELSE l.release_interval END,
+            release_burst = coalesce((p_settings ->> 'release_burst')::numeric, l.release_burst)
+        WHERE l.name = p_name
+        RETURNING l.id INTO id;
+    END IF;
+    IF p_settings ? 'handlers' THEN
+        DELETE FROM pgqueue_limit_handler AS h WHERE h.limit_id = id AND h.handler <> ALL (v_handlers);
+        INSERT INTO pgqueue_limit_handler (handler, limit_id) SELECT DISTINCT h, id FROM unnest(v_handlers) AS h
+        ON CONFLICT DO NOTHING;
+    END IF;
+END;
+$$;

@@ -1,0 +1,20 @@
+-- Returns what is wrong with the shared limits or the cost of a new message, in words; NULL when nothing is.
+-- Caller: pgqueue_enqueue, pgqueue_enqueue_many, pgqueue_withhold.
+-- p_limits: a JSON array of names.
+-- Locks: none.
+CREATE FUNCTION pgqueue_metering_problem(p_limits jsonb, p_cost integer)
+RETURNS text
+LANGUAGE sql
+STABLE
+AS $$
+SELECT CASE
+    WHEN p_cost < 1 THEN 'cost is less than 1'
+    WHEN jsonb_typeof(p_limits) NOT IN ('array', 'null') OR p_limits @? '$[*] ? (@.type() != "string")'
+        THEN 'limits is not an array of names'
+    ELSE (
+        SELECT format('there is no limit %I: make it with pgqueue_limit_set', min(u.name))
+        FROM jsonb_array_elements_text(nullif(p_limits, 'null')) AS u (name)
+        WHERE NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = u.name)
+        HAVING count(*) > 0)
+END;
+$$;

@@ -1,0 +1,33 @@
+-- Makes messages ready that wait for shared limits with room, at most p_most: at up to 16 limits, which vary from call
+-- to call.
+-- Caller: pgqueue_bring_back, pgqueue_tick.
+-- p_queue: messages of this queue only, because the transaction of a dequeue may stay open. p_now: the caller's reading
+-- of the clock.
+-- Returns the number of messages. They take no place yet: pgqueue_lease_within checks them when they are leased.
+-- Locks: limits, then messages, all SKIP LOCKED.
+CREATE FUNCTION pgqueue_promote_waiting(p_queue text, p_most integer, p_now timestamptz)
+RETURNS integer
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_limit_id bigint;
+    v_ids bigint[] := '{}';
+BEGIN
+    FOR v_limit_id IN
+        -- Begins at another limit in each call, so that none is left out for good.
+        SELECT n.id FROM pgqueue_waiting_limits(
+            (SELECT floor(random() * (l.id + 1))::bigint FROM pgqueue_limit AS l ORDER BY l.id DESC LIMIT 1),
+            16) AS n (id)
+        UNION
+        SELECT n.id FROM pgqueue_waiting_limits(0, 16) AS n (id)
+        LIMIT 16
+    LOOP
+        EXIT WHEN cardinality(v_ids) >= p_most;
+        v_ids := v_ids || pgqueue_promote_within(v_limit_id, p_queue, p_most - cardinality(v_ids), p_now);
+    END LOOP;
+    IF v_ids <> '{}' THEN
+        PERFORM pgqueue_announce(v_ids);
+    END IF;
+    RETURN cardinality(v_ids);
+END;
+$$;

@@ -1,0 +1,45 @@
+-- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, and which
+-- messages are set aside.
+-- Caller: pgqueue_lease_within.
+-- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
+-- set aside, with the limit that it waits for; p_now: its reading of the clock.
+-- Locks: none beyond those that the callers hold.
+CREATE FUNCTION pgqueue_take_places(
+    p_rooms pgqueue_room[], p_places pgqueue_place[], p_aside pgqueue_place[], p_now timestamptz
+)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_held bigint[];
+BEGIN
+    IF p_places <> '{}' THEN
+        INSERT INTO pgqueue_place SELECT u.* FROM unnest(p_places) AS u;
+    END IF;
+    INSERT INTO pgqueue_meter AS r (limit_id, tokens, filled_at, place_floor)
+    SELECT u.limit_id, u.tokens, p_now, u.place_floor FROM unnest(p_rooms) AS u
+    WHERE u.used AND u.place_floor IS NOT NULL
+    ON CONFLICT (limit_id) DO UPDATE
+    SET tokens = excluded.tokens, filled_at = excluded.filled_at, place_floor = excluded.place_floor;
+    IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.stale IS NOT NULL) THEN
+        DELETE FROM pgqueue_place AS p
+        WHERE p.ctid = ANY (ARRAY(SELECT unnest(u.stale) FROM unnest(p_rooms) AS u));
+    END IF;
+    IF p_aside <> '{}' THEN
+        -- A message of an ordered channel keeps its place, and holds the channel until the next look.
+        WITH aside AS (
+            UPDATE pgqueue_message AS m
+            SET status = CASE WHEN c.ordered THEN 1 ELSE 3 END, promoted_for = NULL,
+                waits_for = CASE WHEN NOT c.ordered THEN u.limit_id END,
+                held_until = CASE WHEN c.ordered THEN p_now + interval '1 second' END
+            FROM unnest(p_aside) AS u, pgqueue_channel AS c
+            WHERE m.id = u.message_id AND c.id = m.channel_id
+            RETURNING m.id, c.ordered
+        )
+        SELECT array_agg(a.id) INTO v_held FROM aside AS a WHERE a.ordered;
+        IF v_held IS NOT NULL THEN
+            PERFORM pgqueue_announce(v_held);
+        END IF;
+    END IF;
+END;
+$$;

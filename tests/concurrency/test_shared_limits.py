@@ -1,0 +1,303 @@
+"""Shared limits are exact for all workers, whatever channels and queues their messages belong to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.support.sessions import Session, one
+from tests.support.verbs import dequeue, enqueue, make_channel, retry, settle, tick
+
+
+def limit_set(session: Session, name: str, **settings: Any) -> int:
+    return one(session, "SELECT id FROM pgqueue_limit_set(%s, %s)", name, Jsonb(settings))
+
+
+def send(session: Session, channel: str, count: int = 1, limits: list[str] | None = None, **arguments: Any) -> list[int]:
+    return [enqueue(session, channel, limits=limits or ["stripe"], **arguments) for _ in range(count)]
+
+
+@pytest.fixture
+def channels(session: Session) -> list[str]:
+    names = ["a", "b", "c"]
+    for name in names:
+        make_channel(session, name)
+    return names
+
+
+def test_leases_of_all_channels_count_together(session: Session, business: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=3)
+    for name in channels:
+        send(session, name, 5)
+
+    held = [dequeue(session, 1), dequeue(business, 1)]
+    business.commit()
+    held.append(dequeue(session, 10))
+
+    assert [len(leases) for leases in held] == [1, 1, 1]
+    assert Counter(lease.channel for leases in held for lease in leases) == {"a": 1, "b": 1, "c": 1}
+    settle(business, held[1])
+    business.commit()
+    assert len(dequeue(session, 10)) == 1
+
+
+def test_a_full_limit_blocks_no_other_message_of_the_channel(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    [first, *_] = send(session, "a", 50)
+    free = enqueue(session, "a")
+
+    assert sorted(lease.id for _ in range(5) for lease in dequeue(session, 10)) == [first, free]
+
+
+@pytest.mark.parametrize("verb", ["complete", "dead_letter", "retry"])
+def test_each_end_of_a_lease_frees_its_place(session: Session, channels: list[str], verb: str) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    ids = send(session, "a", 2)
+    [lease] = dequeue(session)
+    assert lease.id == ids[0] and not dequeue(session)
+
+    if verb == "retry":
+        retry(session, [lease], delay="1 hour")
+    else:
+        settle(session, [lease], verb, *([["failed"]] if verb == "dead_letter" else []))
+
+    assert [lease.id for lease in dequeue(session)] == [ids[1]]
+
+
+def test_a_lease_that_expired_keeps_its_place_until_it_is_taken_back(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    send(session, "a", 2, backoff="1 hour")
+    assert len(dequeue(session, lease="1 ms")) == 1
+
+    session.execute("SELECT pg_sleep(0.01)")
+    # The dequeue brings the expired lease back first, and it waits for its back-off then.
+    assert len(dequeue(session, 10)) == 1
+
+
+def test_a_retry_waits_for_the_limit_again(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    [first, second] = send(session, "a", 2)
+    [lease] = dequeue(session)
+    retry(session, [lease])
+    tick(session)
+
+    taken = [lease.id for lease in dequeue(session, 10)]
+
+    assert taken in ([first], [second])
+
+
+def test_a_rate_gives_tokens_to_all_channels_together(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", release_interval="1 hour", release_burst=4)
+    for name in channels:
+        send(session, name, 4)
+
+    assert Counter(lease.channel for _ in range(10) for lease in dequeue(session)) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_a_rate_counts_what_messages_cost(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", release_interval="1 hour", release_burst=100)
+    first = send(session, "a", cost=60)
+    second = send(session, "b", cost=30)
+    send(session, "c", cost=20)
+
+    assert sorted(lease.id for _ in range(5) for lease in dequeue(session)) == first + second
+
+
+def test_a_message_that_costs_more_than_the_burst_waits_for_a_full_bucket(
+    session: Session, channels: list[str]
+) -> None:
+    limit_set(session, "stripe", release_interval="10 milliseconds", release_burst=5)
+    [huge] = send(session, "a", cost=50)
+
+    assert [lease.id for lease in dequeue(session)] == [huge]
+    send(session, "b")
+    assert not dequeue(session)
+    # The debt of 45 is paid first.
+    session.execute("SELECT pg_sleep(0.47)")
+    assert len(dequeue(session)) == 1
+
+
+def test_the_cost_in_flight_is_bounded(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_cost=100)
+    send(session, "a", cost=60)
+    send(session, "b", cost=60)
+    [huge] = send(session, "c", cost=500)
+
+    [first] = [lease for _ in range(5) for lease in dequeue(session)]
+    settle(session, [first])
+    [second] = [lease for _ in range(5) for lease in dequeue(session)]
+    settle(session, [second])
+    [third] = [lease for _ in range(5) for lease in dequeue(session)]
+
+    assert huge in {first.id, second.id, third.id}
+
+
+def test_places_go_round_the_tenants_by_weight(session: Session, channels: list[str]) -> None:
+    """Not to the one that came first: a thousand of its messages wait before the first of the others."""
+    limit_set(session, "stripe", max_concurrency=2)
+    make_channel(session, "c", weight=2)
+    send(session, "a", 100)
+    send(session, "b", 20)
+    send(session, "c", 40)
+
+    served: list[str] = []
+    leases = dequeue(session, 2)
+    for _ in range(40):
+        served.extend(lease.channel for lease in leases)
+        settle(session, leases)
+        leases = dequeue(session, 2)
+
+    counts = Counter(served[:40])
+    assert counts["a"] == pytest.approx(10, abs=2)
+    assert counts["b"] == pytest.approx(10, abs=2)
+    assert counts["c"] == pytest.approx(20, abs=2)
+
+
+def test_a_paused_tenant_keeps_no_place(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    send(session, "a", 5)
+    send(session, "b", 3)
+    session.execute("SELECT pgqueue_channel_pause('default', 'a')")
+
+    for _ in range(3):
+        leases = dequeue(session)
+        assert [lease.channel for lease in leases] == ["b"]
+        settle(session, leases)
+    assert not dequeue(session)
+
+
+def test_a_message_keeps_to_all_of_its_limits(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=2)
+    limit_set(session, "openai", max_concurrency=1)
+    send(session, "a", 3, ["stripe", "openai"])
+    send(session, "b", 3, ["stripe"])
+
+    taken = [lease.channel for _ in range(6) for lease in dequeue(session)]
+
+    assert sorted(taken) == ["a", "b"]
+
+
+def test_a_handler_brings_its_limit_to_every_message(session: Session, channels: list[str]) -> None:
+    """Also to those that were inserted as rows, ready, without a word of it."""
+    limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
+    for name in channels:
+        enqueue(session, name)
+
+    assert len(dequeue(session, 10)) == 1
+    assert not dequeue(session, 10)
+
+
+def test_a_paused_handler_is_in_nobodys_way(session: Session, channels: list[str]) -> None:
+    for _ in range(30):
+        enqueue(session, "a")
+    session.execute("SELECT pgqueue_handler_pause('work', 'Stripe is down')")
+    other = one(session, "SELECT id FROM pgqueue_enqueue('other', '{}', 'a')")
+
+    assert [lease.id for lease in dequeue(session, 10)] == [other]
+    assert one(session, "SELECT max(attempts) FROM pgqueue_message WHERE handler = 'work'") == 0
+
+    session.execute("SELECT pgqueue_handler_resume('work')")
+    assert sum(len(dequeue(session, 10)) for _ in range(5)) == 30
+
+
+def test_a_limit_that_is_held_by_another_dequeue_is_contended(
+    session: Session, business: Session, channels: list[str]
+) -> None:
+    limit_set(session, "stripe", max_concurrency=5)
+    send(session, "a", 3)
+    business.execute("SELECT pgqueue_promote_waiting(NULL, 1, clock_timestamp())")
+
+    assert not dequeue(session)
+    assert one(session, "SELECT pgqueue_is_contended(ARRAY['default'])")
+    business.execute("ROLLBACK")
+    assert len(dequeue(session, 10)) == 3
+
+
+def test_a_limit_that_comes_later_counts_the_leases_of_before(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", release_interval="1 microsecond", release_burst=100)
+    send(session, "a", 5)
+    leases = dequeue(session, 3)
+    assert len(leases) == 3
+
+    limit_set(session, "stripe", max_concurrency=4)
+
+    assert len(dequeue(session, 10)) == 1
+
+
+def test_messages_of_a_dropped_limit_go_on_without_it(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    send(session, "a", 5)
+    assert len(dequeue(session, 10)) == 1
+
+    assert one(session, "SELECT pgqueue_limit_drop('stripe')") == "dropped"
+
+    assert sum(len(dequeue(session, 10)) for _ in range(5)) == 4
+
+
+def test_a_rolled_back_dequeue_leaves_no_place(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    send(session, "a", 2)
+    session.execute("BEGIN")
+    assert len(dequeue(session)) == 1
+    session.execute("ROLLBACK")
+
+    assert len(dequeue(session, 10)) == 1
+
+
+def test_an_unknown_limit_is_refused_and_nothing_is_written(session: Session, channels: list[str]) -> None:
+    outcome, refusal = session.execute(
+        "SELECT outcome, refusal ->> 'message' FROM pgqueue_enqueue('work', '{}', 'a', p_limits => '{paypal}')"
+    ).fetchone()  # type: ignore[misc]
+
+    assert (outcome, refusal) == (
+        "invalid",
+        "invalid message: there is no limit paypal: make it with pgqueue_limit_set",
+    )
+    assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
+
+
+def test_a_bulk_enqueue_has_limits_for_each_message(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    session.execute(
+        """SELECT * FROM pgqueue_enqueue_many(ARRAY['work', 'work', 'work'], array_fill('{}'::jsonb, ARRAY[3]),
+        ARRAY['a', 'a', 'a'], p_limits => ARRAY['["stripe"]', NULL, '["stripe"]']::jsonb[],
+        p_costs => ARRAY[NULL, 7, NULL])"""
+    )
+
+    assert sum(len(dequeue(session, 10)) for _ in range(5)) == 2
+
+
+def reasons(session: Session, message: int) -> dict[str, str]:
+    rows = session.execute("SELECT code, sentence FROM pgqueue_explain_message(%s)", [message])
+    return dict(rows.fetchall())
+
+
+def test_explain_says_which_limit_is_full_and_how_many_wait_before(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    ids = send(session, "a", 3)
+    assert len(dequeue(session)) == 1
+
+    found = reasons(session, ids[2])
+
+    assert found["shared_limit_full"] == "The shared limit stripe has no room: 1 of 1 places are taken."
+    assert found["waits_for_limit"] == (
+        "It waits for the shared limit stripe. Messages of its channel before it there: 1."
+    )
+
+
+def test_explain_says_until_when_a_rate_has_no_token(session: Session, channels: list[str]) -> None:
+    limit_set(session, "stripe", release_interval="1 hour")
+    ids = send(session, "a", 2)
+    assert len(dequeue(session)) == 1
+
+    assert reasons(session, ids[1])["shared_limit_rate"].startswith("The shared limit stripe has no token for it before ")
+
+
+def test_explain_says_why_a_handler_is_paused(session: Session, channels: list[str]) -> None:
+    [message] = [enqueue(session, "a")]
+    session.execute("SELECT pgqueue_handler_pause('work', 'Stripe is down')")
+
+    assert reasons(session, message)["shared_limit_paused"].endswith(". Reason: Stripe is down")
