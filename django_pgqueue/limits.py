@@ -13,6 +13,8 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.rates import parse_rate
 
 LIMIT_NAME_CHARACTERS = 200
+UNDECLARED = "A handler names this limit, and nothing declares it."
+"""The reason of the pause of such a limit. It is compared, so it is not translated."""
 MOST = 2**31 - 1
 LONGEST_INTERVAL = timedelta(days=365_000)
 

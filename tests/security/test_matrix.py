@@ -56,6 +56,12 @@ VERBS = """
     channel_resume      .        .       x         .       .
     channel_release     .        .       x         .       .
     channel_erase       .        .       x         .       .
+    limit_set           .        x       x         .       .
+    limit_drop          .        .       x         .       .
+    limit_pause         .        x       x         .       .
+    limit_resume        .        x       x         .       .
+    handler_pause       .        .       x         .       .
+    handler_resume      .        .       x         .       .
     queue_pause         .        .       x         .       .
     queue_resume        .        .       x         .       .
     queue_purge         .        .       x         .       .
@@ -87,6 +93,10 @@ TABLES = """
     queue               .          S       SIu       S       S
     worker              .          SIUD    Su        S       S
     schedule            .          SIU     SIuD      S       S
+    limit               .          S       SIu       S       S
+    limit_handler       .          S       S         S       S
+    place               .          .       S         S       S
+    meter               .          .       S         S       S
     schedule_tick       .          .       S         S       S
     archived_message    .          .       S         S       S
     dead_letter         .          .       S         S       S
@@ -125,6 +135,7 @@ COLUMNS = {
     ("s", "channel"): "id queue name",
     ("u", "channel"): LIMITS,
     ("u", "queue"): "paused_at pause_reason paused_until archive retention dead_letter_retention events",
+    ("u", "limit"): "name max_concurrency max_cost release_interval release_burst",
     ("u", "worker"): "paused_at pause_reason",
     ("u", "schedule"): PLAN,
 }
