@@ -21,7 +21,6 @@ LIMITS = (
 QUEUE = (
     "paused_at", "pause_reason", "paused_until", "archive", "retention", "dead_letter_retention", "events",
 )  # fmt: skip
-SHARED = ("name", "max_concurrency", "max_cost", "release_interval", "release_burst")
 PLAN = (
     "name", "handler", "queue", "channel", "payload", "headers", "priority", "cron", "every", "time_zone", "enabled",
     "missed", "missed_limit", "grace", "overlap",
@@ -107,8 +106,6 @@ OPERATOR = ClientKind(
         TableRight("INSERT", "queue", "add a queue in the admin"),
         TableRight("UPDATE", "queue", "pause a queue, say what it archives, or switch its events on", QUEUE),
         TableRight("UPDATE", "worker", "pause a worker", ("paused_at", "pause_reason")),
-        TableRight("INSERT", "limit", "add a shared limit in the admin"),
-        TableRight("UPDATE", "limit", "edit a shared limit", SHARED),
         TableRight("INSERT", "schedule", "add a schedule"),
         TableRight("UPDATE", "schedule", "edit a schedule", PLAN),
         TableRight("DELETE", "schedule", "delete a schedule"),

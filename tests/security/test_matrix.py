@@ -93,7 +93,7 @@ TABLES = """
     queue               .          S       SIu       S       S
     worker              .          SIUD    Su        S       S
     schedule            .          SIU     SIuD      S       S
-    limit               .          S       SIu       S       S
+    limit               .          S       S         S       S
     limit_handler       .          S       S         S       S
     place               .          .       S         S       S
     meter               .          .       S         S       S
@@ -135,7 +135,6 @@ COLUMNS = {
     ("s", "channel"): "id queue name",
     ("u", "channel"): LIMITS,
     ("u", "queue"): "paused_at pause_reason paused_until archive retention dead_letter_retention events",
-    ("u", "limit"): "name max_concurrency max_cost release_interval release_burst",
     ("u", "worker"): "paused_at pause_reason",
     ("u", "schedule"): PLAN,
 }
