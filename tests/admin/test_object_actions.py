@@ -14,7 +14,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from django_pgqueue import cancel, channel_pause, channel_release, complete, dequeue, enqueue
-from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule, Worker
+from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule, SharedLimit, Worker
 from tests.admin.actions import (
     ACTIONS,
     ALLOWED,
@@ -28,7 +28,7 @@ from tests.admin.conftest import VIEW, Page, address, logged, make_dead, told
 
 HOUR = timedelta(hours=1)
 # What is paused in `one_of_each` is resumed first.
-PAUSED = {"channel", "queue", "worker"}
+PAUSED = {"channel": Channel, "queue": Queue, "sharedlimit": SharedLimit, "worker": Worker}
 
 
 class Buttons(HTMLParser):
@@ -68,7 +68,7 @@ def press(client: Client, model: str, pk: int, action: str, query: str = "", **d
 def reset(model: str) -> None:
     """A pause is tried on what is not paused."""
     if model in PAUSED:
-        {"channel": Channel, "queue": Queue, "worker": Worker}[model].objects.update(paused_at=None, pause_reason="")
+        PAUSED[model].objects.update(paused_at=None, pause_reason="")
 
 
 def test_a_message_has_the_acts_of_its_state(admin_client: Client) -> None:
@@ -295,7 +295,7 @@ def test_a_limit_is_still_edited(admin_client: Client) -> None:
 
 def test_the_pages_are_free_of_inline_code(admin_client: Client, one_of_each: dict[str, int]) -> None:
     channel_pause(channel="default", reason="x")
-    for model in ("channel", "queue", "message", "leased", "deadletter", "schedule", "worker"):
+    for model in ("channel", "queue", "message", "leased", "deadletter", "schedule", "sharedlimit", "worker"):
         page = admin_client.get(address("message" if model == "leased" else model, one_of_each[model]))
         assert Page(page.content.decode()).inline_code() == [], model
     assert DeadLetter.objects.get().redriven_at is None
