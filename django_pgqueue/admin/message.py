@@ -122,11 +122,13 @@ class MessageAdmin(BulkActionsAdmin):
     def state_now(self, message: Message) -> str:
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
+        if message.status == Message.Status.SCHEDULED and message.waits_for is not None:
+            return rendering.badge(_("waits for a limit"), "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
 
     def actions_on(self, item: Message) -> dict[str, StrOrPromise]:
         actions: dict[str, StrOrPromise] = {}
-        if item.status == Message.Status.SCHEDULED:
+        if item.status == Message.Status.SCHEDULED and item.waits_for is None:
             actions["retry_now"] = _("Retry now")
         if item.status == Message.Status.LEASED:
             actions["release_leases"] = _("Release the lease")

@@ -196,6 +196,8 @@ def test_a_message_shows_its_limits_by_name_and_what_it_waits_for(page: Pages) -
     shown = words(text)
     assert "Limits: openai , stripe Waits for: stripe" in shown
     assert "1200" in shown
+    assert "waits for a limit" in shown
+    assert "Retry now" not in shown
     assert "Waits for: -" in words(page("message", leased.id))
 
 
