@@ -59,7 +59,10 @@ class LimitValues:
         """Return the columns of the row in the database. Raises InvalidMessage for a rate that is none."""
         interval, burst = self.release_interval, self.release_burst or 1
         if self.rate is not None:
-            interval, burst = parse_rate(self.rate)
+            try:
+                interval, burst = parse_rate(self.rate)
+            except InvalidMessage as error:
+                raise self.problem(error.message, error.hint) from None
         return {
             "max_concurrency": self.max_concurrency,
             "max_cost": self.max_cost,
